@@ -103,3 +103,18 @@ def test_ids_begin_as_the_sink_says(pipeline: Pipeline, monkeypatch: pytest.Monk
     state = "__transaction_state"
     keys = {each.key()[4:].decode() for each in pipeline.broker.committed(state, pipeline.broker.ends(state))}
     assert f"team-b-{sink}" in keys
+
+
+def test_a_sink_without_a_snapshot_writes_what_comes_later_also_once_it_was_altered(pipeline: Pipeline) -> None:
+    topic = pipeline.broker.topic()
+    pipeline.broker.send(topic, '{"id": 1}')
+    pipeline.source("t", "(id bigint)", topic, "FORMAT JSON")
+    topic_sink(pipeline, "t", "later", "FORMAT JSON ENVELOPE DEBEZIUM WITH (SNAPSHOT = false)")
+    pipeline.drain("t")
+    pipeline.broker.send(topic, '{"id": 2}')
+    pipeline.drain("t")
+    pipeline.run("ALTER SINK t_sink SET (COMMIT INTERVAL = '5s', MAX ROWS PER COMMIT = 1);")
+    pipeline.broker.send(topic, '{"id": 3}', '{"id": 4}')
+    pipeline.drain("t")
+    found = [json.loads(each.value or b"")["after"]["id"] for each in committed(pipeline.broker, "later")]
+    assert found == [2, 3, 4]

@@ -67,9 +67,10 @@ def test_rows_that_do_not_fit_are_left_out_kept_or_stop_the_sink(
         assert f"the first snapshot of {database}.t, id = 2" in [position for position, _, _ in letters]
         assert not Path("lake/n/a_skip__errors").exists()
         assert _rows("c_fail", "id") == []
-        with pytest.raises(SinkqlError) as refused:
-            session.execute("REPLAY ERRORS FROM b_dead_t")
-        assert refused.value.code == "SQ3394"
+        for name in ("b_dead_t", "b_dead"):
+            with pytest.raises(SinkqlError) as refused:
+                session.execute(f"REPLAY ERRORS FROM {name}")
+            assert refused.value.code == "SQ3394"
 
 
 def _hex(day: str, *, text: bool = False) -> str:

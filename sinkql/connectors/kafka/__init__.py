@@ -143,7 +143,7 @@ connector = Connector(
             plan_connection,
             KafkaOptions,
             OWNER,
-            ("BROKER", "BROKERS"),
+            ("BROKER", "BROKERS", "PROGRESS TOPIC", "PROGRESS TOPIC REPLICATION FACTOR"),
             validate=_validate,
             examine=_examine,
             about=_CONNECTION,

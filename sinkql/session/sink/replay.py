@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sinkql import ast, physical
+from sinkql import ast, logical, physical
 from sinkql.errors import Notice, SinkqlError
 from sinkql.extension import replay as replaying
 from sinkql.extension.on_error import again_from_source, keeps_letters, may_be_late
@@ -28,8 +28,9 @@ def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: f
     """
     catalog = workspace.catalog
     catalog.refresh()
-    source = find(catalog.plans, statement.name, "SOURCE").name
-    found = _sinks(source, workspace)
+    entry = find(catalog.plans, statement.name, "SOURCE")
+    source = entry.name
+    found = _sinks(entry, workspace)
     for job, read in found:
         _check(job, read, statement)
     if not found:
@@ -58,15 +59,18 @@ def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: f
     return Result(_TAG, tuple(notices), columns=_COLUMNS, rows=tuple(rows), names=(source,))
 
 
-def _sinks(source: str, workspace: Workspace) -> list[tuple[physical.Job, physical.Read]]:
-    """Return the jobs that keep records of a source, and how they read it."""
-    found = []
+def _sinks(source: logical.Entry, workspace: Workspace) -> list[tuple[physical.Job, physical.Read]]:
+    """Return the jobs that keep records of a source, or of one of its tables, and how they read it."""
+    found, id_ = [], source.facts.get("source_id")
     for name in workspace.catalog.plans.planned("SINK"):
         try:
             job = lower(name, workspace.catalog.plans)
         except SinkqlError:
             continue  # it cannot run, whatever is kept
-        found += [(job, read) for read in job.reads() if read.name == source and keeps_letters(read)]
+        for read in job.reads():
+            mine = read.name == source.name or (id_ is not None and read.options.get("source_id") == id_)
+            if mine and keeps_letters(read):
+                found.append((job, read))
     return found
 
 
