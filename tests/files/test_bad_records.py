@@ -52,8 +52,8 @@ def _avro(path: Path) -> None:
     path.write_bytes(stream.getvalue())
 
 
-def _text(text: str) -> Callable[[Path], None]:
-    return lambda path: path.write_text(text) and None
+def _text(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Case:
     """A file of a format; where the bad record is, its bytes, and what corrects them, if it is kept as it was."""
 
     format: str
-    write: Callable[[Path], None]
+    write: Callable[[Path], object]
     place: int
     raw: bytes | None = None
     correct: bytes | None = None
