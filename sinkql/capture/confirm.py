@@ -11,9 +11,10 @@ import msgspec
 
 from sinkql.capture import mark
 from sinkql.capture.host import Client, Host
-from sinkql.capture.log import Entry, Generation
+from sinkql.capture.log import Entry, Generation, Log
 from sinkql.capture.place import Place
-from sinkql.extension.capture import CapturedTable, Position
+from sinkql.capture.store import FencedLogError, LostLogError
+from sinkql.extension.capture import CapturedTable, Position, Stream
 
 _FIRST_ERA = mark.Era()
 
@@ -107,6 +108,19 @@ def known_era(folder: Path, clients: Sequence[Client]) -> mark.Era:
     places = [msgspec.convert(each.offsets, Place).era for each in clients if each.offsets is not None]
     number = max([found.number, *places, *(each.era for _, each in mark.all_of(folder, "at", mark.At))])
     return found if number == found.number else mark.Era(number)
+
+
+def check_followed(log: Log, said: mark.Word | None, stream: Stream) -> None:
+    """Raise LostLogError where a log is one that another had followed, of which the server was told.
+
+    A capture that slept may find nothing where that was, and put there what it had begun. One that had lost its lease,
+    and was slow, may have gone on with this very log since it was read: FencedLogError has it read again.
+    """
+    if said is None or not log.entries or said.confirmed <= log.to or stream.follows(log.to):
+        return
+    if log.place.numbers()[-1] > log.entries[-1].entry:
+        raise FencedLogError
+    raise LostLogError(f"it ends at {log.to}, and the server has forgotten what is before {said.confirmed}")
 
 
 def needed(entries: Sequence[Entry], marks: Marks, generations: Sequence[Generation]) -> Position | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -14,10 +14,10 @@ import msgspec
 from sinkql import faults
 from sinkql.capture import mark
 from sinkql.capture.confirm import Marks, Roll, known_era
-from sinkql.capture.host import PATIENT_TRIES, Doing, Host, Pace
+from sinkql.capture.host import PATIENT_TRIES, Client, Doing, Host, Pace
 from sinkql.capture.log import Log, LogFolder
-from sinkql.capture.session import LostLogError, Session
-from sinkql.capture.store import FencedLogError
+from sinkql.capture.session import Session
+from sinkql.capture.store import FencedLogError, LostLogError
 from sinkql.errors import SinkqlError, as_data
 from sinkql.extension.capture import SKIP, Keeping, Position, Stream
 
@@ -84,12 +84,15 @@ class Capture:
         if not tables:
             self.stopping.wait(self.pace.look_seconds)
             return
-        assert self._epoch is not None
         try:
-            era = known_era(self.folder.folder, clients)
-            log = Log.open(self.folder, self._epoch, new_id=uuid.uuid4().hex, era=era.number)
-        except ValueError as error:  # that of a decoder too
-            raise LostLogError(str(error)) from error
+            log, era = self._open(clients)
+        except ValueError:
+            # whoever had the lease before may be forgetting entries as they are read
+            self.stopping.wait(self.pace.look_seconds)
+            try:
+                log, era = self._open(clients)
+            except ValueError as error:
+                raise LostLogError(str(error)) from error
         self._check_lease()
         stream = self.open_stream()
         session = Session(log, stream, self.host, self.keeping, self.pace, self._known(), clients, tables, era)
@@ -100,6 +103,12 @@ class Capture:
             if session.settled:
                 self._failures = 0
             stream.close()
+
+    def _open(self, clients: Sequence[Client]) -> tuple[Log, mark.Era]:
+        """Read the log; raises ValueError, that of a decoder too, where it is damaged."""
+        assert self._epoch is not None
+        era = known_era(self.folder.folder, clients)
+        return Log.open(self.folder, self._epoch, new_id=uuid.uuid4().hex, era=era.number), era
 
     def _check_lease(self) -> None:
         """Raise FencedLogError where another took over: of what it has put since, nothing is known here."""

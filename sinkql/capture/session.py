@@ -17,7 +17,7 @@ import pyarrow as pa
 from sinkql import faults
 from sinkql.capture import mark
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.confirm import Marks, Roll, forgettable, needed, within
+from sinkql.capture.confirm import Marks, Roll, check_followed, forgettable, needed, within
 from sinkql.capture.figures import Figures, shown
 from sinkql.capture.hole import Lacking, asked, put_back
 from sinkql.capture.host import Client, Doing, Host, Pace
@@ -25,7 +25,7 @@ from sinkql.capture.log import Column, Generation, Log
 from sinkql.capture.resume import resumed
 from sinkql.capture.room import Room
 from sinkql.capture.snapshot import Snapshots
-from sinkql.capture.store import FencedLogError
+from sinkql.capture.store import FencedLogError, LostLogError
 from sinkql.errors import SinkqlError, TableError, as_data
 from sinkql.extension.capture import (
     SKIP,
@@ -39,10 +39,6 @@ from sinkql.extension.capture import (
     Stream,
     TableRows,
 )
-
-
-class LostLogError(Exception):
-    """The log cannot be used any more; with KEEP = 'server' it begins again."""
 
 
 @dataclass(slots=True)
@@ -104,7 +100,7 @@ class Session:
         self.figures = Figures(self.log, self.stream)
         self.room = Room(self.log, self.keeping.max_log, self.pace.full_seconds)
         self.stream.check()
-        self._check_followed()
+        check_followed(self.log, mark.word(self.folder), self.stream)
         self.kept = self.keeping.keep
         start = self.log.to if self.log.entries else self._start()
         if self.era.number and not self.log.entries:
@@ -124,15 +120,6 @@ class Session:
         said = mark.word(self.folder)
         self.confirmed = min(said.confirmed, start) if said is not None else ""
         self._receive_after(start)
-
-    def _check_followed(self) -> None:
-        """Raise LostLogError where the log is one that another had followed, of which the server was told.
-
-        A capture that slept may find nothing where that was, and put there what it had begun.
-        """
-        said, log = mark.word(self.folder), self.log
-        if said is not None and log.entries and said.confirmed > log.to and not self.stream.follows(log.to):
-            raise LostLogError(f"it ends at {log.to}, and the server has forgotten what is before {said.confirmed}")
 
     def _start(self) -> Position:
         """Return where a log begins: with what the server keeps, for a sink may be further than anybody was told.

@@ -27,6 +27,10 @@ class FencedLogError(Exception):
     """Another capture has gone on with the log."""
 
 
+class LostLogError(Exception):
+    """The log cannot be used any more; with KEEP = 'server' it begins again."""
+
+
 class LogStore(Protocol):
     """Keep the entries and the data files of one log."""
 

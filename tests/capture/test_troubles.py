@@ -325,6 +325,31 @@ def test_log_of_a_capture_that_slept_while_another_one_was_lost_begins_again(tmp
     assert sinks.rows() == server.rows()
 
 
+def test_log_that_a_slow_capture_has_gone_on_with_is_read_again(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks, _KEEPING) as slow:
+        once(sinks)
+        log = sinks.place.entry(0)
+
+        class Meanwhile(FakeStream):
+            def check(self) -> None:
+                if slow.thread.is_alive():
+                    server.commit([("t", 2, "two")])
+                    once(sinks)
+                    slow.until(lambda: server.confirmed() == server.end())
+                    slow.__exit__()
+                super().check()
+
+        running = Running(sinks, _KEEPING, stream=lambda: Meanwhile(server))
+        running.host.epoch = 2
+        with running:
+            running.until(lambda: not slow.thread.is_alive())
+            server.commit([("t", 3, "three")])
+            once(sinks)
+    assert sinks.rows() == server.rows()
+    assert sinks.place.entry(0) == log
+
+
 def test_server_that_hears_late_what_was_confirmed_to_it_stops_no_log_that_begins(
     tmp_path: Path, server: Server
 ) -> None:
