@@ -26,7 +26,7 @@ from support.patience import Deadline
 from support.port import held_ports
 from webhook.sending import LAKE, SINK, Sender, capturing, once, path_of, rows
 
-_POINTS = ("journal-written", "publish", "publish-files", "entry-before", "entry-made", "confirm")
+_POINTS = ("journal-written", "journal-synced", "publish", "publish-files", "entry-before", "entry-made", "confirm")
 _TESTS = Path(__file__).parents[1]
 _SOURCE = """
 CREATE SOURCE s FROM WEBHOOK BODY FORMAT JSON INCLUDE HEADER 'Idempotency-Key' AS key WITH (PORT = {port});
@@ -103,7 +103,7 @@ def _run(folder: Path, seed: int, *, turns: int, count: int) -> Sent:
             each.start()
         for turn in range(turns):
             point = chance.choice(_POINTS)
-            rules = f"{point}#{chance.randrange(3, 40) if point == 'journal-written' else chance.randrange(2, 5)}=kill"
+            rules = f"{point}#{chance.randrange(3, 40) if point.startswith('journal') else chance.randrange(2, 5)}=kill"
             with _child(folder, rules):
                 goal = len(sent.bodies) * (turn + 1) // turns + chance.randrange(3, 10)
                 deadline = Deadline()

@@ -134,6 +134,7 @@ class Journal:
         self._write(self._encode.encode(_Batch(first, list(requests))))
         faults.point("journal-written")
         self._sync()
+        faults.point("journal-synced")
         self.end += len(requests)
         return first + 1
 
