@@ -24,7 +24,7 @@ _SETTINGS = (
     "--bind-address=127.0.0.1", "--server-id=1", "--log-bin=binlog", "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=2",
     "--performance-schema=OFF", "--binlog-expire-logs-seconds=864000", "--skip-name-resolve",
-    "--max-allowed-packet=64M",
+    "--max-allowed-packet=64M", "--local-infile=1",
 )  # fmt: skip
 _OF_MARIADB = ("--binlog-format=ROW", "--innodb-log-file-size=16M", "--gtid-strict-mode=1")
 _OF_MYSQL = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF", "--innodb-redo-log-capacity=32M",
