@@ -22,6 +22,8 @@ from sinkql.extension.types import arrow_type, parse_type
 Failures = dict[int, str]
 """Row number in the batch → why the row does not decode."""
 
+WIDE = "its values take too much room"
+"""Why a row fails that has more of them than are kept at once."""
 _FEW = 16
 _WIDEST = 64 << 20
 

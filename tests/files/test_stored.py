@@ -22,6 +22,7 @@ import pytest
 from files.test_files_reader import _ALL, _drain, _put, _reader, _rows
 from sinkql import compile as compile_sql
 from sinkql.connectors.files import content, reader
+from sinkql.decode import convert
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Limit, Tally
@@ -133,6 +134,18 @@ def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
     with pytest.raises(SinkqlError, match=r'a\.parquet:2: column "t": ') as error:
         _read(tmp_path, types)
     assert error.value.code == "SQ3101"
+
+
+def test_documents_that_take_much_room_come_in_parts_and_too_many_of_one_row_fail_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convert, "_WIDEST", 1 << 12)
+    texts = ['"%s"' % (f"{number}" * 600) for number in range(9)]
+    lists = [[text, text] if number != 5 else [text] * 9 for number, text in enumerate(texts)]
+    _write(tmp_path, "wide", {"v": pa.array(texts), "l": pa.array(lists)})
+    rows, tally = _read(tmp_path, {"v": "jsonb", "l": "jsonb list"}, policy="skip")
+    assert rows == [(text, found) for number, (text, found) in enumerate(zip(texts, lists, strict=True)) if number != 5]
+    assert [(each.position.rpartition(":")[2], each.message) for each in tally.errors] == [("6", convert.WIDE)]
 
 
 def test_times_that_no_day_and_no_calendar_has_are_invalid_rows(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from sinkql import physical
 from sinkql.connectors.files.avro import AvroFile
 from sinkql.decode.arrow_values import column_of, inferred, readable
-from sinkql.decode.convert import Failures
+from sinkql.decode.convert import WIDE, Failures
 from sinkql.decode.json_lines import without
-from sinkql.extension.stream import Decoded, Failure, UndecodableError
+from sinkql.extension.stream import Decoded, Failure, UndecodableError, WideError
 
 _BATCH_ROWS = 1 << 16
 
@@ -72,7 +72,7 @@ class StoredRows:
             for piece in file.pieces(begin, end):
                 done = 0
                 for batch in piece.read([column.name for column in self._columns]):
-                    yield self._decoded(batch, piece, done)
+                    yield from self._parts(batch, piece, done)
                     done += batch.num_rows
 
     def _check(self, schema: pa.Schema) -> None:
@@ -85,6 +85,19 @@ class StoredRows:
             type_ = schema.field(column.name).type
             if not readable(type_, column.type):
                 raise UndecodableError(f'column "{column.name}" is {inferred(type_)} in it, and not {column.type}')
+
+    def _parts(self, batch: pa.RecordBatch, piece: _Piece, done: int) -> Iterator[Decoded]:
+        """Yield the rows of a batch, in several parts where the values take much room."""
+        try:
+            yield self._decoded(batch, piece, done)
+        except WideError:
+            if batch.num_rows == 1:  # with a list that is as wide as many rows
+                none = self._decoded(batch[:0], piece, done).batch
+                yield Decoded(none, 1, [Failure(1 + piece.before() + done, WIDE, _raw(batch, 0))])
+                return
+            middle = batch.num_rows // 2
+            yield from self._parts(batch[:middle], piece, done)
+            yield from self._parts(batch[middle:], piece, done + middle)
 
     def _decoded(self, batch: pa.RecordBatch, piece: _Piece, done: int) -> Decoded:
         failures: Failures = {}

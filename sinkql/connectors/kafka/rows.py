@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.decode.arrow_values import column_of
-from sinkql.decode.convert import from_text
+from sinkql.decode.convert import WIDE, from_text
 from sinkql.extension.stream import ChangeDecoder, Context, DecodedMessages, MessageDecoder, WideError
 from sinkql.extension.types import arrow_type
 
 _MOST_BYTES = 16 << 20
-_WIDE = "its values take too much room"
 _DIFF = pa.field("$diff", pa.int64())
 Headers = list[tuple[str, bytes | None]]
 _HEADERS = methodcaller("headers")
@@ -86,7 +85,7 @@ class Rows:
             found = self._at_once(messages)
         except WideError:
             if len(messages) == 1:  # a list in it is as wide as many messages
-                yield self._at_once([])[0], [(messages[0], _WIDE)], 0
+                yield self._at_once([])[0], [(messages[0], WIDE)], 0
                 return
             yield from self._halves(messages)
             return
