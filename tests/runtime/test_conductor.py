@@ -74,7 +74,12 @@ class _Sink:
 
 @contextmanager
 def _conductor(
-    lanes: list[ThreadLane], *, most: int = 1, round_seconds: float = PATIENCE_S, tend_seconds: float = PATIENCE_S
+    lanes: list[ThreadLane],
+    *,
+    most: int = 1,
+    round_seconds: float = PATIENCE_S,
+    tend_seconds: float = PATIENCE_S,
+    slow_seconds: float = PATIENCE_S,
 ) -> Iterator[Conductor]:
     def open_lane(round_: Callable[[], None]) -> ThreadLane:
         lanes.append(ThreadLane(round_))
@@ -82,6 +87,7 @@ def _conductor(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conductor, "_TEND_SECONDS", tend_seconds)
+        patch.setattr(conductor, "_SLOW_SECONDS", slow_seconds)
         found = Conductor(open_lane, most, round_seconds=round_seconds)
         try:
             yield found
@@ -261,12 +267,11 @@ def test_a_slow_sink_holds_one_lane_and_no_more_are_opened_than_may_be() -> None
     assert len(lanes) == 2
 
 
-def test_batches_that_take_long_leave_the_others_as_many_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conductor, "_SLOW_SECONDS", 0.01)
+def test_batches_that_take_long_leave_the_others_as_many_lanes() -> None:
     lanes: list[ThreadLane] = []
     opened = threading.Event()
     slow, fine = [_Sink(slow=opened) for _ in range(3)], _Sink()
-    with _conductor(lanes, most=1, tend_seconds=0.01) as found:
+    with _conductor(lanes, most=1, tend_seconds=0.01, slow_seconds=0.01) as found:
         for sink in slow:
             found.enrol(sink.seat())
         for sink in slow:

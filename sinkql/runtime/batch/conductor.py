@@ -33,7 +33,7 @@ _LEAST_SECONDS = 0.005
 _AHEAD_SECONDS = 1.0
 """How long before a round of several batches is over, or more is due after it, another one is called."""
 
-_SLOW_SECONDS = 30.0
+_SLOW_SECONDS = 10.0
 _MOST_SLOW = 8
 """A batch that takes longer leaves the others as many lanes as before, as long as there are no more such."""
 
