@@ -25,10 +25,12 @@ from sinkql.errors.error import Notice as Notice
 from sinkql.errors.error import SharedKeyError as SharedKeyError
 from sinkql.errors.error import SinkqlError as SinkqlError
 from sinkql.errors.error import TableError as TableError
+from sinkql.errors.error import TakenNameError as TakenNameError
 from sinkql.errors.error import UnaskedError as UnaskedError
 from sinkql.errors.error import UnclosedError as UnclosedError
 from sinkql.errors.error import UnexpectedCharacterError as UnexpectedCharacterError
 from sinkql.errors.error import UnexpectedWordError as UnexpectedWordError
+from sinkql.errors.error import UnfitNameError as UnfitNameError
 from sinkql.errors.error import UnforeseenError as UnforeseenError
 from sinkql.errors.error import codes as codes
 from sinkql.errors.error import too_deep as too_deep

@@ -142,6 +142,14 @@ class InvalidFileError(SinkqlError):
     """Say that a file is not of the format that its source says."""
 
 
+class TakenNameError(SinkqlError):
+    """Say that something has a name already."""
+
+
+class UnfitNameError(SinkqlError):
+    """Say that a name cannot be used where it would be."""
+
+
 class UnaskedError(SinkqlError):
     """Say that only another system can tell what is missing, and that it was not asked."""
 

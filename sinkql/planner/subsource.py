@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span, nearest, one_of
+from sinkql.errors import SinkqlError, Span, TakenNameError, nearest, one_of
 from sinkql.extension.plan import SourceKind
 from sinkql.planner.name import find, in_full, join_name, short_name, sql_name
 from sinkql.planner.refuse.statement import check_table_from
@@ -90,7 +90,7 @@ def _taken_twice(table: logical.SourceTable, name: ast.Name, statement: ast.Crea
         hint = f"Name the tables, and give one of them another name: FOR TABLES (…, {renamed})."
     if last == source.parts[-1].value:
         what, hint = "the source itself", f"Give the source another name, such as {ident(ast.Ident(f'{last}_source'))}."
-    return SinkqlError("SQ2465", f'subsource "{last}" has the name of {what}', span, hint=hint)
+    return TakenNameError("SQ2465", f'subsource "{last}" has the name of {what}', span, hint=hint)
 
 
 def _chosen(wanted: ast.Subsources, source: logical.Source) -> Iterator[tuple[logical.SourceTable, ast.Name, Span]]:

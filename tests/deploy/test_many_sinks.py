@@ -38,7 +38,7 @@ def test_where_one_sink_cannot_be_made_none_is(session: Session) -> None:
     session.execute(f"{_LAKE}{_TWO} CREATE SINK users_sink FROM bids {other} WITH (COMMIT INTERVAL = '10s');")
     with pytest.raises(SinkqlError) as caught:
         session.execute(_SINKS)
-    assert (caught.value.code, _names(session), session.transaction) == ("SQ2002", ["users_sink"], None)
+    assert (caught.value.code, _names(session), session.transaction) == ("SQ2014", ["users_sink"], None)
 
 
 def test_scripts_describe_a_sink_for_each_table(session: Session) -> None:

@@ -61,7 +61,7 @@ def _told(stream: Reading) -> list[tuple[str, str | None, bool]]:
 
 
 _LOST = {
-    "taken out": (_PLAIN, "ALTER PUBLICATION p DROP TABLE t", "no longer has the table: ALTER PUBLICATION p ADD TABLE"),
+    "taken out": (_PLAIN, "ALTER PUBLICATION p DROP TABLE t", "no longer has the table: to put it back, run ALTER"),
     "fewer changes": (_PLAIN, "ALTER PUBLICATION p SET (publish = 'insert')", "does not publish update and delete"),
     "a filter": (_PLAIN, "ALTER PUBLICATION p SET TABLE u, t WHERE (id > 1)", "another row filter of the table"),
     "another schema": (

@@ -51,6 +51,8 @@ _BLOCK = 8 << 20
 _FEEDBACK_S = 1.0
 _QUESTION_S = 0.2
 _WATCH_S = 1.0
+_WATCH_TIMES = 20
+"""What looking at many tables, or at a server that is slow to answer, takes of the time at most is one in so many."""
 _DATA, _KEEPALIVE = b"wk"
 _COMMIT = ord("C")
 _BINARY_VERSION = 140000
@@ -103,7 +105,7 @@ class PostgresStream:
         self._widths: dict[str, float] = {}
         self._watch: Watch | None = None
         self._seen: _Seen | None = None
-        self._watched_at = float("-inf")
+        self._watch_again_at = float("-inf")
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
@@ -374,10 +376,10 @@ class PostgresStream:
             del self._messages.truncations[: seen.truncations]
             seen = self._seen = None
         if seen is None:
-            if now < self._watched_at + _WATCH_S:
+            if now < self._watch_again_at:
                 return ()
-            self._watched_at = now
             seen = self._seen = self._look_at_tables()
+            self._watch_again_at = now + max(_WATCH_S, _WATCH_TIMES * (time.monotonic() - now))
         if self._to < seen.end or self._parts or self._messages.within:
             return ()
         seen.told = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError, Span, TakenNameError
 from sinkql.extension.registry import Registry
 from sinkql.planner.item.cluster import plan_cluster
 from sinkql.planner.item.connection import plan_connection
@@ -149,7 +149,7 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
     if isinstance(statement, ast.CreateTableFrom) and with_source and statement.reference is not None:
         other = print_name(ast.Name((ast.Ident(f"{as_name(full_name).parts[-1].value}_2"),)))
         hint = f"Give it another name: FOR TABLES ({print_name(statement.reference)} AS {other})."
-    raise SinkqlError("SQ2002", f'{entry.kind.lower()} "{written}" already exists', name.span, hint=hint)
+    raise TakenNameError("SQ2002", f'{entry.kind.lower()} "{written}" already exists', name.span, hint=hint)
 
 
 def _way_out(entry: logical.Entry, called: str, catalog: logical.CatalogReader) -> str:

@@ -13,7 +13,7 @@ from sinkql.catalog.operation import adding, redefining
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import Given, SecretValue, given
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import Notice, SinkqlError, UnfitNameError
 from sinkql.extension.options import option_span
 from sinkql.extension.plan import Keys
 from sinkql.extension.registry import Registry
@@ -33,9 +33,6 @@ from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
-
-_BAD_NAME = "SQ2333"
-"""A name that a sink's table may not have."""
 
 
 def create(statement: ast.Create, catalog: Catalog) -> Result:
@@ -91,12 +88,9 @@ def create_many(statement: ast.CreateSinks, catalog: Catalog) -> Result:
 def _create_one(statement: ast.CreateSink, catalog: Catalog) -> Result:
     try:
         return create(statement, catalog)
-    except SinkqlError as error:
-        if error.code == _BAD_NAME:
-            table = statement.relation.parts[-1].value
-            error.hint = (
-                f'Create the sink of "{table}" by itself, with another TABLE, and the others with FOR TABLES (…).'
-            )
+    except UnfitNameError as error:
+        table = statement.relation.parts[-1].value
+        error.hint = f'Create the sink of "{table}" by itself, with another TABLE, and the others with FOR TABLES (…).'
         raise
 
 

@@ -9,7 +9,7 @@ from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import extending
 from sinkql.catalog.replan import redefine
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import Notice, SinkqlError, TakenNameError
 from sinkql.planner.edit.option import respan
 from sinkql.planner.item.source import sampled, taking
 from sinkql.planner.item.statement import own_name
@@ -24,7 +24,6 @@ from sinkql.session.item.earlier_plan import as_found, followers
 from sinkql.session.result import Result
 
 _TAG = "ALTER SOURCE"
-_NAME_TAKEN = ("SQ2002", "SQ2465")
 References = ast.AddReferences | ast.DropReferences | ast.RefreshReferences
 
 
@@ -146,7 +145,7 @@ def _left_out(table: logical.SourceTable, source: str, error: SinkqlError, wante
     called = ".".join(ident(ast.Ident(part)) for part in table.name)
     new = ident(ast.Ident("_".join(table.name[-2:])))
     hint = f"{error.hint} Then run ALTER SOURCE … REFRESH REFERENCES again."
-    if error.code in _NAME_TAKEN:
+    if isinstance(error, TakenNameError):
         hint = f"CREATE TABLE {new} FROM SOURCE {short_name(source)} (REFERENCE {called}); reads it under another name."
     return Notice("SQ2478", f"table {called} is left out: {error.message}", wanted.span, hint=hint)
 

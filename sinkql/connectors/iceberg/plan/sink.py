@@ -18,7 +18,7 @@ import msgspec
 
 from sinkql import ast, logical, physical
 from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
-from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.errors import Notice, SinkqlError, Span, UnfitNameError
 from sinkql.extension.options import bind, described, labels, option_span
 from sinkql.extension.plan import Planning, SinkPlan
 from sinkql.extension.sink import SinkOptions, check_positive
@@ -131,15 +131,15 @@ def _check_name(option: str, name: str, span: Span) -> None:
     odd = next((each for each in name if each in _SEPARATORS or unicodedata.category(each) in ("Cc", "Cs")), None)
     if odd is not None:
         what = f'"{odd}"' if odd.isprintable() else f"U+{ord(odd):04X}"
-        raise SinkqlError("SQ2333", f"{option} must not contain {what}", span, hint="Write another name.")
+        raise UnfitNameError("SQ2333", f"{option} must not contain {what}", span, hint="Write another name.")
     if len(name.encode()) > _LONGEST:
         message = f"{option} is longer than {_LONGEST} bytes"
-        raise SinkqlError("SQ2333", message, span, hint="Write a shorter name.")
+        raise UnfitNameError("SQ2333", message, span, hint="Write a shorter name.")
     if name != name.strip() or (option == "TABLE" and name in (".", "..")):
-        raise SinkqlError("SQ2333", f'{option} must not be "{name}"', span, hint="Write another name.")
+        raise UnfitNameError("SQ2333", f'{option} must not be "{name}"', span, hint="Write another name.")
     if option == "NAMESPACE" and not all(name.split(".")):
         message = f'NAMESPACE "{name}" has an empty level'
-        raise SinkqlError("SQ2333", message, span, hint="Write names with single dots between them.")
+        raise UnfitNameError("SQ2333", message, span, hint="Write names with single dots between them.")
 
 
 def _check_branch(name: str, span: Span) -> None:
