@@ -11,6 +11,7 @@ from sinkql.errors.code import Family as Family
 from sinkql.errors.data import as_data as as_data
 from sinkql.errors.data import from_data as from_data
 from sinkql.errors.error import CrowdedError as CrowdedError
+from sinkql.errors.error import DroppedTableError as DroppedTableError
 from sinkql.errors.error import EndlessError as EndlessError
 from sinkql.errors.error import FencedError as FencedError
 from sinkql.errors.error import GoneError as GoneError
@@ -31,6 +32,7 @@ from sinkql.errors.error import UnclosedError as UnclosedError
 from sinkql.errors.error import UnexpectedCharacterError as UnexpectedCharacterError
 from sinkql.errors.error import UnexpectedWordError as UnexpectedWordError
 from sinkql.errors.error import UnfitNameError as UnfitNameError
+from sinkql.errors.error import UnfitTableError as UnfitTableError
 from sinkql.errors.error import UnforeseenError as UnforeseenError
 from sinkql.errors.error import codes as codes
 from sinkql.errors.error import too_deep as too_deep

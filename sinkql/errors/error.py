@@ -166,6 +166,14 @@ class TableError(SinkqlError):
     """Say that one table of a source cannot be read; others can."""
 
 
+class DroppedTableError(SinkqlError):
+    """Say that the table of a sink was dropped, also where another one has its name now."""
+
+
+class UnfitTableError(SinkqlError):
+    """Say that a table cannot be a sink's as it is, and that the sink can write to another one."""
+
+
 class SharedKeyError(SinkqlError):
     """Say that two rows of a table have one key."""
 

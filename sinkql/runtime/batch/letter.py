@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import faults, physical
-from sinkql.errors import SinkqlError
+from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
 from sinkql.extension.on_error import keeps_letters
 from sinkql.extension.registry import Registry
 from sinkql.extension.stream import (
@@ -49,9 +49,6 @@ _NAMES = [column.name for column in COLUMNS]
 _PLAN = "letters"
 _ROWS = 10_000
 _BYTES = 8 << 20
-_DROPPED = "SQ3503"
-_CHANGED = frozenset(f"SQ{number}" for number in (3501, 3504, 3505, 3509, 3510, 3511, 3512, 3524))
-"""What may be wrong with a table that another one can take the place of."""
 
 
 @dataclass(slots=True)
@@ -201,9 +198,7 @@ class DeadLetters:
             with _about_letters():
                 marker = replace(self.writer.refresh(), commit=task.commit, start=start, end=end, plan=_PLAN)
                 self._marker = self.writer.commit(task, written, marker).marker
-        except SinkqlError as error:
-            if error.code != _DROPPED:
-                raise
+        except DroppedTableError as error:
             self.start(start, epoch=self._marker.epoch)
             raise RedoBatchError from error
         self._due = True
@@ -221,11 +216,10 @@ def _about_letters() -> Iterator[None]:
     """Have an error about the table say what to do with this one: no sink depends on what it has."""
     try:
         yield
-    except SinkqlError as error:
-        if error.code in _CHANGED:
-            error.hint = (
-                "Rename or drop this table, in which the sink keeps records that do not decode: it makes a new one."
-            )
+    except UnfitTableError as error:
+        error.hint = (
+            "Rename or drop this table, in which the sink keeps records that do not decode: it makes a new one."
+        )
         raise
 
 

@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.table.branch import BranchTable, called
 from sinkql.connectors.iceberg.table.table import Expected, check
-from sinkql.errors import FencedError, SinkqlError
+from sinkql.errors import DroppedTableError, FencedError, SinkqlError
 from sinkql.extension.stream import Marker, RedoBatchError
 from sinkql.vocabulary import join_name
 
@@ -42,7 +42,7 @@ def same_table(base: Table, now: Table) -> None:
 
 def recreated(table: Table) -> SinkqlError:
     """Return the error for a table that is not the one that the sink has written to."""
-    return SinkqlError(
+    return DroppedTableError(
         "SQ3503",
         f'table "{join_name(*table.name())}" was dropped and created again since the sink wrote to it',
         hint="Drop the sink and create it again, into a new table.",

@@ -17,7 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from sinkql.connectors.iceberg.table.branch import called
 from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_once
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, UnfitTableError
 from sinkql.extension.stream import Marker
 from sinkql.vocabulary import join_name
 
@@ -249,7 +249,7 @@ def offsets_file(snapshot: Snapshot) -> str | None:
 
 def rolled_back(table: Table, sink: str) -> SinkqlError:
     """Return the error for a table whose main, or the sink's branch, no longer has what this sink committed."""
-    return SinkqlError(
+    return UnfitTableError(
         "SQ3501",
         f'table "{join_name(*table.name())}" was rolled back: the last commit of this sink is no longer in it',
         detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {called(table)}.",

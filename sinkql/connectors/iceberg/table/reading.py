@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
 from sinkql.connectors.iceberg.table.rest import token_access
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, UnfitTableError
 from sinkql.extension.stream import Context
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
@@ -39,7 +39,7 @@ def rows(
         return schema.empty_table()
     known = {field.name for field in table.schema().fields}
     if known - set(schema.names) and set(schema.names) - known:
-        raise SinkqlError(
+        raise UnfitTableError(
             "SQ3504",
             f'table "{join_name(*table.name())}" does not have the columns that the sink writes',
             detail=f"missing: {', '.join(name for name in schema.names if name not in known)}",

@@ -16,7 +16,7 @@ from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.layout import Layout, described, described_order, of_columns, sayable
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.table.types import fits, table_schema
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, UnfitTableError
 from sinkql.vocabulary import join_name
 
 CREATED_BY = "sinkql.created-by"
@@ -99,7 +99,7 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
     _check_version(table, expected)
     differences = compare(schema or table.schema(), expected)
     if differences:
-        raise SinkqlError(
+        raise UnfitTableError(
             "SQ3504",
             f'table "{name}" does not have the columns that the sink writes',
             detail="; ".join(differences),
@@ -111,7 +111,7 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
         raise _other_order(table, expected.layout)
     lost = _lost_partitions(table)
     if lost:
-        raise SinkqlError(
+        raise UnfitTableError(
             "SQ3510",
             f'table "{name}" has files partitioned by a column that its metadata no longer has',
             detail=f"partition fields: {', '.join(lost)}",
@@ -129,7 +129,7 @@ def _check_version(table: Table, expected: Expected) -> None:
     """Raise SQ3512 for a table of version 1 or of a lower version than the sink asks for, SQ3511 for default values."""
     name, version = join_name(*table.name()), table.metadata.format_version
     if version < expected.version:
-        raise SinkqlError(
+        raise UnfitTableError(
             "SQ3512",
             f'table "{name}" has format version {version}, expected {expected.version}',
             hint="Upgrade the table with the program that made it, or name another TABLE."
@@ -138,7 +138,7 @@ def _check_version(table: Table, expected: Expected) -> None:
         )
     given = [field.name for field in table.schema().fields if field.initial_default is not None]
     if given:
-        raise SinkqlError(
+        raise UnfitTableError(
             "SQ3511",
             f'column "{given[0]}" of table "{name}" has a default value for rows from before it was added',
             hint="Name another TABLE.",
@@ -154,7 +154,7 @@ def _other_partitions(table: Table, layout: Layout) -> SinkqlError:
         hint = f"Write {clause}, or name another TABLE."
     else:
         hint = "Name another TABLE."
-    return SinkqlError(
+    return UnfitTableError(
         "SQ3505",
         f'table "{join_name(*table.name())}" is not partitioned as the sink says',
         detail=f"table: {clause if spec.fields else 'no partitions'}; sink: {layout.sql or 'no PARTITION BY'}",
@@ -186,7 +186,7 @@ def _other_order(table: Table, layout: Layout) -> SinkqlError:
         hint = "Leave out SORT BY: files are then sorted as the table says. Or name another TABLE."
     else:
         found, hint = terms, "Leave out SORT BY, or name another TABLE."
-    return SinkqlError(
+    return UnfitTableError(
         "SQ3509",
         f'table "{join_name(*table.name())}" has another sort order than SORT BY says',
         detail=f"table: {found}; sink: SORT BY ({', '.join(term.sql for term in layout.sort_by)})",

@@ -21,7 +21,7 @@ from sinkql.connectors.iceberg.storage.failure import missing
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import local_folder
 from sinkql.connectors.iceberg.table.failure import explain, transient
-from sinkql.errors import SinkqlError
+from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
 
 T = TypeVar("T")
 _METADATA = ".metadata.json"
@@ -99,7 +99,7 @@ class TargetTable:
             return
         heads = [each.whole.metadata.current_snapshot_id for each in (before, after)]
         if after.branch not in after.whole.metadata.refs and heads[0] != heads[1]:
-            raise SinkqlError(
+            raise UnfitTableError(
                 "SQ3524",
                 f'the Iceberg catalog of connection "{self.connection}" has no branches of tables',
                 hint="Drop the sink and create it again, without BRANCH. With Nessie, add the name of one of its own "
@@ -118,7 +118,7 @@ class TargetTable:
 
     def gone(self) -> SinkqlError:
         """Return the error for a table that was there and is no more."""
-        return SinkqlError(
+        return DroppedTableError(
             "SQ3503",
             f'table "{self.namespace}.{self.table}" was dropped',
             hint="Register the table again from its metadata: a running sink goes on by itself. Or drop the sink and "
