@@ -44,7 +44,8 @@ CODES = {
     ),
     "SQ4462": _environment(
         "A connection to a MySQL or MariaDB server cannot be encrypted as its SSL MODE says.",
-        "Correct SSL MODE and the certificates, as the hint says.",
+        "Correct SSL MODE and the certificates, as the hint says. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4463": _environment(
         "A MySQL or MariaDB server is too old: its binary log cannot have the names of columns.",
@@ -52,7 +53,9 @@ CODES = {
     ),
     "SQ4464": _environment(
         "A MySQL or MariaDB server is set so that its binary log does not have all changes whole.",
-        "Change the setting as the hint says, and have all clients connect again.",
+        "Change the setting as the hint says, and have all clients connect again. A running source tries again by "
+        "itself.",
+        retryable=True,
     ),
     "SQ4465": _environment(
         "The user of a connection lacks a privilege that reading a MySQL or MariaDB server takes.",
