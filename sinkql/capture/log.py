@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from sinkql import faults
-from sinkql.capture.store import FolderStore, LogStore
+from sinkql.capture.store import DamagedEntryError, FolderStore, LogStore
 from sinkql.extension.capture import Position
 
 FOLDER = "capture"
@@ -152,9 +152,17 @@ class LogFolder:
         return self.store.numbers()
 
     def entry(self, number: int) -> Entry | None:
-        """Return an entry, None where there is none."""
+        """Return an entry, None where there is none; DamagedEntryError (SQ3435) where it cannot be read."""
         data = self.store.entry(number)
-        return decoded(data) if data is not None else None
+        try:
+            return decoded(data) if data is not None else None
+        except ValueError as error:
+            raise DamagedEntryError(
+                "SQ3435",
+                f"entry {number} of the log of a source is damaged",
+                detail=str(error),
+                hint="The sink continues by itself once the log was read again from the server.",
+            ) from error
 
     def after(self, number: int) -> Iterator[Entry]:
         """Yield the entries that follow a number, up to the first that is not there."""

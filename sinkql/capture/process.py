@@ -17,7 +17,7 @@ from sinkql.capture.confirm import Marks, Roll, known_era
 from sinkql.capture.host import PATIENT_TRIES, Client, Doing, Host, Pace
 from sinkql.capture.log import Log, LogFolder
 from sinkql.capture.session import Session
-from sinkql.capture.store import FencedLogError, LostLogError
+from sinkql.capture.store import DamagedEntryError, FencedLogError, LostLogError
 from sinkql.errors import SinkqlError, as_data
 from sinkql.extension.capture import SKIP, Keeping, Position, Stream
 
@@ -210,7 +210,7 @@ def _kept(folder: LogFolder) -> str:
     for number in reversed(folder.numbers()):
         try:
             entry = folder.entry(number)
-        except ValueError:
+        except DamagedEntryError:
             continue
         if entry is not None and entry.kind == "open":
             return entry.kept

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from sinkql import durable
+from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,10 @@ _NAME = re.compile(r"(\d{20})\.json")
 
 class FencedLogError(Exception):
     """Another capture has gone on with the log."""
+
+
+class DamagedEntryError(SinkqlError):
+    """An entry of a log cannot be read: the capture reads the log again from the server."""
 
 
 class LostLogError(Exception):

@@ -17,6 +17,7 @@ from sinkql.capture.host import Client, Doing, Pace
 from sinkql.capture.log import LogFolder
 from sinkql.capture.process import Capture
 from sinkql.capture.storage import log_folder
+from sinkql.capture.store import DamagedEntryError
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import CapturedSource, Keeping, LogPath, source_options, table_options
 from sinkql.extension.plan import SourceKind, SourcePlan
@@ -231,14 +232,17 @@ def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> Batc
 
 
 def drained(begin: Callable[[], BatchLoop], *, patience: float = PATIENCE_S) -> BatchLoop:
-    """Run a loop as `drain` does; begin again, as a run of the product does, where a busy capture does not answer."""
+    """Run a loop as `drain` does; begin again, as a run of the product does.
+
+    That is where a busy capture does not answer, or has not yet found out that an entry is damaged.
+    """
     deadline = Deadline()
     while True:
         loop = begin()
         try:
             drain(loop, patience=patience)
         except SinkqlError as error:
-            if error.code != "SQ3431" or not deadline.left():
+            if not (error.code == "SQ3431" or isinstance(error, DamagedEntryError)) or not deadline.left():
                 raise
         else:
             return loop
