@@ -76,7 +76,7 @@ VALUES: list[tuple[Any, bytes, bytes, str]] = [
     (_TIME, b"\2", b"\x80\xf0\xb2\x52", "not within a day"),
     (_STAMP, b"\2", _FAR, "years 1 to 9999"),
     (_STAMP, b"\2", _LEAST, "years 1 to 9999"),
-    (_LOCAL, b"\2", _FAR, "does not fit"),
+    (_LOCAL, b"\2", _FAR, "years 1 to 9999"),
     (_UUID, b"\x48" + b"00000000-0000-0000-0000-000000000000", b"\2a", "is not a uuid"),
     (_UUID, b"\x48" + b"00000000-0000-0000-0000-000000000000", b"\x48" + b"g" * 36, "is not a uuid"),
     (_DECIMAL, b"\2\1", b"\4\x7f\xff", "does not fit"),

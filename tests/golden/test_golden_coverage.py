@@ -23,6 +23,7 @@ ELSEWHERE = {
     "SQ2477": "the key of Debezium's messages: tests/kafka/test_plan.py",
     "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",
     "SQ2554": "keys of a server: tests/postgres/test_tunnel.py",
+    "SQ2478": "tables of a server: tests/postgres/test_source.py",
     "SQ2468": "tables of a server: tests/postgres/test_source.py",
     "SQ2467": "tables of a server: tests/postgres/test_source.py",
     "SQ2641": "more rows than a query reads: tests/session/test_query.py",

@@ -168,9 +168,10 @@ def _copied(reading: Reading, table: CapturedTable) -> list[TableRows]:
 
 
 def _values(parts: list[TableRows]) -> list[Any]:
+    """Return the values of rows that there are: a row whose long value does not fit takes the one of its key away."""
     for each in parts:
         each.rows.validate(full=True)
-    return [row["v"] for each in parts for row in each.rows.to_pylist()]
+    return [row["v"] for each in parts for row in each.rows.to_pylist() if row["$diff"] > 0]
 
 
 def same(value: Any, said: str | None, shown: str | None, type_: str) -> bool:
