@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import VERSION
-from sinkql.catalog.file.sqlite_file import coded
+from sinkql.catalog.file.sqlite_file import check_ours, coded, make_private
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems
 from sinkql.cli.group import run_command as run
@@ -66,6 +67,23 @@ def test_what_relations_show_of_items_is_written_anew_for_other_views(file: Path
         _opened(file)
         with closing(sqlite3.connect(file)) as connection:
             assert found == connection.execute(query).fetchall()
+
+
+def test_file_that_becomes_a_catalog_while_it_is_looked_at_is_ours(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    make_private(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as plain:
+        statements: list[str] = []
+
+        def beginning(statement: str) -> None:
+            statements.append(statement)
+            if len(statements) == 2:
+                Database(path, LAYOUT)
+
+        plain.set_trace_callback(beginning)
+        check_ours(plain, path)
+        plain.set_trace_callback(None)
+        assert plain.execute("PRAGMA user_version").fetchone() == (VERSION,)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o610])

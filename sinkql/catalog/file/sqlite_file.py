@@ -64,8 +64,9 @@ def check_ours(plain: sqlite3.Connection, path: Path) -> None:
     # The file is not opened here: closing it would end the locks that other connections of this process hold.
     if 0 < path.stat().st_size < _SMALLEST:  # which SQLite may take for an empty file
         raise _foreign(path)
-    (ours,) = plain.execute("PRAGMA application_id").fetchone()
+    # In this order: another process that makes the file its catalog writes both in one transaction.
     (count,) = plain.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (ours,) = plain.execute("PRAGMA application_id").fetchone()
     if ours != APPLICATION_ID and count:
         raise _foreign(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
