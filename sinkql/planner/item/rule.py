@@ -206,43 +206,45 @@ def check_start(
     """Refuse to begin at the end of a source where rows from before are counted, completed, or told to go (SQ2335)."""
     missed = None if snapshot else _missed(mode, relation, scope.catalog, proven=proven, final=final)
     if missed is not None:
+        why, other_way = missed
         raise SinkqlError(
             "SQ2335",
-            f"SNAPSHOT = false cannot be used here: {missed}",
+            f"SNAPSHOT = false cannot be used here: {why}",
             option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
-            hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there."
-            + (_WHOLE_ROWS if _LONG_VALUES in missed else ""),
+            hint=f"Leave out SNAPSHOT = false; the sink then begins with the rows that are there.{other_way}",
         )
 
 
-_LONG_VALUES = "does not send long values again that a change leaves as they are"
 _WHOLE_ROWS = (
     " Or have the server send whole rows with ALTER TABLE … REPLICA IDENTITY FULL; and run ALTER SOURCE … REFRESH "
     "REFERENCES; or leave the columns with such values out of the source with EXCLUDE COLUMNS."
 )
 
 
-def _missed(mode: ast.Mode, relation: str, catalog: logical.CatalogReader, *, proven: bool, final: bool) -> str | None:
-    """Return what a sink would not know that begins at the end; None for nothing."""
+def _missed(
+    mode: ast.Mode, relation: str, catalog: logical.CatalogReader, *, proven: bool, final: bool
+) -> tuple[str, str] | None:
+    """Return what a sink would not know that begins at the end, and another way out; None for nothing."""
     item = catalog.item(relation)
     assert isinstance(item, logical.Source | logical.View)
     lacking = _source_below(item, catalog, lambda source: bool(source.options.get("holes")))
     if lacking is not None:
-        return (
-            f'the server of "{short_name(lacking, catalog)}" {_LONG_VALUES}, and rows from before the start would be '
-            "unknown"
+        why = (
+            f'the server of "{short_name(lacking, catalog)}" does not send long values again that a change leaves as '
+            "they are, and rows from before the start would be unknown"
         )
+        return why, _WHOLE_ROWS
     overwritten = _source_below(item, catalog, lambda source: source.shape.change is logical.Change.UPSERT)
     if final and overwritten is not None:
         name = short_name(overwritten, catalog)
-        return f'"{name}" overwrites rows from before the start, which the sink would not know'
+        return f'"{name}" overwrites rows from before the start, which the sink would not know', ""
     counted = _counted(item, catalog)
     if counted is None and mode.mode == "upsert" and not proven:
         counted = _taken_back(item, catalog)  # the sink counts the rows of each key
     if counted is None:
         return None
     name = short_name(counted, catalog)
-    return f'"{name}" can delete or change rows from before the start, which would not be in the counts'
+    return f'"{name}" can delete or change rows from before the start, which would not be in the counts', ""
 
 
 def _source_below(
