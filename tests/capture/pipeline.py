@@ -26,6 +26,8 @@ from sinkql.extension.s3 import Keys
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Context, Limit, Offsets
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.session import Session
 from support.patience import PATIENCE_S, Deadline
 from support.readers import duckdb_folder
 from support.running import catch_up, job, loop_of, output
@@ -252,3 +254,9 @@ def drain(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
     """Start a loop, and commit up to all that has committed on the server by now."""
     loop.start(epoch=1, once=True)
     catch_up(loop, patience=patience)
+
+
+def run_once(session: Session, *names: str) -> None:
+    """Run the one sink that a session has, or that is named, up to what there is, without Spark."""
+    (each,) = session.jobs(names or None)
+    drain(loop_of(each, session.context(each), session.catalog.registry, engine=LocalEngine()))

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from capture.pipeline import drain
+from capture.pipeline import run_once
 from postgres.pipeline import capturing
 from sinkql.errors import SinkqlError
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.mariadb import PASSWORD, MariaDb
 from support.patience import Deadline
 from support.readers import duckdb_folder
-from support.running import loop_of
 
 pytestmark = [pytest.mark.server, pytest.mark.long]
 
@@ -106,8 +104,7 @@ def _rows(server: MariaDb, database: str, table: str) -> list[tuple[Any, ...]]:
 
 
 def _once(session: Session, name: str) -> None:
-    (job,) = session.jobs((f"{name}_sink",))
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
+    run_once(session, f"{name}_sink")
 
 
 def _stopped(session: Session, name: str) -> SinkqlError:

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from capture.pipeline import drain
+from capture.pipeline import run_once
 from postgres.pipeline import capturing
 from sinkql.errors import SinkqlError
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.mariadb import PASSWORD, MariaDb, mariadb
 from support.patience import Deadline
 from support.readers import duckdb_folder
-from support.running import loop_of
 
 pytestmark = [pytest.mark.server, pytest.mark.long, pytest.mark.soak]
 
@@ -60,8 +58,7 @@ def _folder(folder: Path, name: str) -> Path:
 
 
 def _once(session: Session) -> None:
-    (job,) = session.jobs(("a",))
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
+    run_once(session, "a")
 
 
 def _taken_over(first: MariaDb, second: MariaDb) -> None:

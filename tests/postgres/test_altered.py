@@ -9,14 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from capture.pipeline import drain
+from capture.pipeline import run_once
 from sinkql.errors import SinkqlError
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
 from support.patience import Deadline
 from support.postgres import Postgres
 from support.readers import duckdb_folder
-from support.running import loop_of
 
 from .pipeline import capturing
 
@@ -120,8 +118,7 @@ def test_sink_of_an_altered_table_stops_and_computes_its_rows_again(
 
 
 def _once(session: Session, name: str) -> None:
-    (job,) = session.jobs((f"{name}_sink",))
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
+    run_once(session, f"{name}_sink")
 
 
 def _stopped(session: Session, name: str) -> SinkqlError:

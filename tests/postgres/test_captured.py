@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from capture.pipeline import drain
+from capture.pipeline import drain, run_once
 from sinkql.capture import mark
 from sinkql.capture.bucket import BucketStore
 from sinkql.capture.process import discard
@@ -58,22 +58,17 @@ def database(postgres: Postgres, postgres_database: str) -> Iterator[psycopg.Con
         yield connection
 
 
-def _once(session: Session, *names: str) -> None:
-    (job,) = session.jobs(names or None)
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
-
-
 def test_rows_from_before_and_changes_arrive(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
     info = database.info
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         with capturing(session):
-            _once(session)
+            run_once(session)
             assert len(duckdb_folder(tmp_path / "lake" / "n" / "a")) == 1000
             database.execute("DELETE FROM orders WHERE id % 2 = 0")
             database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
             database.execute("INSERT INTO orders VALUES (2, 'again')")
-            _once(session)
+            run_once(session)
             expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
             assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
             assert database.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (1,)
@@ -143,21 +138,21 @@ def test_changes_that_the_server_lost_are_skipped(
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         with capturing(session):
-            _once(session)
+            run_once(session)
         database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
         database.execute("DELETE FROM orders WHERE id % 2 = 0")
         database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
         with capturing(session):
             with pytest.raises(SinkqlError, match=r"SQ3701.*\n?.*\n?.*ALTER SOURCE … SKIP"):
-                _once(session)
+                run_once(session)
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
             desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
             folder, deadline = desk.folder(desk.captures()[0]).folder, Deadline()
             while not mark.era(folder).begin:
                 deadline.check("another slot")
-            _once(session)
+            run_once(session)
             database.execute("DELETE FROM orders WHERE id % 3 = 0")
-            _once(session)
+            run_once(session)
         expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
         assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
 
@@ -169,7 +164,7 @@ def test_rows_are_computed_again_if_both_log_and_state_are_lost(
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         with capturing(session):
-            _once(session)
+            run_once(session)
             desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
             folder = desk.folder(desk.captures()[0])
         discard(folder)
@@ -182,12 +177,12 @@ def test_rows_are_computed_again_if_both_log_and_state_are_lost(
         database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
         with capturing(session):
             with pytest.raises(SinkqlError, match="SQ3438"):
-                _once(session)
+                run_once(session)
             loop = loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine())
             loop.start(epoch=2, once=True)
             loop.rebuild()
             database.execute("DELETE FROM orders WHERE id % 3 = 0")
-            _once(session)
+            run_once(session)
         expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
         assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
 
@@ -208,23 +203,23 @@ def test_rows_that_cannot_be_computed_again_are_kept_if_the_user_says_so(
             "NOT ENFORCED MODE UPSERT WITH (COMMIT INTERVAL = '1s');"
         )
         with capturing(session):
-            _once(session, "u")
+            run_once(session, "u")
         database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
         database.execute("DELETE FROM orders WHERE id = 1")
         database.execute("UPDATE orders SET name = 'new' WHERE id < 100")
         file.unlink()
         with capturing(session):
             with pytest.raises(SinkqlError, match=r"SQ3701"):
-                _once(session, "u")
+                run_once(session, "u")
             session.execute("ALTER SOURCE s SKIP;")
             with pytest.raises(SinkqlError, match=r"SQ3439.*\n?.*\n?.*ALTER SOURCE … SKIP once more") as failed:
-                _once(session, "u")
+                run_once(session, "u")
             (job,) = session.jobs(("u",))
             session.catalog.control.status(job.sink_id, "failed", error=f"{failed.value.code}: {failed.value.message}")
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-            _once(session, "u")
+            run_once(session, "u")
             database.execute("DELETE FROM orders WHERE id % 3 = 0")
-            _once(session, "u")
+            run_once(session, "u")
         expected = database.execute("SELECT id, name FROM orders").fetchall()
         kept = [(-1, "file"), (-2, "file"), (1, "old 1")]
         assert duckdb_folder(tmp_path / "lake" / "n" / "u") == sorted(expected + kept)
@@ -238,7 +233,7 @@ def test_tables_that_have_moved_to_another_server_are_read_there(
     with Session(tmp_path / "catalog.db") as session, postgres_server() as other:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         with capturing(session):
-            _once(session)
+            run_once(session)
         other.execute(f"CREATE DATABASE {info.dbname}")
         other.execute(
             "CREATE TABLE first (); CREATE TABLE orders (id int PRIMARY KEY, name text); CREATE PUBLICATION p FOR "
@@ -247,15 +242,15 @@ def test_tables_that_have_moved_to_another_server_are_read_there(
         )
         session.execute(f"ALTER CONNECTION pg SET (PORT = {other.port})")
         with capturing(session), pytest.raises(SinkqlError, match=r"SQ3703.*\n?.*REFRESH REFERENCES"):
-            _once(session)
+            run_once(session)
         session.execute("ALTER SOURCE s REFRESH REFERENCES")
         with capturing(session):
             with pytest.raises(SinkqlError, match=r"SQ3701.*"):
-                _once(session)
+                run_once(session)
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-            _once(session)
+            run_once(session)
             other.execute("DELETE FROM orders WHERE id % 3 = 0", info.dbname)
-            _once(session)
+            run_once(session)
         expected = other.execute("SELECT id, name FROM orders ORDER BY id", info.dbname)
         assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
 
@@ -277,10 +272,10 @@ def test_rows_without_a_key_come_and_go_as_often_as_on_the_server(
         writer.start()
         try:
             with capturing(session):
-                _once(session, "b")
+                run_once(session, "b")
                 stopping.set()
                 writer.join()
-                _once(session, "b")
+                run_once(session, "b")
         finally:
             stopping.set()
             writer.join()
@@ -302,7 +297,7 @@ def test_table_without_a_key_is_emptied(tmp_path: Path, database: psycopg.Connec
             "MODE UPSERT WITH (COMMIT INTERVAL = '1s')"
         )
         with capturing(session):
-            _once(session, "c")
+            run_once(session, "c")
             for turn in range(2):
                 database.execute("TRUNCATE odd")
                 database.execute(f"INSERT INTO odd SELECT n % 7 FROM generate_series(1, 50 + {turn}) AS n")
@@ -324,11 +319,11 @@ def _make_odd(database: psycopg.Connection[tuple[Any, ...]]) -> None:
 def _again(session: Session, name: str) -> None:
     """Run a sink, again where it has come to what has its rows computed again."""
     try:
-        _once(session, name)
+        run_once(session, name)
     except SinkqlError as error:
         if error.code != "SQ3438":
             raise
-        _once(session, name)
+        run_once(session, name)
 
 
 def _write(where: str, stopping: threading.Event, wait: float) -> None:
@@ -356,9 +351,9 @@ def test_log_may_be_in_a_bucket(tmp_path: Path, database: psycopg.Connection[tup
         (job,) = session.jobs()
         assert server.secret not in encode(job).decode()
         with capturing(session):
-            _once(session)
+            run_once(session)
             database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
-            _once(session)
+            run_once(session)
             expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
             assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
         desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from capture.pipeline import drain
+from capture.pipeline import run_once
 from sinkql.capture import reader as reading
 from sinkql.errors import SinkqlError
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
 from support.readers import duckdb_folder
-from support.running import loop_of
 
 from .pipeline import capturing, stalled
 
@@ -96,8 +94,7 @@ def test_a_role_that_is_altered_stalls_its_source_until_that_is_put_right(
 
 
 def _once(session: Session) -> None:
-    (job,) = session.jobs(("a",))
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
+    run_once(session, "a")
 
 
 def _failed(session: Session) -> SinkqlError:

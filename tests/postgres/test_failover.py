@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from capture.pipeline import drain
+from capture.pipeline import run_once
 from sinkql.capture import mark
 from sinkql.errors import SinkqlError
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
 from sinkql.session.sink.desk import CatalogDesk
 from sinkql.session.sink.roster import CatalogRoster
@@ -20,7 +19,6 @@ from support.patience import Deadline
 from support.postgres import Postgres, run, standby
 from support.postgres import postgres as postgres_server
 from support.readers import duckdb_folder
-from support.running import loop_of
 
 from .pipeline import capturing
 
@@ -90,21 +88,21 @@ def test_sinks_go_on_with_a_slot_that_the_standby_has(session: Session, pair: _P
     with capturing(session):
         _sync(session, pair)
         pair.primary.execute("UPDATE t SET v = 1 WHERE id < 5; DELETE FROM t WHERE id = 6")
-        _once(session)
+        run_once(session)
         pair.primary.execute("UPDATE t SET v = 2 WHERE id = 1")  # which nobody has read yet, perhaps
         pair.replayed()
         pair.fail_over()
         pair.other.execute("INSERT INTO t VALUES (100, 100); UPDATE t SET v = 3 WHERE id = 2")
-        _once(session)
+        run_once(session)
         assert duckdb_folder(Path("lake/n/a")) == _rows(pair.other)
         pair.other.execute("DELETE FROM t WHERE id = 3")
-        _once(session)
+        run_once(session)
         assert duckdb_folder(Path("lake/n/a")) == _rows(pair.other)
 
 
 def test_sinks_stop_where_the_standby_has_no_slot(session: Session, pair: _Pair) -> None:
     with capturing(session):
-        _once(session)
+        run_once(session)
         pair.replayed()
         pair.fail_over()
         pair.other.execute("INSERT INTO t VALUES (100, 100); DELETE FROM t WHERE id = 1")
@@ -118,7 +116,7 @@ def test_sinks_stop_where_they_have_what_the_standby_lacks(session: Session, pai
         _sync(session, pair)
         pair.other.stop()
         pair.primary.execute("INSERT INTO t VALUES (50, 50)")
-        _once(session)
+        run_once(session)
         assert (50, 50) in duckdb_folder(Path("lake/n/a"))
         pair.fail_over()
         pair.other.execute("INSERT INTO t VALUES (100, 100); DELETE FROM t WHERE id = 1")
@@ -126,7 +124,7 @@ def test_sinks_stop_where_they_have_what_the_standby_lacks(session: Session, pai
         _skip(session)
         assert duckdb_folder(Path("lake/n/a")) == _rows(pair.other)
         pair.other.execute("DELETE FROM t WHERE id = 100")
-        _once(session)
+        run_once(session)
         assert duckdb_folder(Path("lake/n/a")) == _rows(pair.other)
 
 
@@ -135,13 +133,8 @@ def _sync(session: Session, pair: _Pair) -> None:
     deadline = Deadline()
     while not pair.synced():
         pair.primary.execute("UPDATE t SET v = v + 1 WHERE id = 9")
-        _once(session)
+        run_once(session)
         deadline.check("the slot on the standby")
-
-
-def _once(session: Session) -> None:
-    (job,) = session.jobs()
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
 
 
 def _stopped(session: Session) -> SinkqlError:
@@ -149,7 +142,7 @@ def _stopped(session: Session) -> SinkqlError:
     deadline = Deadline()
     while True:
         with pytest.raises(SinkqlError) as stopped:
-            _once(session)
+            run_once(session)
         if not stopped.value.retryable:
             return stopped.value
         deadline.check("an error that does not pass")
@@ -161,7 +154,7 @@ def _skip(session: Session) -> None:
     desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
     folder = desk.folder(desk.captures()[0]).folder
     _wait(lambda: mark.era(folder).begin)
-    _once(session)
+    run_once(session)
 
 
 def _rows(server: Postgres) -> list[tuple[int, ...]]:

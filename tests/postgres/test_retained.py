@@ -10,14 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from capture.pipeline import drain
-from sinkql.runtime.local.engine import LocalEngine
+from capture.pipeline import run_once
 from sinkql.session.session import Session
 from support.patience import Deadline
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
 from support.readers import duckdb_folder
-from support.running import loop_of
 
 from .pipeline import capturing
 
@@ -48,11 +46,6 @@ def database() -> Iterator[psycopg.Connection[Any]]:
 
 def connected(server: Postgres) -> psycopg.Connection[Any]:
     return server.connect(server.database())
-
-
-def _once(session: Session) -> None:
-    (job,) = session.jobs()
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
 
 
 def _write(database: psycopg.Connection[Any], megabytes: int, *, of_server: bool) -> tuple[int, int]:
@@ -91,10 +84,10 @@ def _check(folder: Path, database: psycopg.Connection[Any], megabytes: int, *, o
     with Session(folder / "catalog.db") as session:
         session.execute(_SQL.format(folder=folder, port=info.port, database=info.dbname))
         with capturing(session):
-            _once(session)
+            run_once(session)
             most, looks = _write(database, megabytes, of_server=of_server)
             assert _BOUND / 2 < most <= _BOUND + _ABOVE, f"{most / _MB:.0f} MB"
-            _once(session)
+            run_once(session)
         rows = database.execute("SELECT id, v FROM t ORDER BY id").fetchall()
         assert duckdb_folder(folder / "lake" / "n" / "a") == rows
     return most, looks

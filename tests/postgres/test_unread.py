@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from capture.pipeline import drain
+from capture.pipeline import run_once
 from sinkql.capture import reader as reading
 from sinkql.errors import SinkqlError
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
 from support.patience import Deadline
 from support.postgres import Postgres
 from support.readers import duckdb_folder
-from support.running import loop_of
 
 from .pipeline import capturing
 
@@ -55,8 +53,7 @@ def session(
 
 
 def _once(session: Session, name: str) -> None:
-    (job,) = session.jobs((f"{name}_sink",))
-    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
+    run_once(session, f"{name}_sink")
 
 
 def _read(name: str) -> list[tuple[Any, ...]]:
