@@ -36,6 +36,16 @@ def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run |
             return _aggregate(relation, catalog)
         case logical.Union():
             return _union(relation, catalog)
+        case (
+            logical.Join()
+            | logical.Rank()
+            | logical.Window()
+            | logical.Collect()
+            | logical.Bound()
+            | logical.Flatten()
+            | logical.Repeat()
+        ):
+            return None
 
 
 def _get(relation: logical.Get, catalog: logical.CatalogReader) -> Run | None:

@@ -55,6 +55,61 @@ def _relation(relation: logical.Relation) -> Tree:
             return tree(f"Aggregate by {group or 'one group'}", calls, _relation(relation.input))
         case logical.Union():
             return tree("Union", map(_relation, relation.inputs))
+        case logical.Join():
+            return _join(relation)
+        case logical.Rank():
+            last = "" if relation.last is None else f" to {relation.last}"
+            return tree(
+                f"Rank {relation.function} {relation.first}{last}",
+                f"partition: {', '.join(map(sql, relation.partition))}" if relation.partition else None,
+                f"order: {_order(relation.order)}" if relation.order else None,
+                f"number: {name(relation.number)}" if relation.number is not None else None,
+                _relation(relation.input),
+            )
+        case logical.Window():
+            over = ", ".join(map(sql, relation.partition)) or "all rows"
+            return tree(f"Window over {over}", map(_window_call, relation.calls), _relation(relation.input))
+        case logical.Collect():
+            group = ", ".join(f"{name(output.name)}: {sql(output.expression)}" for output in relation.group)
+            return tree(
+                f"Collect by {group or 'one group'}", map(_window_call, relation.calls), _relation(relation.input)
+            )
+        case logical.Bound():
+            begin, end = (sql(each) if each is not None else None for each in (relation.begin, relation.end))
+            return tree(
+                "Bound",
+                f"begin: {begin}" if begin is not None else None,
+                f"end: {end}" if end is not None else None,
+                _relation(relation.input),
+            )
+        case logical.Flatten():
+            return tree(f"Flatten {sql(relation.array)}", _relation(relation.input))
+        case logical.Repeat():
+            return tree(f"Repeat {sql(relation.times)}", _relation(relation.input))
+
+
+def _join(join: logical.Join) -> Tree:
+    keys = (f"{sql(key.left)} {'IS NOT DISTINCT FROM' if key.safe else '='} {sql(key.right)}" for key in join.keys)
+    return tree(
+        f"Join {join.kind}",
+        keys,
+        f"residual: {sql(join.residual)}" if join.residual is not None else None,
+        _relation(join.left),
+        _relation(join.right),
+    )
+
+
+def _order(order: tuple[logical.Sort, ...]) -> str:
+    return ", ".join(
+        f"{sql(each.expression)}{' DESC' if each.descending else ''} NULLS {'FIRST' if each.nulls_first else 'LAST'}"
+        for each in order
+    )
+
+
+def _window_call(call: logical.WindowCall) -> str:
+    arguments = ", ".join([*map(sql, call.arguments), *call.constants])
+    order = f" ORDER BY {_order(call.order)}" if call.order else ""
+    return f"{name(call.name)} {call.type}: {call.function}({'distinct ' if call.distinct else ''}{arguments}){order}"
 
 
 def _output(output: logical.Output) -> str:

@@ -68,6 +68,31 @@ def operator_tree(operator: physical.Operator) -> Tree:
         case physical.Normalize():
             kept = f"keeps: {', '.join(map(name, operator.kept))}" if operator.kept else None
             return tree(title(operator), kept, operator_tree(operator.input))
+        case physical.Use():
+            return tree(title(operator))
+        case physical.Flatten() | physical.Repeat() | physical.Bound():
+            return tree(title(operator), operator_tree(operator.input))
+        case physical.Join():
+            sides = ((side, operator_tree(side.input)) for side in (operator.left, operator.right))
+            return tree(title(operator), (part for side, below in sides for part in (_kept(side), below)))
+        case physical.Rank():
+            return tree(title(operator), operator_tree(operator.input))
+        case physical.Recompute():
+            return tree(title(operator), map(_window_call, operator.calls), operator_tree(operator.input))
+
+
+def _kept(side: physical.Side) -> str:
+    return f"keeps: {side.keeps} of {', '.join(map(name, side.kept)) or 'no columns'}"
+
+
+def _window_call(call: physical.WindowCall) -> str:
+    arguments = ", ".join([*map(name, call.columns), *call.constants])
+    order = f" order by {_ordered(call.order)}" if call.order else ""
+    return f"{name(call.name)} {call.type}: {call.function}({'distinct ' if call.distinct else ''}{arguments}){order}"
+
+
+def _ordered(order: tuple[physical.Order, ...]) -> str:
+    return ", ".join(f"{name(each.column)}{' desc' if each.descending else ''}" for each in order)
 
 
 def _by(read: physical.Read) -> str:
@@ -95,6 +120,27 @@ def title(operator: physical.Operator) -> str:
             return f"Pick {operator.arrangement}: one row by {', '.join(map(name, operator.key))}"
         case physical.Normalize():
             return f"Normalize {operator.arrangement} by {', '.join(map(name, operator.key))}"
+        case physical.Use():
+            return f"Use {operator.name}"
+        case physical.Flatten():
+            return f"Flatten {sql(operator.array.expression)} as {name(operator.name)}"
+        case physical.Repeat():
+            return f"Repeat {sql(operator.times.expression)}"
+        case physical.Join():
+            pairs = zip(operator.left.key, operator.right.key, strict=True)
+            keys = ", ".join(f"{name(left)} = {name(right)}" for left, right in pairs) or "every pair"
+            return f"Join {operator.arrangement}: {operator.kind}, {keys}"
+        case physical.Rank():
+            by = ", ".join(map(name, operator.partition)) or "one partition"
+            last = "" if operator.last is None else f" to {operator.last}"
+            order = f", order by {_ordered(operator.order)}" if operator.order else ""
+            return f"Rank {operator.arrangement} by {by}: {operator.function} {operator.first}{last}{order}"
+        case physical.Recompute():
+            by = ", ".join(map(name, operator.key)) or "all rows"
+            return f"Recompute {operator.arrangement} by {by}"
+        case physical.Bound():
+            begin, end = (name(each) if each is not None else "ever" for each in (operator.begin, operator.end))
+            return f"Bound {operator.arrangement}: from {begin} until {end}"
 
 
 def _columns(columns: tuple[physical.Column, ...]) -> str:

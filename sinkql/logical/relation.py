@@ -95,7 +95,203 @@ class Union:
     shape: Shape
 
 
-Relation = Get | Project | Filter | Aggregate | Union
+class JoinKind(StrEnum):
+    """Which rows a join gives: pairs, with those that have no match or without; or rows of the left side alone."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """An equality between the sides of a join: expressions over the left and the right input, of one type.
+
+    `safe`: NULL equals NULL (IS NOT DISTINCT FROM).
+    """
+
+    left: Expression
+    right: Expression
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Rows of both inputs that agree in all `keys` and for which `residual` is true, and those without, by the kind.
+
+    No column of one input is called as one of the other. The residual is over the columns of both. Semi and anti joins
+    give the columns of the left input.
+    """
+
+    kind: JoinKind
+    left: Relation
+    right: Relation
+    keys: tuple[JoinKey, ...]
+    residual: Expression | None
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """One term of an order."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The rows of each partition whose number in the order is from `first` to `last`, in column `number` if shown."""
+
+    input: Relation
+    partition: tuple[Expression, ...]
+    order: tuple[Sort, ...]
+    function: str
+    first: int
+    last: int | None
+    number: str | None
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBound:
+    """Where a frame begins or ends: before (< 0) or after the row, by rows, groups or units of the order.
+
+    None is the partition's end; 0 the row itself or, unless the frame is of rows, its peers.
+    """
+
+    offset: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows of its partition that a window function takes for a row; `unit` is rows, range or groups."""
+
+    unit: str = "range"
+    start: FrameBound = FrameBound(None)
+    end: FrameBound = FrameBound(0)
+    exclude: str = "no others"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """One window function, or an aggregate over rows in an order; `constants` are arguments the same for all rows."""
+
+    name: str
+    function: str
+    arguments: tuple[Expression, ...]
+    type: Type
+    order: tuple[Sort, ...] = ()
+    frame: Frame | None = None
+    distinct: bool = False
+    constants: tuple[str, ...] = ()
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Each row of the input, with the calls over the rows of its partition behind its columns."""
+
+    input: Relation
+    partition: tuple[Expression, ...]
+    calls: tuple[WindowCall, ...]
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """One row a group, as by Aggregate: the calls are over all rows of the group in an order."""
+
+    input: Relation
+    group: tuple[Output, ...]
+    calls: tuple[WindowCall, ...]
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Rows that show while begin ≤ the time of a commit < end: bigint, milliseconds since 1970; NULL is no bound."""
+
+    input: Relation
+    begin: Expression | None
+    end: Expression | None
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Flatten:
+    """Each row as often as `array` has elements, with the element behind its columns; `outer`: at least once.
+
+    The last columns of the shape are the element and, where `ordinality` is, its number from 1.
+    """
+
+    input: Relation
+    array: Expression
+    ordinality: bool
+    outer: bool
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Each row of rows that come and go as often as `times` says, a bigint that is no less than 0."""
+
+    input: Relation
+    times: Expression
+    shape: Shape
+
+
+Relation = Get | Project | Filter | Aggregate | Union | Join | Rank | Window | Collect | Bound | Flatten | Repeat
 
 ONE = Get("$one", Shape(()))
 """One row without columns: what a SELECT without FROM reads."""
+
+
+def inputs_of(relation: Relation) -> tuple[Relation, ...]:
+    """Return the relations that stand just below one, in the order of the text."""
+    match relation:
+        case Get():
+            return ()
+        case Union():
+            return relation.inputs
+        case Join():
+            return (relation.left, relation.right)
+        case Project() | Filter() | Aggregate() | Rank() | Window() | Collect() | Bound() | Flatten() | Repeat():
+            return (relation.input,)
+
+
+def expressions_of(relation: Relation) -> tuple[Expression, ...]:
+    """Return the expressions of a relation over what stands just below it."""
+    match relation:
+        case Get() | Union():
+            return ()
+        case Project():
+            return tuple(each.expression for each in relation.outputs)
+        case Filter():
+            return (relation.predicate,)
+        case Aggregate():
+            arguments = (call.argument for call in relation.calls if call.argument is not None)
+            return (*(each.expression for each in relation.group), *arguments)
+        case Join():
+            sides = (side for key in relation.keys for side in (key.left, key.right))
+            return (*sides, *(() if relation.residual is None else (relation.residual,)))
+        case Rank():
+            return (*relation.partition, *(each.expression for each in relation.order))
+        case Window():
+            return (*relation.partition, *_called(relation.calls))
+        case Collect():
+            return (*(each.expression for each in relation.group), *_called(relation.calls))
+        case Bound():
+            return tuple(each for each in (relation.begin, relation.end) if each is not None)
+        case Flatten():
+            return (relation.array,)
+        case Repeat():
+            return (relation.times,)
+
+
+def _called(calls: tuple[WindowCall, ...]) -> tuple[Expression, ...]:
+    return tuple(each for call in calls for each in (*call.arguments, *(term.expression for term in call.order)))

@@ -19,14 +19,21 @@ from sinkql.physical.identity import meaning_of
 from sinkql.physical.job import Job
 from sinkql.physical.operator import (
     Aggregate,
+    Bound,
     Column,
+    Flatten,
+    Join,
     Map,
     Normalize,
     Operator,
     Output,
     Pick,
+    Rank,
     Read,
+    Recompute,
+    Repeat,
     Union,
+    Use,
     Write,
     columns_of,
 )
@@ -174,7 +181,15 @@ def _narrowed(operator: Operator, old: Job) -> Operator:
             return msgspec.structs.replace(operator, columns=tuple((had | has).values()))
         case Union():
             return Union(tuple(_narrowed(each, old) for each in operator.inputs), operator.change)
-        case Map() | Aggregate() | Pick() | Normalize():
+        case Join():
+            sides = [
+                msgspec.structs.replace(side, input=_narrowed(side.input, old))
+                for side in (operator.left, operator.right)
+            ]
+            return msgspec.structs.replace(operator, left=sides[0], right=sides[1])
+        case Use():
+            return operator
+        case Map() | Flatten() | Repeat() | Aggregate() | Pick() | Normalize() | Rank() | Recompute() | Bound():
             return msgspec.structs.replace(operator, input=_narrowed(operator.input, old))
 
 

@@ -23,12 +23,22 @@ from sinkql.physical.need import chosen, needed
 from sinkql.physical.operator import (
     Aggregate,
     AggregateCall,
+    Bound,
+    Flatten,
+    Join,
     Map,
     Normalize,
     Operator,
+    Order,
     Pick,
+    Rank,
     Read,
+    Recompute,
+    Repeat,
+    Side,
     Union,
+    Use,
+    WindowCall,
     Write,
     columns_of,
 )
@@ -86,6 +96,35 @@ def _operator(operator: Operator) -> list[Any]:
         case Pick():
             places = _places(operator.input)
             return ["pick", operator.arrangement, [places[name] for name in operator.key], _operator(operator.input)]
+        case Use():
+            return ["use", operator.name]
+        case Flatten():
+            array = _expression(operator.array.expression, _places(operator.input))
+            more = [operator.ordinality is not None, operator.outer]
+            return ["flatten", array, operator.element, more, _operator(operator.input)]
+        case Repeat():
+            return [
+                "repeat",
+                _expression(operator.times.expression, _places(operator.input)),
+                _operator(operator.input),
+            ]
+        case Join():
+            sides = [_side(each) for each in (operator.left, operator.right)]
+            return ["join", operator.arrangement, operator.kind, list(operator.safe), *sides]
+        case Rank():
+            places = _places(operator.input)
+            by = [places[each] for each in operator.partition], _ordered(operator.order, places)
+            numbers = [operator.function, operator.first, operator.last, operator.number is not None]
+            return ["rank", operator.arrangement, *by, numbers, _operator(operator.input)]
+        case Recompute():
+            places = _places(operator.input)
+            key, calls = [places[each] for each in operator.key], [_window(each, places) for each in operator.calls]
+            return ["recompute", operator.arrangement, key, calls, operator.grouped, _operator(operator.input)]
+        case Bound():
+            places = _places(operator.input)
+            bounds = [None if each is None else places[each] for each in (operator.begin, operator.end)]
+            kept = [places[each] for each in operator.kept]
+            return ["bound", operator.arrangement, bounds, kept, _operator(operator.input)]
         case Normalize():
             places = _places(operator.input)
             key, kept = ([places[name] for name in names] for names in (operator.key, operator.kept))
@@ -97,6 +136,23 @@ def _operator(operator: Operator) -> list[Any]:
 def _call(call: AggregateCall, places: _Places) -> list[Any]:
     column = None if call.column is None else places[call.column]
     return [call.function, call.version, column, call.distinct, call.type]
+
+
+def _side(side: Side) -> list[Any]:
+    places = _places(side.input)
+    key, kept = ([places[each] for each in names] for names in (side.key, side.kept))
+    return [side.arrangement, key, kept, side.keeps, side.replicated, _operator(side.input)]
+
+
+def _ordered(order: Sequence[Order], places: _Places) -> list[Any]:
+    return [[places[each.column], each.descending, each.nulls_first] for each in order]
+
+
+def _window(call: WindowCall, places: _Places) -> list[Any]:
+    columns = [places[each] for each in call.columns]
+    frame = None if call.frame is None else msgspec.to_builtins(call.frame)
+    order = _ordered(call.order, places)
+    return [call.function, call.version, columns, order, frame, call.distinct, list(call.constants), call.type]
 
 
 def _map(operator: Map) -> list[Any]:

@@ -32,7 +32,7 @@ class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Job(msgspec.Struct, frozen=True):
     """One sink's work. `texts` are the CREATE statements that origins point into, by item; `follows` the plans that the
-    sink had before.
+    sink had before. `shared` has the operators that are used several times, each after those that it uses.
 
     A reader's options under the name `tuning` decide no rows.
     """
@@ -48,6 +48,7 @@ class Job(msgspec.Struct, frozen=True):
     texts: dict[str, str]
     snapshot: bool = True
     follows: tuple[Earlier, ...] = ()
+    shared: dict[str, Operator] = {}
 
     @property
     def plan(self) -> str:
@@ -61,10 +62,14 @@ class Job(msgspec.Struct, frozen=True):
         foreign = write.options.get("existing_rows") == "keep"
         return write.mode == "upsert" and not write.final and self.snapshot and not foreign
 
+    def operators(self) -> list[Operator]:
+        """Return all operators, inputs before those that use them."""
+        return [each for root in (*self.shared.values(), self.write.input) for each in walk(root)]
+
     def reads(self) -> tuple[Read, ...]:
         """Return the job's sources, each once, in the order they stand in the tree."""
         found: dict[str, Read] = {}
-        for operator in walk(self.write.input):
+        for operator in self.operators():
             if isinstance(operator, Read):
                 found.setdefault(operator.source, operator)
         return tuple(found.values())
@@ -81,7 +86,7 @@ class Job(msgspec.Struct, frozen=True):
 
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""
-        return any(isinstance(operator, Stateful) for operator in walk(self.write.input))
+        return any(isinstance(operator, Stateful) for operator in self.operators())
 
 
 def encode(job: Job) -> bytes:
@@ -104,7 +109,7 @@ def decode(data: bytes) -> Job:
 
 def meant_otherwise(job: Job) -> str | None:
     """Return a function, cast or aggregate of a job that has another meaning version here; None where all are alike."""
-    for operator in walk(job.write.input):
+    for operator in job.operators():
         if isinstance(operator, Aggregate):
             for each in operator.calls:
                 if AGGREGATES.get(each.function) != each.version:

@@ -15,15 +15,23 @@ from sinkql.logical.expression import Expression, Reference, walk
 from sinkql.logical.type import parse_type
 from sinkql.physical.operator import (
     Aggregate,
+    Bound,
     Column,
+    Flatten,
+    Join,
     Map,
     Normalize,
     Operator,
     Output,
     Pick,
+    Rank,
     Read,
+    Recompute,
+    Repeat,
+    Side,
     Stateful,
     Union,
+    Use,
     columns_of,
     key_of,
 )
@@ -53,6 +61,22 @@ def needed(operator: Operator, names: Iterable[str]) -> Operator:
             return msgspec.structs.replace(
                 operator, input=needed(operator.input, [each.name for each in operator.columns])
             )
+        case Use():
+            return operator
+        case Flatten():
+            used = _computed((), operator.array) | wanted
+            return msgspec.structs.replace(operator, input=needed(operator.input, used))
+        case Repeat():
+            used = _computed((), operator.times) | wanted
+            return msgspec.structs.replace(operator, input=needed(operator.input, used))
+        case Join():
+            sides = [
+                msgspec.structs.replace(side, input=needed(side.input, _sided(side)))
+                for side in (operator.left, operator.right)
+            ]
+            return msgspec.structs.replace(operator, left=sides[0], right=sides[1])
+        case Rank() | Recompute() | Bound():
+            return msgspec.structs.replace(operator, input=needed(operator.input, taken(operator)))
 
 
 def narrowed(operator: Operator, names: Iterable[str]) -> Operator:
@@ -74,7 +98,18 @@ def narrowed(operator: Operator, names: Iterable[str]) -> Operator:
             given = narrowed(operator.input, kept)
             left = len(columns_of(given)) > len(kept)
             return msgspec.structs.replace(operator, input=given, kept=kept if left else ())
-        case Stateful():  # any column may decide what it gives
+        case Join():
+            sides = [_narrowed_side(side) for side in (operator.left, operator.right)]
+            return msgspec.structs.replace(operator, left=sides[0], right=sides[1])
+        case Use():
+            return operator
+        case Flatten():
+            used = _computed((), operator.array) | wanted
+            return msgspec.structs.replace(operator, input=narrowed(operator.input, used))
+        case Repeat():
+            used = _computed((), operator.times) | wanted
+            return msgspec.structs.replace(operator, input=narrowed(operator.input, used))
+        case Pick() | Rank() | Recompute() | Bound():  # any column may decide what it gives
             return msgspec.structs.replace(operator, input=_narrowed_whole(operator.input))
 
 
@@ -98,9 +133,37 @@ def _collect(operator: Operator, wanted: frozenset[str], found: dict[str, frozen
             _collect(operator.input, frozenset(_grouped(operator)), found)
         case Normalize():
             _collect(operator.input, frozenset(each.name for each in operator.columns), found)
+        case Join():
+            for side in (operator.left, operator.right):
+                _collect(side.input, frozenset(_sided(side)), found)
+        case Use():
+            return
+        case Flatten():
+            _collect(operator.input, frozenset(_computed((), operator.array) | wanted), found)
+        case Repeat():
+            _collect(operator.input, frozenset(_computed((), operator.times) | wanted), found)
+        case Rank() | Recompute() | Bound():
+            _collect(operator.input, frozenset(taken(operator)), found)
         case Union() | Stateful():
             for each in operator.inputs:
                 _collect(each, frozenset(column.name for column in columns_of(each)), found)
+
+
+def taken(operator: Rank | Recompute | Bound) -> set[str]:
+    """Return the columns that an operator takes of its input."""
+    match operator:
+        case Bound():
+            return {*operator.kept, *(each for each in (operator.begin, operator.end) if each is not None)}
+        case Rank() | Recompute():  # any column may decide the order, or is given
+            return {column.name for column in columns_of(operator.input)}
+
+
+def _narrowed_side(side: Side) -> Side:
+    return msgspec.structs.replace(side, input=narrowed(side.input, _sided(side)))
+
+
+def _sided(side: Side) -> set[str]:
+    return {*side.key, *side.kept}
 
 
 def _narrowed_whole(operator: Operator) -> Operator:
@@ -167,9 +230,9 @@ def _reference(output: Output) -> str | None:
     return output.expression.name if isinstance(output.expression, Reference) else None
 
 
-def _computed(outputs: Iterable[Output], where: Output | None) -> set[str]:
-    """Return the columns that a projection and its filter take."""
-    expressions = [each.expression for each in (*outputs, *([where] if where is not None else []))]
+def _computed(outputs: Iterable[Output], *others: Output | None) -> set[str]:
+    """Return the columns that a projection takes, with its filter and whatever it computes besides."""
+    expressions = [each.expression for each in (*outputs, *(other for other in others if other is not None))]
     return {name for each in expressions for name in _references(each)}
 
 

@@ -108,7 +108,31 @@ class AggregateCall(msgspec.Struct, frozen=True):
 
 
 class Stateful(msgspec.Struct, frozen=True):
-    """An operator that keeps state between batches; its rows come and go. `arrangement` names the state."""
+    """An operator that keeps state between batches. The names of its arrangements begin with `arrangement`."""
+
+    @property
+    def arrangement(self) -> str:
+        """Return the name of its state, unique in the job."""
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """Return what it reads."""
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return what it gives, without `$diff`."""
+        raise NotImplementedError
+
+    @property
+    def change(self) -> Change:
+        """Return how the rows that it gives change."""
+        return "retract"
+
+
+class OneInput(Stateful, frozen=True):
+    """An operator with state over one input; `arrangement` names the state."""
 
     input: Operator
     arrangement: str
@@ -124,7 +148,7 @@ class Stateful(msgspec.Struct, frozen=True):
         return columns_of(self.input)
 
 
-class Aggregate(Stateful, frozen=True, tag="aggregate"):
+class Aggregate(OneInput, frozen=True, tag="aggregate"):
     """Group by columns of the input; the output is the group columns, then the calls, then `$diff`.
 
     No group columns: one row always. `input_change` append: MIN and MAX keep no multiset. COUNT(DISTINCT) always keeps
@@ -141,13 +165,13 @@ class Aggregate(Stateful, frozen=True, tag="aggregate"):
         return (*self.group, *(Column(each.name, each.type, each.function != "count") for each in self.calls))
 
 
-class Pick(Stateful, frozen=True, tag="pick"):
+class Pick(OneInput, frozen=True, tag="pick"):
     """One row a key: of the rows that are there the one with the greatest hash."""
 
     key: tuple[str, ...]
 
 
-class Normalize(Stateful, frozen=True, tag="normalize", omit_defaults=True):
+class Normalize(OneInput, frozen=True, tag="normalize", omit_defaults=True):
     """Rows that overwrite each other by `key` → rows that come and go; of `kept` columns alone, if it says which.
 
     A row whose other columns change is the same row then.
@@ -162,7 +186,210 @@ class Normalize(Stateful, frozen=True, tag="normalize", omit_defaults=True):
         return tuple(each for each in columns_of(self.input) if not self.kept or each.name in self.kept)
 
 
-Operator = Read | Map | Union | Aggregate | Pick | Normalize
+class Side(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One input of a join: the columns of its key, and those that it gives.
+
+    It keeps `rows` with their multiplicities, the `latest` row of each key of an upsert input, or how many rows a key
+    has (`counts`: such a side gives no columns). The changes of a `replicated` side go to every bucket; then both keys
+    have no columns.
+    """
+
+    input: Operator
+    arrangement: str
+    key: tuple[str, ...]
+    kept: tuple[str, ...]
+    keeps: Literal["rows", "latest", "counts"] = "rows"
+    replicated: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns that it gives, in the order of `kept`."""
+        named = {column.name: column for column in columns_of(self.input)}
+        return tuple(named[name] for name in self.kept)
+
+
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+
+class Join(Stateful, frozen=True, tag="join"):
+    """Rows of both sides whose keys are equal, and those without any, by the `kind`.
+
+    The output is the columns of the left side, then those of the right one; of semi and anti joins the left ones
+    alone. `safe` says by column of the key whether NULL equals NULL; a row with another NULL in its key has no match.
+    """
+
+    kind: JoinKind
+    left: Side
+    right: Side
+    arrangement: str
+    safe: tuple[bool, ...]
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """Return what it reads."""
+        return (self.left.input, self.right.input)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of both sides, nullable where the kind adds NULLs."""
+        left, right = self.left.columns, self.right.columns
+        if self.kind in ("semi", "anti"):
+            return left
+        if self.kind in ("right", "full"):
+            left = tuple(Column(each.name, each.type) for each in left)
+        if self.kind in ("left", "full"):
+            right = tuple(Column(each.name, each.type) for each in right)
+        return (*left, *right)
+
+    @property
+    def change(self) -> Change:
+        """Return append where a row, once there, stays: an inner or semi join of inputs whose rows only come."""
+        stays = self.kind in ("inner", "semi") and all(change_of(each) == "append" for each in self.inputs)
+        return "append" if stays else "retract"
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One term of an order: a column of the input."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
+    """The rows of each partition whose number in the order is from `first` to `last`; no columns: one partition.
+
+    `row_number` tells rows apart that the order does not, by their hashes. `number` is the name of the column, bigint,
+    that has the number, behind those of the input; None where it is not shown.
+    """
+
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    function: Literal["row_number", "rank", "dense_rank"] = "row_number"
+    first: int = 1
+    last: int | None = None
+    number: str | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of the input, then the number."""
+        shown = () if self.number is None else (Column(self.number, "bigint", nullable=False),)
+        return (*columns_of(self.input), *shown)
+
+
+class FrameBound(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a frame begins or ends: a number of rows, groups or of the order's units before (< 0) or after the row.
+
+    None is the partition's end; 0 the row itself or, unless the frame is of rows, its peers.
+    """
+
+    offset: int | str | None = None
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rows of its partition that a window function takes for a row."""
+
+    unit: Literal["rows", "range", "groups"] = "range"
+    start: FrameBound = FrameBound(None)
+    end: FrameBound = FrameBound(0)
+    exclude: Literal["no others", "current row", "group", "ties"] = "no others"
+
+
+class WindowCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One window function, or an aggregate over the rows of a key in an order, over columns of the input.
+
+    `type` is that of its result, `version` that of the function's meaning. `constants` are arguments that are the same
+    for all rows, as canonical texts.
+    """
+
+    name: str
+    function: str
+    columns: tuple[str, ...]
+    type: str
+    order: tuple[Order, ...] = ()
+    frame: Frame | None = None
+    distinct: bool = False
+    constants: tuple[str, ...] = ()
+    nullable: bool = True
+    version: int = 1
+
+
+class Recompute(OneInput, frozen=True, tag="recompute", omit_defaults=True):
+    """Functions of all rows of a key, which are computed again where one of the rows changes.
+
+    `grouped`: one row a key, the key's columns and then the calls; otherwise each row of the input with the calls
+    behind its columns. No key: all rows.
+    """
+
+    key: tuple[str, ...]
+    calls: tuple[WindowCall, ...]
+    grouped: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of the input, of a grouped one those of the key, then the calls."""
+        given = columns_of(self.input)
+        if self.grouped:
+            named = {column.name: column for column in given}
+            given = tuple(named[name] for name in self.key)
+        return (*given, *(Column(each.name, each.type, each.nullable) for each in self.calls))
+
+
+class Bound(OneInput, frozen=True, tag="bound", omit_defaults=True):
+    """Rows that show from a time on and until another one: columns of the input, bigint, milliseconds since 1970.
+
+    None and NULL: from the beginning, without end. A row shows at the time t of a commit where begin ≤ t < end. The
+    output is the `kept` columns.
+    """
+
+    begin: str | None
+    end: str | None
+    kept: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the kept columns."""
+        named = {column.name: column for column in columns_of(self.input)}
+        return tuple(named[name] for name in self.kept)
+
+
+class Flatten(msgspec.Struct, frozen=True, tag="flatten", omit_defaults=True):
+    """Each row as often as its array has elements, with these, of type `element`, behind its columns as `name`.
+
+    `ordinality` is the name of a column that counts them, bigint, from 1. With `outer`, a row whose array is NULL or
+    empty comes once, with NULL. It keeps no state.
+    """
+
+    input: Operator
+    array: Output
+    name: str
+    element: str
+    ordinality: str | None = None
+    outer: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of the input, the element, its number."""
+        number = () if self.ordinality is None else (Column(self.ordinality, "bigint", nullable=self.outer),)
+        return (*columns_of(self.input), Column(self.name, self.element), *number)
+
+
+class Repeat(msgspec.Struct, frozen=True, tag="repeat"):
+    """Each row of rows that come and go as often as `times` says, a bigint that is no less than 0; keeps no state."""
+
+    input: Operator
+    times: Output
+
+
+class Use(msgspec.Struct, frozen=True, tag="use"):
+    """The rows of an operator that stands once in `Job.shared`, under this name, and is used several times."""
+
+    name: str
+    columns: tuple[Column, ...]
+    change: Change
+
+
+Operator = Read | Map | Union | Flatten | Repeat | Use | Aggregate | Pick | Normalize | Join | Rank | Recompute | Bound
 
 
 class Connection(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -198,11 +425,11 @@ class Write(msgspec.Struct, frozen=True, tag="write"):
 
 
 def walk(operator: Operator) -> list[Operator]:
-    """Return the operator and all below it, inputs before the operators that use them."""
+    """Return the operator and all below it, inputs before the operators that use them; of a Use itself alone."""
     match operator:
-        case Read():
+        case Read() | Use():
             return [operator]
-        case Map():
+        case Map() | Flatten() | Repeat():
             return [*walk(operator.input), operator]
         case Union() | Stateful():
             return [*(below for each in operator.inputs for below in walk(each)), operator]
@@ -219,8 +446,10 @@ def columns_of(operator: Operator) -> tuple[Column, ...]:
         case Union():
             alike = zip(*map(columns_of, operator.inputs), strict=True)
             return tuple(Column(each[0].name, each[0].type, any(own.nullable for own in each)) for each in alike)
-        case Stateful():
+        case Flatten() | Use() | Stateful():
             return operator.columns
+        case Repeat():
+            return columns_of(operator.input)
 
 
 def change_of(operator: Operator) -> Change:
@@ -228,13 +457,13 @@ def change_of(operator: Operator) -> Change:
     match operator:
         case Read():
             return operator.change
-        case Map():
+        case Map() | Flatten() | Repeat():
             return change_of(operator.input)
         case Union():
             kinds = {change_of(each) for each in operator.inputs}
-            return kinds.pop() if len(kinds) == 1 else "retract"
-        case Stateful():
-            return "retract"
+            return kinds.pop() if len(kinds) == 1 and operator.change != "retract" else "retract"
+        case Use() | Stateful():
+            return operator.change
 
 
 def key_of(operator: Operator) -> tuple[str, ...]:
@@ -251,7 +480,7 @@ def key_of(operator: Operator) -> tuple[str, ...]:
                 if isinstance(each.expression, Reference):
                     named.setdefault(each.expression.name, each.name)
             return tuple(named[name] for name in below)
-        case Union() | Stateful():
+        case Union() | Flatten() | Repeat() | Use() | Stateful():
             return ()
 
 
@@ -276,11 +505,19 @@ def forgets(map_: Map) -> bool:
 
 
 def internal_of(operator: Operator) -> tuple[str, ...]:
-    """Return the names of the columns that an operator adds to the user's, in order: `$diff`, `$seq`."""
+    """Return the names of the columns that an operator adds to the user's, in order: `$diff`, `$seq`.
+
+    Rows of an append relation that is not `sequenced` have neither.
+    """
     match change_of(operator):
         case "append":
-            return (SEQ,)
+            return (SEQ,) if sequenced(operator) else ()
         case "upsert":
             return (DIFF, SEQ)
         case "retract":
             return (DIFF,)
+
+
+def sequenced(operator: Operator) -> bool:
+    """Tell whether rows have the order of their writes: not where one row becomes several, or is made of two."""
+    return all(isinstance(each, Read | Map | Union) for each in walk(operator))

@@ -37,6 +37,8 @@ def sql(relation: logical.Relation, table: str) -> str:
             return f"SELECT {', '.join(columns)} FROM ({sql(relation.input, table)}){grouping}"
         case logical.Union():
             return " UNION ALL ".join(f"({sql(each, table)})" for each in relation.inputs)
+        case _:
+            raise AssertionError(relation)
 
 
 def _named(output: logical.Output) -> str:

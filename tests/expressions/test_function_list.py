@@ -69,18 +69,8 @@ def _expressions() -> list[logical.Expression]:
 
 
 def _of(relation: logical.Relation) -> list[logical.Expression]:
-    match relation:
-        case logical.Get():
-            return []
-        case logical.Project():
-            return [each.expression for each in relation.outputs] + _of(relation.input)
-        case logical.Filter():
-            return [relation.predicate, *_of(relation.input)]
-        case logical.Aggregate():
-            arguments = [each.argument for each in relation.calls if each.argument is not None]
-            return [each.expression for each in relation.group] + arguments + _of(relation.input)
-        case logical.Union():
-            return [each for below in relation.inputs for each in _of(below)]
+    below = [each for one in logical.inputs_of(relation) for each in _of(one)]
+    return [*logical.expressions_of(relation), *below]
 
 
 def test_every_name_that_users_call_has_an_entry_or_is_an_operator_by_name() -> None:

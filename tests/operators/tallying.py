@@ -15,7 +15,7 @@ from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_st
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
 
 
-class RowTally(physical.Stateful, frozen=True, tag="row tally"):
+class RowTally(physical.OneInput, frozen=True, tag="row tally"):
     """Count the rows of each key."""
 
     key: tuple[physical.Column, ...]

@@ -72,7 +72,9 @@ def test_in_spark_too(tmp_path: Path, spark: SparkSession) -> None:
 
 
 def test_each_kind_of_the_physical_plan_has_its_class() -> None:
-    kinds = {kind for kind in physical.Stateful.__subclasses__() if kind.__module__.startswith(f"{physical.__name__}.")}
+    bases = (physical.Stateful, physical.OneInput)
+    kinds = {kind for base in bases for kind in base.__subclasses__() if kind.__module__.startswith(physical.__name__)}
     below = source("e", "retract", g="text", n="integer")
     stateful(physical.Pick(below, "p", ("g",)))
-    assert kinds <= KINDS.keys()
+    to_come = {physical.OneInput, physical.Join, physical.Rank, physical.Recompute, physical.Bound}
+    assert kinds - to_come <= KINDS.keys()

@@ -20,23 +20,12 @@ from sinkql.logical.type import parse_type
 
 def _expressions(relation: logical.Relation) -> Iterator[tuple[logical.Expression, tuple[logical.Column, ...]]]:
     """Yield the expressions over a relation's columns that a user can write, each with the columns."""
-    match relation:
-        case logical.Get():
-            return
-        case logical.Project():
-            found = [output.expression for output in relation.outputs]
-        case logical.Filter():
-            found = [relation.predicate]
-        case logical.Aggregate():
-            found = [output.expression for output in relation.group]
-            found += [call.argument for call in relation.calls if call.argument is not None]
-        case logical.Union():
-            for each in relation.inputs:
-                yield from _expressions(each)
-            return
-    columns = tuple(replace(each, name=_plain(each.name)) for each in relation.input.shape.columns)
-    yield from ((_renamed(each), columns) for each in found if _written(each))
-    yield from _expressions(relation.input)
+    below = logical.inputs_of(relation)
+    given = (column for each in below for column in each.shape.columns)
+    columns = tuple(replace(each, name=_plain(each.name)) for each in given)
+    yield from ((_renamed(each), columns) for each in logical.expressions_of(relation) if _written(each))
+    for each in below:
+        yield from _expressions(each)
 
 
 def _plain(name: str) -> str:

@@ -47,6 +47,16 @@ class QuerySql:
             case logical.Union():
                 names = [column.name for column in relation.shape.columns]
                 return " UNION ALL ".join(self._renamed(each, names) for each in relation.inputs)
+            case (
+                logical.Join()
+                | logical.Rank()
+                | logical.Window()
+                | logical.Collect()
+                | logical.Bound()
+                | logical.Flatten()
+                | logical.Repeat()
+            ):
+                raise NotImplementedError
 
     def _renamed(self, relation: logical.Relation, names: list[str]) -> str:
         columns = zip(relation.shape.columns, names, strict=True)

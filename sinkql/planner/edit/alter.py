@@ -254,11 +254,17 @@ def _keeps(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
     match relation:
         case logical.Get():
             return _stateful(relation.item, catalog)
-        case logical.Project() | logical.Filter():
-            return _keeps(relation.input, catalog)
-        case logical.Union():
-            return any(_keeps(each, catalog) for each in relation.inputs)
-        case logical.Aggregate():
+        case logical.Project() | logical.Filter() | logical.Flatten() | logical.Union():
+            return any(_keeps(each, catalog) for each in logical.inputs_of(relation))
+        case (
+            logical.Aggregate()
+            | logical.Join()
+            | logical.Rank()
+            | logical.Window()
+            | logical.Collect()
+            | logical.Bound()
+            | logical.Repeat()
+        ):
             return True
 
 

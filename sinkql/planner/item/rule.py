@@ -260,10 +260,8 @@ def _source_below(
                 below = _below(relation, catalog)
                 if below is not None and (found := _source_below(below, catalog, wanted)) is not None:
                     return found
-            case logical.Project() | logical.Filter() | logical.Aggregate():
-                relations.append(relation.input)
-            case logical.Union():
-                relations.extend(relation.inputs)
+            case _:
+                relations.extend(logical.inputs_of(relation))
     return None
 
 
@@ -278,13 +276,12 @@ def _counted(item: logical.Source | logical.View, catalog: logical.CatalogReader
             case logical.Get():
                 below = _below(relation, catalog)
                 found = _counted(below, catalog) if below is not None else None
-            case logical.Aggregate():
-                found = _origin(relation.input, catalog)
-                relations.append(relation.input)
-            case logical.Project() | logical.Filter():
-                relations.append(relation.input)
-            case logical.Union():
-                relations.extend(relation.inputs)
+            case logical.Project() | logical.Filter() | logical.Flatten() | logical.Union():
+                relations.extend(logical.inputs_of(relation))
+            case _:
+                origins = (_origin(each, catalog) for each in logical.inputs_of(relation))
+                found = next((each for each in origins if each is not None), None)
+                relations.extend(logical.inputs_of(relation))
         if found is not None:
             return found
     return None
@@ -296,11 +293,18 @@ def _origin(relation: logical.Relation, catalog: logical.CatalogReader) -> str |
         case logical.Get():
             below = _below(relation, catalog)
             return _taken_back(below, catalog) if below is not None else None
-        case logical.Project() | logical.Filter():
-            return _origin(relation.input, catalog)
-        case logical.Union():
-            return next((found for each in relation.inputs if (found := _origin(each, catalog)) is not None), None)
-        case logical.Aggregate():
+        case logical.Project() | logical.Filter() | logical.Flatten() | logical.Union():
+            below_each = (_origin(each, catalog) for each in logical.inputs_of(relation))
+            return next((found for found in below_each if found is not None), None)
+        case (
+            logical.Aggregate()
+            | logical.Join()
+            | logical.Rank()
+            | logical.Window()
+            | logical.Collect()
+            | logical.Bound()
+            | logical.Repeat()
+        ):
             return None
 
 

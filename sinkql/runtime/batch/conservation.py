@@ -122,11 +122,18 @@ class _Following:
                 known = [each.most for each in parts if each.most is not None]
                 most = sum(known) if len(known) == len(parts) else None
                 return _Rows(most, all(each.exact for each in parts))
+            case physical.Flatten() | physical.Repeat():
+                return _Rows(None, exact=False)
+            case physical.Use():
+                return self._of(self.job.shared[operator.name])
             case physical.Stateful():
                 return self._stateful(operator)
 
     def _stateful(self, operator: physical.Stateful) -> _Rows:
-        below, flow = self._of(operator.input), self.outcome.flows.get(operator.arrangement)
+        parts = [self._of(each) for each in operator.inputs]
+        known = [each.most for each in parts if each.most is not None]
+        below = _Rows(sum(known) if len(known) == len(parts) else None, all(each.exact for each in parts))
+        flow = self.outcome.flows.get(operator.arrangement)
         if flow is None:
             return _Rows(None, exact=False)
         one_by_one = isinstance(operator, physical.Normalize)
@@ -135,12 +142,12 @@ class _Following:
 
 
 def _reads(job: physical.Job) -> list[physical.Read]:
-    return [each for each in physical.walk(job.write.input) if isinstance(each, physical.Read)]
+    return [each for each in job.operators() if isinstance(each, physical.Read)]
 
 
 def _told(job: physical.Job, outcome: Outcome) -> bool:
     """Tell whether each row that was read becomes one of the sink's at most."""
-    stateful = [each for each in physical.walk(job.write.input) if isinstance(each, physical.Stateful)]
+    stateful = [each for each in job.operators() if isinstance(each, physical.Stateful)]
     if outcome.settled or not all(isinstance(each, physical.Normalize) for each in stateful):
         return False
     if job.write.change == "retract":

@@ -202,7 +202,7 @@ class BatchLoop:
             return True
         if self._ahead() is not None:
             return True
-        operators = physical.walk(self.job.write.input)
+        operators = self.job.operators()
         return self.marker.state is None and any(
             isinstance(each, physical.Aggregate) and not each.group for each in operators
         )

@@ -41,7 +41,7 @@ class LocalEngine:
         """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2663 for what only Spark has."""
         work = _Work(job, batch, self.buckets)
         results = work.write(work.rows(job.write.input))
-        operators = [stateful(each) for each in physical.walk(job.write.input) if isinstance(each, physical.Stateful)]
+        operators = [stateful(each) for each in job.operators() if isinstance(each, physical.Stateful)]
         buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
         left = collect(batch.arrangements, buckets)
         return Outcome(results, work.tallies, left.runs, left.flows)
@@ -69,6 +69,8 @@ class _Work:
                 return self.union(operator)
             case physical.Stateful():
                 return self.stateful(operator)
+            case physical.Flatten() | physical.Repeat() | physical.Use():
+                raise NotImplementedError
 
     def read(self, read: physical.Read) -> pa.Table:
         first = 0
@@ -97,9 +99,10 @@ class _Work:
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
         # as a task comes to a process of Spark's
-        below = self.batch.below(operator.input)
+        (input_,) = operator.inputs
+        below = self.batch.below(input_)
         task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, below)))
-        grouped = prepared(meant.preparation, self.rows(operator.input))
+        grouped = prepared(meant.preparation, self.rows(input_))
         buckets = meant.preparation.buckets(self.buckets)
         found = [meant.preparation.output().empty_table()]
         for bucket, rows in enumerate(_split(grouped, grouped.column("$h1").to_numpy().astype(np.uint64), buckets)):

@@ -172,6 +172,8 @@ class _Frames:
                 return self._union(operator, sequence=sequence)
             case physical.Stateful():
                 return self._stateful(operator)
+            case physical.Flatten() | physical.Repeat() | physical.Use():
+                raise NotImplementedError
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         if not self.batch.settled or not read.key or read.holes:  # a row may have what the next one lacks
@@ -235,7 +237,8 @@ class _Frames:
     def _stateful(self, operator: physical.Stateful) -> DataFrame:
         arrangements, side = self.batch.arrangements, self.side
         meant = stateful(operator)
-        task = task_of(meant, arrangements, self.batch.below(operator.input))
+        (below,) = operator.inputs
+        task = task_of(meant, arrangements, self.batch.below(below))
         preparation, steps = meant.preparation, spark_steps(meant.preparation)
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         bucket = F.pmod(F.hash(F.col("`$h1`")), F.lit(buckets))  # that of a shuffle by `$h1`
@@ -247,7 +250,7 @@ class _Frames:
                 rows = (out_of_spark(batch, delivered) for batch in batches)
                 yield from batches_into_spark(task(partition_number(), attempt_name(), rows))
 
-        rows = self.frame(operator.input, sequence=preparation.ordered)
+        rows = self.frame(below, sequence=preparation.ordered)
         rows = rows.selectExpr(*steps.select).repartition(buckets, F.col("`$h1`"))
         if steps.aggregates:
             rows = rows.groupBy(*[F.expr(text) for text in steps.group]).agg(*map(F.expr, steps.aggregates))

@@ -31,7 +31,7 @@ def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[Sour
                     return None
                 found.extend(branches)
             return tuple(found)
-        case physical.Stateful():
+        case physical.Stateful() | physical.Flatten() | physical.Repeat() | physical.Use():
             return None
 
 

@@ -132,6 +132,8 @@ class Here:
                 yield from self._union(operator, sequence=sequence)
             case physical.Stateful():
                 yield from self._stateful(stateful(operator), operator)
+            case physical.Flatten() | physical.Repeat() | physical.Use():
+                raise AssertionError(operator)  # which is not simple
 
     def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
         names = [column.name for column in physical.columns_of(union)]
@@ -145,15 +147,16 @@ class Here:
                 yield found
 
     def _stateful(self, operator: StatefulOperator, struct: physical.Stateful) -> Iterator[pa.RecordBatch]:
-        rows = prepared(operator.preparation, self._table(struct.input, sequence=True))
-        task = task_of(operator, self.batch.arrangements, self.batch.below(struct.input))
+        (below,) = struct.inputs
+        rows = prepared(operator.preparation, self._table(below, sequence=True))
+        task = task_of(operator, self.batch.arrangements, self.batch.below(below))
         buckets = self._buckets(operator)
         places = buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
         for bucket, part in enumerate(_parts(rows, places, buckets)):
             yield from task(bucket, self.attempt, iter(part.to_batches()))
 
     def _operators(self) -> list[StatefulOperator]:
-        return [stateful(each) for each in physical.walk(self.job.write.input) if isinstance(each, physical.Stateful)]
+        return [stateful(each) for each in self.job.operators() if isinstance(each, physical.Stateful)]
 
     def _buckets(self, operator: StatefulOperator) -> int:
         return operator.preparation.buckets(int(self.batch.arrangements.manifest["buckets"]))
@@ -200,7 +203,7 @@ def _plain(operator: physical.Operator) -> bool:
             return True
         case physical.Normalize():
             return hashable(stateful(operator).preparation)
-        case physical.Stateful():
+        case physical.Stateful() | physical.Flatten() | physical.Repeat() | physical.Use():
             return False
 
 

@@ -108,7 +108,18 @@ def _straight(relation: logical.Relation, catalog: logical.CatalogReader) -> boo
             return _straight(item.relation, catalog) if isinstance(item, logical.View) else True
         case logical.Project():
             return _straight(relation.input, catalog)
-        case logical.Filter() | logical.Aggregate() | logical.Union():
+        case (
+            logical.Filter()
+            | logical.Aggregate()
+            | logical.Union()
+            | logical.Join()
+            | logical.Rank()
+            | logical.Window()
+            | logical.Collect()
+            | logical.Bound()
+            | logical.Flatten()
+            | logical.Repeat()
+        ):
             return False
 
 

@@ -1,0 +1,56 @@
+"""What the lowering of one job gathers: names of states, the statements that origins point into, connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sinkql import ast, logical, physical
+from sinkql.errors import Span
+from sinkql.logical.expression import without_spans
+from sinkql.printer import to_sql
+
+
+@dataclass(slots=True)
+class Context:
+    """Lower the relations of one job; `texts` collects the statements of the views that went in."""
+
+    catalog: logical.CatalogReader
+    texts: dict[str, str] = field(default_factory=dict)
+    arrangements: int = 0
+
+    def arrangement(self) -> str:
+        """Return a name for an operator's state; ask once its input is lowered, so that no other gets the same."""
+        self.arrangements += 1
+        return f"a{self.arrangements}"
+
+    def retracting(self, body: physical.Operator) -> physical.Operator:
+        """Return rows that come and go where `body` gives rows that overwrite each other."""
+        if physical.change_of(body) != "upsert":
+            return body
+        return physical.Normalize(body, self.arrangement(), physical.key_of(body))
+
+    def connection(self, name: str) -> physical.Connection:
+        item = self.catalog.item(name)
+        assert isinstance(item, logical.Connection)
+        options = dict(item.options)
+        named = [each for value in options.values() for each in (value if isinstance(value, list) else [value])]
+        through = [each["connection"] for each in named if isinstance(each, dict) and "connection" in each]
+        return physical.Connection(item.name, item.kind, options, {each: self.connection(each) for each in through})
+
+    def origin(self, name: str, span: Span) -> physical.Origin | None:
+        """Return where in a view's printed statement stands what a span of its plan points at."""
+        if not span.end:
+            return None
+        entry = self.catalog.entry(name)
+        if entry is None:
+            return physical.Origin(name, span.start, span.end)  # a query that is in no catalog is its own text
+        assert isinstance(entry.statement, ast.CreateView)
+        query = entry.statement.query
+        if name not in self.texts:
+            self.texts[name] = to_sql(entry.statement)
+        found = query.place(span).shifted(self.texts[name].index(query.text))
+        return physical.Origin(name, found.start, found.end)
+
+    def output(self, name: str, expression: logical.Expression, view: str) -> physical.Output:
+        """Return a column that is computed, which says where in a view it was written."""
+        return physical.Output(name, without_spans(expression), self.origin(view, expression.span))

@@ -1,0 +1,171 @@
+"""Items and their relations → operators: views are put in line, what needs no step of its own is fused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sinkql import logical, physical
+from sinkql.extension.capture import log_connection
+from sinkql.logical.function import AGGREGATES
+from sinkql.logical.type import INTEGER
+from sinkql.lowering.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class ItemLowering:
+    """Lower the sources and views that one job reads."""
+
+    context: Context
+
+    def item(self, name: str) -> physical.Operator:
+        item = self.context.catalog.item(name)
+        assert isinstance(item, logical.Source | logical.View)
+        body = self.operator(item)
+        # what the server left out of a row is known before anything is computed of it
+        return self.context.retracting(body) if isinstance(body, physical.Read) and body.holes else body
+
+    def operator(self, item: logical.Source | logical.View) -> physical.Operator:
+        if isinstance(item, logical.Source):
+            entry = self.context.catalog.entry(item.name)
+            known_as = entry.facts.get("identity", item.name) if entry is not None else item.name
+            log = log_connection(item.options)
+            return physical.Read(
+                source=known_as,
+                connector=item.kind,
+                options=dict(item.options),
+                columns=physical_columns(item.shape.columns),
+                change=item.shape.change.value,
+                key=_key(item.shape),
+                holes=bool(item.options.get("holes")),
+                connection=self.context.connection(item.connection) if item.connection else None,
+                renamed=item.name if item.name != known_as else None,
+                log=self.context.connection(log) if log is not None else None,
+            )
+        body = _View(self, item.name).relation(item.relation)
+        return _renamed(body, item.relation.shape.columns, item.shape.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Lower the relations of one view."""
+
+    whole: ItemLowering
+    name: str
+
+    def relation(self, relation: logical.Relation) -> physical.Operator:
+        match relation:
+            case logical.Get():
+                return self.whole.item(relation.item)
+            case logical.Project():
+                return self.project(relation)
+            case logical.Filter():
+                where = self.output("", relation.predicate)
+                return physical.Map(self.relation(relation.input), where=where)
+            case logical.Aggregate():
+                return self.aggregate(relation)
+            case logical.Union():
+                return self.union(relation)
+            case (
+                logical.Join()
+                | logical.Rank()
+                | logical.Window()
+                | logical.Collect()
+                | logical.Bound()
+                | logical.Flatten()
+                | logical.Repeat()
+            ):
+                raise NotImplementedError
+
+    def project(self, relation: logical.Project) -> physical.Operator:
+        below = self.relation(relation.input)
+        if relation.shape.change is logical.Change.RETRACT:
+            below = self.context.retracting(below)
+        if _names_alone(relation):
+            return below
+        outputs = tuple(self.output(output.name, output.expression) for output in relation.outputs)
+        return _map(below, outputs)
+
+    def aggregate(self, relation: logical.Aggregate) -> physical.Operator:
+        arguments: dict[logical.Expression, physical.Output] = {}
+        calls = []
+        for call in relation.calls:
+            column = None
+            if call.argument is not None:
+                named = self.output(f"$a{len(arguments)}", call.argument)
+                column = arguments.setdefault(call.argument, named).name
+            version = AGGREGATES[call.function]
+            calls.append(
+                physical.AggregateCall(call.name, _function(call), column, call.distinct, str(call.type), version)
+            )
+        group = tuple(self.output(output.name, output.expression) for output in relation.group)
+        outputs = (*group, *arguments.values()) or (physical.Output("$one", logical.literal(1, INTEGER)),)
+        below = _map(self.context.retracting(self.relation(relation.input)), outputs)
+        return physical.Aggregate(
+            input=below,
+            arrangement=self.context.arrangement(),
+            group=tuple(physical.Column(output.name, output.type, output.nullable) for output in group),
+            calls=tuple(calls),
+            input_change=physical.change_of(below),
+        )
+
+    def union(self, relation: logical.Union) -> physical.Operator:
+        columns = relation.shape.columns
+        below = [(self.context.retracting(self.relation(each)), each.shape.columns) for each in relation.inputs]
+        inputs = tuple(_renamed(each, have, columns) for each, have in below)
+        return physical.Union(inputs, relation.shape.change.value)
+
+    @property
+    def context(self) -> Context:
+        return self.whole.context
+
+    def output(self, name: str, expression: logical.Expression) -> physical.Output:
+        return self.context.output(name, expression, self.name)
+
+
+def _map(below: physical.Operator, outputs: tuple[physical.Output, ...]) -> physical.Map:
+    """Return a projection of `below`, taken together with a filter that is just below."""
+    if isinstance(below, physical.Map) and not below.outputs:
+        return physical.Map(below.input, outputs, below.where)
+    return physical.Map(below, outputs)
+
+
+def _function(call: logical.AggregateCall) -> Literal["count", "sum", "min", "max"]:
+    match call.function:
+        case "count" | "sum" | "min" | "max" as function:
+            return function
+        case other:
+            raise AssertionError(other)
+
+
+def _names_alone(relation: logical.Project) -> bool:
+    """Tell whether a projection gives just its input's columns, all of them in their order."""
+    below = [column.name for column in relation.input.shape.columns]
+    return [output.name for output in relation.outputs] == below and all(
+        isinstance(output.expression, logical.Reference) and output.expression.name == output.name
+        for output in relation.outputs
+    )
+
+
+def _renamed(
+    below: physical.Operator, have: tuple[logical.Column, ...], want: tuple[logical.Column, ...]
+) -> physical.Operator:
+    """Return `below` with its columns' names changed by place."""
+    if [column.name for column in have] == [column.name for column in want]:
+        return below
+    outputs = tuple(
+        physical.Output(new.name, logical.Reference(old.name, old.type, old.nullable))
+        for old, new in zip(have, want, strict=True)
+    )
+    return physical.Map(below, outputs)
+
+
+def _key(shape: logical.Shape) -> tuple[str, ...]:
+    """Return the key by which rows are overwritten, in the order of the columns."""
+    if shape.change is not logical.Change.UPSERT:
+        return ()
+    return tuple(column.name for column in shape.columns if column.name in shape.keys[0])
+
+
+def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
+    return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
