@@ -139,7 +139,7 @@ class MemoryWriter(Writer):
         return sorted(gone + come, key=lambda change: (ordered(change[0][place] for place in places), change[1]))
 
 
-class _Unwatched(CommitLog):
+class Unwatched(CommitLog):
     """Keep no statistics."""
 
     def committed(
@@ -165,7 +165,7 @@ class Target:
 
     def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path) -> None:
         self.writer = MemoryWriter(job.write, job.sink)
-        self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets=1), folder, _Unwatched())
+        self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets=1), folder, Unwatched())
         self._started = self._failed = False
 
     def run(self, batches: int) -> None:

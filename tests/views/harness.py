@@ -1,0 +1,312 @@
+"""Views over relations whose rows come and go, run batch by batch without Spark, beside what DuckDB makes of the rows.
+
+A script is compiled as users' are. After each batch the rows of every view are those that its SQL gives in DuckDB over
+the rows that are there; what the planner claims of the views' keys and NULLs holds for the rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import pyarrow as pa
+
+import sinkql.testing
+from sinkql import logical, physical
+from sinkql.extension.types import arrow_type
+from sinkql.lowering.job import lower
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.testing.given import GivenReader, GivenSource
+from sinkql.testing.target import MemoryWriter, Unwatched
+from views.rows import Row, Rows, different, plain
+
+Change = tuple[Row, int]
+Changes = Mapping[str, Sequence[Change]]
+Kind = Literal["table", "append", "upsert"]
+
+_LAKE = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake')"
+_BROKER = "CREATE CONNECTION broker TO KAFKA (BROKER 'localhost:1')"
+_INTO = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')"
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What rows come into: a table, a source whose rows only come, or one whose rows overwrite each other by key.
+
+    `columns` are types by name; a type ends with NOT NULL where the column has no NULLs.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    key: tuple[str, ...] = ()
+    kind: Kind = "table"
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Return where the columns of its key are."""
+        return tuple(list(self.columns).index(name) for name in self.key)
+
+    def statement(self) -> str:
+        columns = ", ".join(f"{name} {type_}" for name, type_ in self.columns.items())
+        key = f", PRIMARY KEY ({', '.join(self.key)})" if self.key else ""
+        match self.kind:
+            case "table":
+                return f"CREATE TABLE {self.name} ({columns}{key})"
+            case "append":
+                return f"CREATE SOURCE {self.name} ({columns}) FROM FILES (PATH = 'in') FORMAT JSON"
+            case "upsert":
+                of = f"CREATE SOURCE {self.name} ({columns}{key} NOT ENFORCED)"
+                return f"{of} FROM KAFKA CONNECTION broker (TOPIC '{self.name}') FORMAT JSON ENVELOPE DEBEZIUM"
+
+    def schema(self) -> pa.Schema:
+        fields = ((name, type_.upper().removesuffix(" NOT NULL").lower()) for name, type_ in self.columns.items())
+        return pa.schema([(name, arrow_type(_full(type_))) for name, type_ in fields])
+
+
+@dataclass(frozen=True)
+class View:
+    """A view's SQL; what DuckDB is asked in its place, where it says it otherwise."""
+
+    sql: str
+    oracle: str | None = None
+
+    @property
+    def asked(self) -> str:
+        return self.oracle or self.sql
+
+
+class Content:
+    """The rows that relations have, and what a batch does to them."""
+
+    def __init__(self, relations: Sequence[Relation]) -> None:
+        self.relations = {each.name: each for each in relations}
+        self.rows: dict[str, Rows] = {each.name: Counter() for each in relations}
+        self._connection = _database().cursor()
+        self._connection.execute("SET default_null_order = 'postgres'")
+        self._connection.execute("SET integer_division = true")
+        self._connection.execute("SET timezone = 'UTC'")
+
+    def apply(self, changes: Changes) -> None:
+        for name, each in changes.items():
+            for row, diff in each:
+                self._put(self.relations[name], row, diff)
+            assert all(count > 0 for count in self.rows[name].values()), f"no such row in {name}"
+        for name in changes:
+            self._show(self.relations[name])
+
+    def _put(self, relation: Relation, row: Row, diff: int) -> None:
+        rows = self.rows[relation.name]
+        if relation.kind == "upsert":
+            key = _part(row, relation.places)
+            for each in [each for each in rows if _part(each, relation.places) == key]:
+                del rows[each]
+            if diff < 0:
+                return
+        rows[row] += diff
+        if not rows[row]:
+            del rows[row]
+
+    def _show(self, relation: Relation) -> None:
+        rows = list(self.rows[relation.name].elements())
+        schema = relation.schema()
+        arrays = [pa.array([row[place] for row in rows], each.type) for place, each in enumerate(schema)]
+        self._connection.register("$rows", pa.table(arrays, schema=schema))
+        self._connection.execute(f'CREATE OR REPLACE TEMP TABLE {relation.name} AS SELECT * FROM "$rows"')
+
+    def ask(self, sql: str) -> Rows:
+        """Return the rows that DuckDB makes of those that are there."""
+        return Counter(map(plain, self._connection.execute(sql).fetchall()))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Views:
+    """Compile relations and views, give them batches of changes, and hold each view to DuckDB.
+
+    With `sinks`, each view has a sink: by the view's first key, or a changelog where the planner knows none.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        relations: Sequence[Relation],
+        views: Mapping[str, View],
+        *,
+        sinks: bool = False,
+        buckets: int = 2,
+        extra: Sequence[str] = (),
+    ) -> None:
+        self.views = views
+        self.folder = folder
+        self.buckets = buckets
+        self.content = Content(relations)
+        texts = [_BROKER, *(each.statement() for each in relations), *extra]
+        texts += [f"CREATE MATERIALIZED VIEW {name} AS {view.sql}" for name, view in views.items()]
+        self.pipeline = sinkql.testing.loads("; ".join(texts))
+        if sinks:
+            texts += [_LAKE, *(self._sink(name) for name in views)]
+            self.pipeline = sinkql.testing.loads("; ".join(texts))
+        self.catalog = self.pipeline._catalog
+        given = self.pipeline._sources
+        self.sources = {name.rpartition(".")[2]: Feed(each.item, each.read) for name, each in given.items()}
+        self.readers = {each.read.source: GivenReader(each) for each in self.sources.values()}
+        self.batches = 0
+        self.checked: Counter[str] = Counter()
+        self._running: dict[str, Running] = {}
+        for name in views:
+            self._running[name] = self.running(self.pipeline._view_job(self.planned(name)), name)
+            if sinks:
+                self._running[f"{name}_sink"] = self.running(lower(_full_name(f"{name}_sink"), self.catalog), name)
+
+    def _sink(self, view: str) -> str:
+        item = self.pipeline._catalog.item(_full_name(view))
+        assert isinstance(item, logical.View)
+        known = [key for key in item.shape.keys if key]
+        mode = f"KEY ({', '.join(sorted(known[0]))}) MODE UPSERT" if known else "MODE APPEND"
+        into = _INTO.format(name=view)
+        return f"CREATE SINK {view}_sink FROM {view} {into} {mode} WITH (COMMIT INTERVAL = '5s')"
+
+    def planned(self, view: str) -> logical.View:
+        item = self.catalog.item(_full_name(view))
+        assert isinstance(item, logical.View)
+        return item
+
+    def running(self, job: physical.Job, view: str) -> Running:
+        """Return a job of its own folder, which has read nothing yet."""
+        folder = self.folder / f"{view}{len(list(self.folder.iterdir()))}"
+        folder.mkdir()
+        return Running(job, {read.source: self.readers[read.source] for read in job.reads()}, folder, self.buckets)
+
+    def batch(self, changes: Changes) -> None:
+        """Give the relations changes, and check all views."""
+        self.content.apply(changes)
+        for name, each in self.sources.items():
+            each.batches.append(list(changes.get(name, ())))
+        self.batches += 1
+        for name, view in self.views.items():
+            expected = self.content.ask(view.asked)
+            for own in (name, f"{name}_sink"):
+                if own in self._running:
+                    self._compare(own, self._running[own].to(self.batches), expected, view)
+            self._check_claims(self.planned(name).shape, self._running[name].rows(), view.sql)
+            self.checked[name] += sum(expected.values())
+
+    def _compare(self, name: str, got: Rows, expected: Rows, view: View) -> None:
+        assert all(count > 0 for count in got.values()), f"{name}: rows went that are not there: {view.sql}"
+        found = different(got, expected)
+        assert not found, f"after batch {self.batches}, {name}: {view.sql}\n{found}"
+
+    def check_parts(self) -> None:
+        """Compute what each view is made of anew in one batch; claims hold for all of it, and the view is the same."""
+        for name, view in self.views.items():
+            planned = self.planned(name)
+            for number, part in enumerate(_parts(planned.relation)):
+                job = self.pipeline._view_job(replace(planned, relation=part, shape=part.shape))
+                rows = self.running(job, f"{name}_{number}_").to(self.batches)
+                self._check_claims(part.shape, rows, view.sql)
+                if number == 0:
+                    self._compare(name, rows, self._running[name].rows(), view)
+
+    def check_cut(self, ends: Sequence[int]) -> None:
+        """Run the same changes in other batches, which end at these; they come to the same."""
+        for name, view in self.views.items():
+            again = self.running(self.pipeline._view_job(self.planned(name)), name)
+            for end in ends:
+                again.to(end)
+            self._compare(name, again.to(self.batches), self._running[name].rows(), view)
+
+    def _check_claims(self, shape: logical.Shape, rows: Rows, sql: str) -> None:
+        names = [column.name for column in shape.columns]
+        for place, column in enumerate(shape.columns):
+            if not column.nullable:
+                assert all(row[place] is not None for row in rows), f"{column.name} is not NOT NULL: {sql}"
+        for key in shape.keys:
+            places = [names.index(name) for name in key]
+            counts: Counter[Row] = Counter()
+            for row, count in rows.items():
+                counts[_part(row, places)] += count
+            twice = [found for found, count in counts.items() if count > 1]
+            assert not twice, f"({', '.join(sorted(key))}) is not unique, {twice[:2]} is there twice: {sql}"
+
+    def close(self) -> None:
+        self.content.close()
+        self.pipeline.close()
+
+
+class Running:
+    """A job with its state, whose rows are added up."""
+
+    def __init__(self, job: physical.Job, readers: Mapping[str, GivenReader], folder: Path, buckets: int) -> None:
+        self.writer = MemoryWriter(job.write, job.sink)
+        self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets), folder, Unwatched())
+        self._keyed = job.write.mode == "upsert"
+        self._added: Rows = Counter()
+        self._loop.start(epoch=1)
+        if self._loop.owing():
+            self._process(self._loop.marker.end)
+
+    def to(self, batch: int) -> Rows:
+        """Process all batches up to one as one, and return the rows that are there then."""
+        end = {name: {"batch": batch} for name in self._loop.readers}
+        if end != self._loop.marker.end:
+            self._process(end)
+        return self.rows()
+
+    def _process(self, end: Mapping[str, Any]) -> None:
+        self.writer.last = []
+        self._loop.process(self._loop.marker.end, end)
+        for row, diff in self.writer.last:
+            self._added[plain(row)] += diff
+            if not self._added[plain(row)]:
+                del self._added[plain(row)]
+
+    def rows(self) -> Rows:
+        if self._keyed:
+            kept = Counter(plain(row) for row, _ in self.writer.rows)
+            assert kept == self._added, "changes add up to the rows that are kept"
+        return self._added
+
+
+class Feed(GivenSource):
+    """A source whose batches have also what comes and goes within them."""
+
+    @property
+    def retracts(self) -> bool:
+        return False
+
+
+def shuffled(changes: Changes, random_: random.Random) -> dict[str, list[Change]]:
+    """Return the changes in another order."""
+    return {name: random_.sample(list(each), len(each)) for name, each in changes.items()}
+
+
+def _parts(relation: logical.Relation) -> Iterator[logical.Relation]:
+    yield relation
+    for each in logical.inputs_of(relation):
+        if not isinstance(each, logical.Get):
+            yield from _parts(each)
+
+
+def _part(row: Row, places: Sequence[int]) -> Row:
+    return tuple(row[place] for place in places)
+
+
+def _full(type_: str) -> str:
+    return {"int": "integer"}.get(type_, type_)
+
+
+def _full_name(name: str) -> str:
+    return f"materialize.public.{name}"
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
