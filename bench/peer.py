@@ -55,6 +55,13 @@ def flink_command(name: str, sql: str, work: Path, cores: int) -> Sequence[str]:
     return ["java", "-Xmx2g", *opens, "-cp", class_path(name, "FlinkSql"), "FlinkSql", str(script), *settings]
 
 
+def run_flink_files(sql: str, work: Path, cores: int) -> Cost:
+    """Run statements that read folders to their end; what joins keep is in RocksDB."""
+    work.mkdir(parents=True, exist_ok=True)
+    settings = ["state.backend.type=rocksdb", "taskmanager.memory.managed.size=1g"]
+    return measure([*flink_command("flink_files", sql, work, cores), *settings], folder=work)
+
+
 def run_flink_kafka(sql: str, work: Path, cores: int) -> Cost:
     """Run statements that read a topic to its present end."""
     work.mkdir(parents=True, exist_ok=True)

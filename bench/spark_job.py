@@ -1,16 +1,21 @@
 """What a user would write today: one Spark job from JSON into Iceberg. Run as a program, one job a process.
 
 `append`: files, by Structured Streaming into Iceberg's own sink. `kafka`: a topic, so too; the source is an address, a
-slash and the topic. `merge`: files, by foreachBatch and MERGE INTO, merge-on-read. `limit` is of files or messages a
-commit.
+slash and the topic. `merge`: files, by foreachBatch and MERGE INTO, merge-on-read. `sums`: count and sum by key, kept
+by Structured Streaming in RocksDB, whose changes go nowhere; `merged-sums`: into the table by MERGE INTO. `limit` is of
+files or messages a commit.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.data import SPARK_EVENTS, SPARK_ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def main(kind: str, source: str, work: str, jars: str, limit: str, cores: str) -> None:
@@ -33,6 +38,9 @@ def main(kind: str, source: str, work: str, jars: str, limit: str, cores: str) -
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
+    if kind in ("sums", "merged-sums"):
+        aggregate(spark, kind, source, folder, limit)
+        return
     columns = SPARK_ROWS if kind == "merge" else SPARK_EVENTS
     properties = "'format-version'='2','write.parquet.compression-codec'='zstd','write.distribution-mode'='none'"
     if kind == "merge":
@@ -67,6 +75,37 @@ def main(kind: str, source: str, work: str, jars: str, limit: str, cores: str) -
         .start()
     )
     query.awaitTermination()
+
+
+def aggregate(spark: SparkSession, kind: str, source: str, folder: Path, limit: str) -> None:
+    """Keep counts and sums of files of changes in a state store of RocksDB."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F  # noqa: N812  # its customary name
+
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
+    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    changes = spark.readStream.schema("g BIGINT, v BIGINT").option("maxFilesPerTrigger", limit).json(source)
+    sums = changes.groupBy("g").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
+    writer = sums.writeStream.outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
+    if kind == "merged-sums":
+        properties = "'format-version'='2','write.merge.mode'='merge-on-read','write.update.mode'='merge-on-read'"
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS ice.n.t (g BIGINT, n BIGINT, total BIGINT) USING iceberg "
+            f"TBLPROPERTIES ({properties})"
+        )
+
+        def merge(batch: DataFrame, number: int) -> None:
+            batch.createOrReplaceTempView("changes")
+            batch.sparkSession.sql(
+                "MERGE INTO ice.n.t USING changes AS c ON t.g = c.g "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+
+        writer = writer.foreachBatch(merge)
+    else:
+        writer = writer.format("noop")
+    writer.trigger(availableNow=True).start().awaitTermination()
 
 
 if __name__ == "__main__":
