@@ -131,7 +131,7 @@ def title(operator: physical.Operator) -> str:
             keys = ", ".join(f"{name(left)} = {name(right)}" for left, right in pairs) or "every pair"
             return f"Join {operator.arrangement}: {operator.kind}, {keys}"
         case physical.Rank():
-            by = ", ".join(map(name, operator.partition)) or "one partition"
+            by = ", ".join(map(name, operator.partition)) or ("parts" if operator.parts else "one partition")
             last = "" if operator.last is None else f" to {operator.last}"
             order = f", order by {_ordered(operator.order)}" if operator.order else ""
             return f"Rank {operator.arrangement} by {by}: {operator.function} {operator.first}{last}{order}"

@@ -114,7 +114,7 @@ def _operator(operator: Operator) -> list[Any]:
         case Rank():
             places = _places(operator.input)
             by = [places[each] for each in operator.partition], _ordered(operator.order, places)
-            numbers = [operator.function, operator.first, operator.last, operator.number is not None]
+            numbers = [operator.function, operator.first, operator.last, operator.number is not None, operator.parts]
             return ["rank", operator.arrangement, *by, numbers, _operator(operator.input)]
         case Recompute():
             places = _places(operator.input)

@@ -260,7 +260,8 @@ class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
     """The rows of each partition whose number in the order is from `first` to `last`; no columns: one partition.
 
     `row_number` tells rows apart that the order does not, by their hashes. `number` is the name of the column, bigint,
-    that has the number, behind those of the input; None where it is not shown.
+    that has the number, behind those of the input; None where it is not shown. `parts`: the only partition is cut into
+    parts, by hash, that are ranked alone: what is first in all is first in one of them.
     """
 
     partition: tuple[str, ...]
@@ -269,6 +270,7 @@ class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
     first: int = 1
     last: int | None = None
     number: str | None = None
+    parts: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:

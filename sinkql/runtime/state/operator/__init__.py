@@ -3,6 +3,7 @@
 * `protocol`: what such an operator is, and the task that runs it in one bucket.
 * `aggregate`: COUNT, SUM, MIN and MAX by group; `argument`: what goes into it; `extreme`: values that are kept whole.
 * `pick`: one row a key.
+* `rank`: the first rows of each partition.
 * `normalize`: rows that overwrite each other, as rows that come and go.
 """
 
