@@ -172,7 +172,7 @@ def test_a_new_meaning_of_a_cast_is_another_plan(monkeypatch: pytest.MonkeyPatch
 def test_a_new_meaning_of_an_aggregate_is_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     query = "SELECT count(b) AS x FROM e"
     before = _plan(query)
-    monkeypatch.setattr("sinkql.lowering.job.AGGREGATES", {**functions.AGGREGATES, "count": 2})
+    monkeypatch.setattr("sinkql.lowering.view.AGGREGATES", {**functions.AGGREGATES, "count": 2})
     assert _plan(query) != before
 
 

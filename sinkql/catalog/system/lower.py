@@ -445,7 +445,7 @@ class _Rows(RowContext):
     """Names where rows are not grouped."""
 
     def __init__(self, select: _Select, where: str) -> None:
-        super().__init__(Scope((), (), select.all.now), where)
+        super().__init__(Scope(now=select.all.now), where)
         self._select = select
         self._translator = Translator(select.all.syntax, self)
 
@@ -462,7 +462,7 @@ class _Grouped(GroupContext):
     """Names above a GROUP BY."""
 
     def __init__(self, select: _Select, groups: Groups) -> None:
-        super().__init__(select.all.syntax, Scope((), (), select.all.now), groups, select.calls)
+        super().__init__(select.all.syntax, Scope(now=select.all.now), groups, select.calls)
         self.rows = Translator(select.all.syntax, _Rows(select, "an aggregate"))
         self._select = select
         self._translator = Translator(select.all.syntax, self)

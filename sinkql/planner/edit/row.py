@@ -209,7 +209,7 @@ def plan_delete(statement: ast.Delete, catalog: logical.CatalogReader, now: date
 
 def _scope(name: ast.Name, alias: ast.Ident | None, target: Target) -> Scope:
     parts = (alias.value,) if alias is not None else tuple(part.value for part in name.parts)
-    return Scope((parts,), target.columns)
+    return Scope.of((parts,), target.columns)
 
 
 def _condition(written: ast.Expression | None, scope: Scope, now: datetime) -> logical.Expression | None:

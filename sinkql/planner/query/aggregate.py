@@ -66,10 +66,15 @@ class GroupContext:
         self.calls = calls
 
     def column(self, node: Any, span: Span) -> Typed:
-        value = resolved(self.scope, node, span)
+        return self.grouped(resolved(self.scope, node, span), identifier(node.this), span)
+
+    def grouped(self, value: Typed, name: str, span: Span) -> Typed:
+        """Return the group's column that a column of the rows is; one of a query around this one is itself."""
         found = self.groups.find(value, span)
+        if found is None and not self.scope.own(value):
+            return value
         if found is None:
-            message = f'column "{identifier(node.this)}" must appear in GROUP BY or be used in an aggregate function'
+            message = f'column "{name}" must appear in GROUP BY or be used in an aggregate function'
             raise SinkqlError("SQ2206", message, span, hint="Add it to GROUP BY, or use it in an aggregate.")
         return found
 

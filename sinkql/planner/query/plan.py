@@ -106,7 +106,7 @@ class Planner:
         from_ = node.args.get("from_")
         hidden = self.hidden if node is self.syntax.tree else None
         if from_ is None and self.once is not None:
-            return plan_select(self.syntax, node, logical.ONE, Scope((), (), self.once), hidden)
+            return plan_select(self.syntax, node, logical.ONE, Scope(now=self.once), hidden)
         if from_ is None:
             raise self._without_from(node)
         relation, scope = self._from(from_.this, named)
@@ -152,7 +152,7 @@ class Planner:
             raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet", node)
         if alias is not None and alias.this is not None:
             qualifiers = ((identifier(alias.this),),)
-        return relation, Scope(qualifiers, relation.shape.columns, self.once)
+        return relation, Scope.of(qualifiers, relation.shape.columns, self.once)
 
     def _bracketed(self, table: Any) -> SinkqlError:
         found = self.syntax.written(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -41,5 +42,4 @@ def scalar(written: ast.Expression, now: datetime | None, scope: Scope | None = 
 
 def translator(syntax: Syntax, now: datetime | None, scope: Scope | None, where: str) -> Translator:
     """Return a translator in which clocks stand at `now`."""
-    found = scope or Scope((), ())
-    return Translator(syntax, RowContext(Scope(found.qualifiers, found.columns, now), where))
+    return Translator(syntax, RowContext(replace(scope or Scope(), now=now), where))

@@ -1,8 +1,8 @@
-"""What names mean in one SELECT: the columns of its FROM, then the groups and aggregates of its GROUP BY."""
+"""What names mean in one SELECT: the columns of its FROM and of queries around it, then the groups of its GROUP BY."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql import logical
-from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
+from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest, one_of
 from sinkql.logical.typetext import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.literal import literal
@@ -49,58 +49,144 @@ def _part(whole: str, type_: logical.Type, names: tuple[str, ...]) -> str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """The one relation of a FROM: the names it goes by, alias or parts of its full name, and its columns.
+class Named:
+    """A column as a query calls it, and as the relation does that FROM is planned to."""
 
-    `now` is the time of a statement that runs once, None in a view.
-    """
+    name: str
+    column: logical.Column
+
+    def at(self, span: Span) -> Typed:
+        """Return the column, as it is named at a place."""
+        return column(self.column.name, self.column.type, nullable=self.column.nullable, span=span)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One relation of a FROM: the names it goes by, alias or parts of its full name, and its columns."""
 
     qualifiers: tuple[tuple[str, ...], ...]
-    columns: tuple[logical.Column, ...]
-    now: datetime | None = None
+    columns: tuple[Named, ...]
 
     def covers(self, qualifier: tuple[str, ...]) -> bool:
         """Tell whether `t.c` or `schema.t.c` speaks of this relation."""
         return any(known[-len(qualifier) :] == qualifier for known in self.qualifiers)
 
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The scope around a query, and what a column of it is within the query."""
+
+    scope: Scope
+    within: Callable[[Typed], Typed]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names mean in a query: the relations of its FROM, and the columns that need no qualifier, as * gives them.
+
+    `now` is the time of a statement that runs once, None in a view. A name that no relation here has is looked for in
+    the scope around the query.
+    """
+
+    parts: tuple[Part, ...] = ()
+    columns: tuple[Named, ...] = ()
+    now: datetime | None = None
+    outer: Outer | None = None
+
+    @classmethod
+    def of(
+        cls,
+        qualifiers: tuple[tuple[str, ...], ...],
+        columns: Sequence[logical.Column],
+        now: datetime | None = None,
+        outer: Outer | None = None,
+    ) -> Scope:
+        """Return the scope of one relation whose columns are called as the query calls them."""
+        named = tuple(Named(each.name, each) for each in columns)
+        return cls((Part(qualifiers, named),), named, now, outer)
+
     def resolve(self, name: str, qualifier: tuple[str, ...], span: Span, *, quoted: bool = False) -> Typed:
-        """Return a column by its name; raises MissingColumnError, and SQ2205 for an ambiguous one.
+        """Return a column by its name; raises MissingColumnError, MissingError, and SQ2205 for an ambiguous one.
 
         Of a name in double quotes that no column is near to, the hint is that it may have been meant as a string.
         """
-        if qualifier and not self.covers(qualifier):
+        found = self.find(name, qualifier, span)
+        if found is not None:
+            return found
+        parts = [each for each in self.parts if each.covers(qualifier)] if qualifier else list(self.parts)
+        if qualifier and not parts:
+            raise self._not_there(name, qualifier, span)
+        named = [each for part in parts for each in part.columns] if qualifier else list(self.columns)
+        raise _unknown(name, [each.name for each in named], span, quoted=quoted)
+
+    def find(self, name: str, qualifier: tuple[str, ...], span: Span) -> Typed | None:
+        """Return a column of this scope or of those around it; None where there is none. Raises SQ2205."""
+        parts = [each for each in self.parts if each.covers(qualifier)] if qualifier else list(self.parts)
+        if qualifier and len(parts) > 1:
             shown = join_name(*qualifier)
-            known = self.qualifiers[0][-1] if self.qualifiers else None
-            hint = self._within(name, qualifier) or (f"The relation in FROM is called {known}." if known else None)
-            raise MissingError("SQ2202", f'relation "{shown}" is not in FROM', span, name=qualifier[-1], hint=hint)
-        found = [each for each in self.columns if each.name == name]
+            names = " or ".join(join_name(*part.qualifiers[0]) for part in parts)
+            raise SinkqlError("SQ2205", f'relation name "{shown}" is ambiguous', span, hint=f"Write {names}.")
+        known = parts[0].columns if qualifier and parts else () if qualifier else self.columns
+        found = [each for each in known if each.name == name]
         if len(found) > 1:
-            raise SinkqlError(
-                "SQ2205", f'column "{name}" is ambiguous', span, hint="Rename one of the columns in a subquery."
-            )
-        if not found:
-            raise self._unknown(name, span, quoted=quoted)
-        return column(name, found[0].type, nullable=found[0].nullable, span=span)
+            hint = self._qualified(name) or "Rename one of the columns in a subquery."
+            raise SinkqlError("SQ2205", f'column "{name}" is ambiguous', span, hint=hint)
+        if found:
+            return found[0].at(span)
+        if self.outer is None or (qualifier and parts):
+            return None
+        around = self.outer.scope.find(name, qualifier, span)
+        return self.outer.within(around) if around is not None else None
+
+    def own(self, value: Typed) -> bool:
+        """Tell whether a column is one of this scope, and not of those around it."""
+        return any(each.column.name == value.column for part in self.parts for each in part.columns) or any(
+            each.column.name == value.column for each in self.columns
+        )
+
+    def star(self, qualifier: tuple[str, ...]) -> tuple[Named, ...] | None:
+        """Return what `*` or `t.*` stands for; None where no relation has this name."""
+        if not qualifier:
+            return self.columns
+        return next((part.columns for part in self.parts if part.covers(qualifier)), None)
+
+    def _qualified(self, name: str) -> str | None:
+        """Return the ways to write an ambiguous name."""
+        parts = [part for part in self.parts if part.qualifiers and any(each.name == name for each in part.columns)]
+        ways = [f"{shown_name(part.qualifiers[0][-1])}.{shown_name(name)}" for part in parts]
+        return f"Write {one_of(ways)}." if len(ways) > 1 else None
+
+    def _not_there(self, name: str, qualifier: tuple[str, ...], span: Span) -> MissingError:
+        shown = join_name(*qualifier)
+        known = [part.qualifiers[0][-1] for part in self.parts if part.qualifiers]
+        hint = self._within(name, qualifier)
+        if hint is None and len(known) == 1:
+            hint = f"The relation in FROM is called {known[0]}."
+        elif hint is None and known:
+            close = nearest(qualifier[-1], known)
+            hint = f"Did you mean {close}?" if close else f"The relations in FROM are called {', '.join(known)}."
+        return MissingError("SQ2202", f'relation "{shown}" is not in FROM', span, name=qualifier[-1], hint=hint)
 
     def _within(self, name: str, qualifier: tuple[str, ...]) -> str | None:
         """Return how to write what looks like a part of a column; None where it is none."""
         for place, part in enumerate(qualifier):
-            if place and not self.covers(qualifier[:place]):
-                continue
-            whole = next((each for each in self.columns if each.name == part), None)
+            before = qualifier[:place]
+            known = self.star(before) if before else self.columns
+            whole = next((each.column for each in known or () if each.name == part), None)
             shown = ".".join(map(shown_name, qualifier[: place + 1]))
             written = _part(shown, whole.type, (*qualifier[place + 1 :], name)) if whole is not None else None
             if written is not None:
                 return f"Write {written}."
         return None
 
-    def _unknown(self, name: str, span: Span, *, quoted: bool) -> MissingColumnError:
-        names = [each.name for each in self.columns]
-        close = nearest(name, names)
-        hint = f"Did you mean {close}?" if close else f"The columns are {', '.join(names)}." if names else None
-        if quoted and names and not close:
-            hint = f"Write '{name}' for a string; double quotes are for names."
-        return MissingColumnError("SQ2204", f'column "{name}" does not exist', span, hint=hint)
+
+def _unknown(name: str, names: list[str], span: Span, *, quoted: bool) -> MissingColumnError:
+    names = list(dict.fromkeys(names))
+    close = nearest(name, names)
+    hint = f"Did you mean {close}?" if close else f"The columns are {', '.join(names)}." if names else None
+    if quoted and names and not close:
+        hint = f"Write '{name}' for a string; double quotes are for names."
+    return MissingColumnError("SQ2204", f'column "{name}" does not exist', span, hint=hint)
 
 
 def identifier(node: Any) -> str:

@@ -18,7 +18,7 @@ from sinkql.planner.expression.typed import Typed, column
 from sinkql.planner.function import call as functions
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
-from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, qualifier
+from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
 from sinkql.vocabulary import join_name
@@ -43,7 +43,7 @@ class _Wanted:
 
     name: str
     node: Any
-    column: str | None = None
+    column: Named | None = None
 
 
 Hidden = Callable[[tuple[str, ...]], list[tuple[str, Any]]]
@@ -66,7 +66,7 @@ def plan_select(
         relation = _plan_groups(syntax, select, relation, scope, wanted)
     else:
         plain = Translator(syntax, RowContext(scope, "this place"))
-        relation = query_relation.project(relation, [_item(plain, scope, each) for each in wanted])
+        relation = query_relation.project(relation, [_item(plain, each) for each in wanted])
     distinct = select.args.get("distinct")
     if distinct is None:
         return relation
@@ -78,12 +78,12 @@ def plan_select(
 
 def plan_values(syntax: Syntax, values: Any, now: datetime) -> logical.Relation:
     """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
-    scope = Scope((), (), now)
+    scope = Scope(now=now)
     plain = Translator(syntax, RowContext(scope, "VALUES"))
     found: logical.Relation | None = None
     for row in values.expressions:
         wanted = [_Wanted(f"column{number}", node) for number, node in enumerate(row.expressions, 1)]
-        one = query_relation.project(logical.ONE, [_item(plain, scope, each) for each in wanted])
+        one = query_relation.project(logical.ONE, [_item(plain, each) for each in wanted])
         found = one if found is None else query_relation.union(found, one, syntax.span(row))
     assert found is not None
     return found
@@ -120,10 +120,11 @@ def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
     if any(star.args.values()):
         raise SinkqlError("SQ2215", "EXCEPT, REPLACE and RENAME are not supported after *", syntax.span(node))
     name = qualifier(node) if isinstance(node, exp.Column) else ()
-    if name and not scope.covers(name):
+    columns = scope.star(name)
+    if columns is None:
         message = f'relation "{join_name(*name)}" is not in FROM'
         raise MissingError("SQ2202", message, syntax.span(node), name=name[-1])
-    return [_Wanted(each.name, node, each.name) for each in scope.columns]
+    return [_Wanted(each.name, node, each) for each in columns]
 
 
 def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
@@ -138,10 +139,10 @@ def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
     )
 
 
-def _item(translator: Translator, scope: Scope, wanted: _Wanted) -> tuple[str, Typed]:
+def _item(translator: Translator, wanted: _Wanted) -> tuple[str, Typed]:
     span = translator.span(wanted.node)
     if wanted.column is not None:
-        value = scope.resolve(wanted.column, (), span)
+        value = wanted.column.at(span)
     else:
         value = translator.translate(wanted.node)
     if value.type == types.UNKNOWN:
@@ -163,7 +164,7 @@ def _plan_groups(
     items = []
     for each in wanted:
         calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter) else None
-        items.append(_group_item(above, context, scope, each))
+        items.append(_group_item(above, context, each))
     calls.wanted = None
     having = select.args.get("having")
     predicate = above.boolean(having.this, "HAVING") if having is not None else None
@@ -173,11 +174,11 @@ def _plan_groups(
     return query_relation.project(found, items)
 
 
-def _group_item(above: Translator, context: GroupContext, scope: Scope, wanted: _Wanted) -> tuple[str, Typed]:
+def _group_item(above: Translator, context: GroupContext, wanted: _Wanted) -> tuple[str, Typed]:
     if wanted.column is None:
-        return _item(above, scope, wanted)
-    node = exp.Column(this=exp.Identifier(this=wanted.column, quoted=True))
-    return wanted.name, context.column(node, above.span(wanted.node))
+        return _item(above, wanted)
+    span = above.span(wanted.node)
+    return wanted.name, context.grouped(wanted.column.at(span), wanted.column.name, span)
 
 
 def _group_values(rows: Translator, select: Any, scope: Scope, wanted: Sequence[_Wanted]) -> list[Typed]:
@@ -191,7 +192,7 @@ def _group_values(rows: Translator, select: Any, scope: Scope, wanted: Sequence[
     for node in clause.expressions:
         if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets)):
             raise _grouping_sets(rows, node)
-        value = rows.translate(_meant(rows, node, scope, wanted))
+        value = _meant(rows, node, scope, wanted)
         if value.type == types.UNKNOWN:
             value = coerced(value, types.TEXT)
         found.setdefault(value.tree, value)
@@ -208,19 +209,19 @@ def _grouping_sets(rows: Translator, node: Any) -> SinkqlError:
     )
 
 
-def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Any:
+def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Typed:
     """Return what a GROUP BY item stands for: an item of the select list by place or alias, or itself."""
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.this) if str(node.this).isdigit() else 0
         if not 1 <= place <= len(wanted):
             raise _no_place(rows.span(node), node.this)
         chosen = wanted[place - 1]
-        return chosen.node if chosen.column is None else exp.column(exp.to_identifier(chosen.column, quoted=True))
+        return rows.translate(chosen.node) if chosen.column is None else chosen.column.at(rows.span(node))
     if isinstance(node, exp.Column) and not qualifier(node):
         name = identifier(node.this)
         if all(each.name != name for each in scope.columns):
-            return next((each.node for each in wanted if each.name == name and each.column is None), node)
-    return node
+            node = next((each.node for each in wanted if each.name == name and each.column is None), node)
+    return rows.translate(node)
 
 
 def _no_place(span: Span, place: str) -> SinkqlError:

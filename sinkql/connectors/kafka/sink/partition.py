@@ -27,7 +27,7 @@ def plan_partition(option: ast.Option, statement: ast.CreateSink, shape: logical
     from sinkql.planner.query.scope import Scope
 
     assert isinstance(option.value, ast.Expression)
-    tree = scalar(option.value, None, Scope((), shape.columns)).tree
+    tree = scalar(option.value, None, Scope.of((), shape.columns)).tree
     if tree.type.name not in RANGES:
         raise SinkqlError(
             "SQ2368",
