@@ -36,15 +36,11 @@ def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run |
             return _aggregate(relation, catalog)
         case logical.Union():
             return _union(relation, catalog)
-        case (
-            logical.Join()
-            | logical.Rank()
-            | logical.Window()
-            | logical.Collect()
-            | logical.Bound()
-            | logical.Flatten()
-            | logical.Repeat()
-        ):
+        case logical.Flatten():
+            return _flatten(relation, catalog)
+        case logical.Repeat():
+            return _repeat(relation, catalog)
+        case logical.Join() | logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
             return None
 
 
@@ -86,6 +82,30 @@ def _union(relation: logical.Union, catalog: logical.CatalogReader) -> Run | Non
     if len(known) < len(inputs):
         return None
     return lambda read: [row for each in known for row in each(read)]
+
+
+def _flatten(relation: logical.Flatten, catalog: logical.CatalogReader) -> Run | None:
+    below = rows_of(relation.input, catalog)
+    values = _values((relation.array,), relation.input)
+    if below is None or values is None:
+        return None
+    (array,) = values
+
+    def elements(row: Row) -> list[Row]:
+        found: list[Row] = [(each, place) for place, each in enumerate(array(row) or (), 1)]
+        return found or ([(None, None)] if relation.outer else [])
+
+    width = 2 if relation.ordinality else 1
+    return lambda read: [(*row, *each[:width]) for row in below(read) for each in elements(row)]
+
+
+def _repeat(relation: logical.Repeat, catalog: logical.CatalogReader) -> Run | None:
+    below = rows_of(relation.input, catalog)
+    values = _values((relation.times,), relation.input)
+    if below is None or values is None:
+        return None
+    (times,) = values
+    return lambda read: [row for row in below(read) for _ in range(times(row))]
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------

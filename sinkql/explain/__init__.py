@@ -36,7 +36,15 @@ def _tree(plan: Plan) -> Tree:
     match plan:
         case physical.Job():
             return job_tree(plan)
-        case physical.Read() | physical.Map() | physical.Union() | physical.Stateful():
+        case (
+            physical.Read()
+            | physical.Map()
+            | physical.Union()
+            | physical.Flatten()
+            | physical.Repeat()
+            | physical.Use()
+            | physical.Stateful()
+        ):
             return operator_tree(plan)
         case logical.View():
             return view_tree(plan)

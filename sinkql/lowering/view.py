@@ -10,6 +10,7 @@ from sinkql.extension.capture import log_connection
 from sinkql.logical.function import AGGREGATES
 from sinkql.logical.type import INTEGER
 from sinkql.lowering.context import Context
+from sinkql.lowering.flatten import flatten, repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,11 @@ class _View:
                 return self.aggregate(relation)
             case logical.Union():
                 return self.union(relation)
-            case (
-                logical.Join()
-                | logical.Rank()
-                | logical.Window()
-                | logical.Collect()
-                | logical.Bound()
-                | logical.Flatten()
-                | logical.Repeat()
-            ):
+            case logical.Flatten():
+                return flatten(relation, self.relation(relation.input), self.context, self.name)
+            case logical.Repeat():
+                return repeat(relation, self.relation(relation.input), self.context, self.name)
+            case logical.Join() | logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
                 raise NotImplementedError
 
     def project(self, relation: logical.Project) -> physical.Operator:

@@ -57,10 +57,6 @@ CODES = {
         "The query is WITH RECURSIVE.",
         "Write the query without recursion.",
     ),
-    "SQ2925": _code(
-        "The query uses EXCEPT or INTERSECT.",
-        "Write the condition in WHERE.",
-    ),
     "SQ2926": _code(
         "An expression contains a query.",
         "Put the query into FROM, or write its result as a constant.",

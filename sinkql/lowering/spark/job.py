@@ -28,5 +28,12 @@ def _lines(root: physical.Operator) -> Iterator[str]:
                     yield ",\n".join(f"  {each}" for each in selected or ["*"])
                 if steps.where is not None:
                     yield f"WHERE {steps.where}"
-            case physical.Read() | physical.Union() | physical.Stateful():
+            case (
+                physical.Read()
+                | physical.Union()
+                | physical.Flatten()
+                | physical.Repeat()
+                | physical.Use()
+                | physical.Stateful()
+            ):
                 yield f"-- {title(operator)}"

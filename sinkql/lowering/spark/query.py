@@ -47,16 +47,25 @@ class QuerySql:
             case logical.Union():
                 names = [column.name for column in relation.shape.columns]
                 return " UNION ALL ".join(self._renamed(each, names) for each in relation.inputs)
-            case (
-                logical.Join()
-                | logical.Rank()
-                | logical.Window()
-                | logical.Collect()
-                | logical.Bound()
-                | logical.Flatten()
-                | logical.Repeat()
-            ):
+            case logical.Flatten():
+                return self._flatten(relation)
+            case logical.Repeat():
+                copies = f"SELECT *, explode(array_repeat(1, CAST({spark_sql(relation.times)} AS INT)))"
+                return f"SELECT {_list(relation.shape.columns)} FROM ({copies} FROM ({self.relation(relation.input)}))"
+            case logical.Join() | logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
                 raise NotImplementedError
+
+    def _flatten(self, flatten: logical.Flatten) -> str:
+        given = flatten.input.shape.columns
+        element, *number = (quoted(each.name) for each in flatten.shape.columns[len(given) :])
+        explode = "posexplode_outer" if flatten.outer else "posexplode"
+        flat = f"{explode}({spark_sql(flatten.array)}) AS (`$place`, {element})"
+        shown = [
+            *([_list(given)] if given else []),
+            element,
+            *(f"CAST(`$place` + 1 AS BIGINT) AS {each}" for each in number),
+        ]
+        return f"SELECT {', '.join(shown)} FROM (SELECT *, {flat} FROM ({self.relation(flatten.input)}))"
 
     def _renamed(self, relation: logical.Relation, names: list[str]) -> str:
         columns = zip(relation.shape.columns, names, strict=True)

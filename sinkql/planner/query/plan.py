@@ -14,6 +14,7 @@ from sinkql.errors import MissingError, SinkqlError, Span, nearest, too_deep
 from sinkql.planner import types
 from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query import set_operation
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select, plan_values
 from sinkql.planner.query.syntax import Syntax, parse
@@ -65,7 +66,7 @@ class Planner:
             case exp.Values() if self.once is not None:
                 return plan_values(self.syntax, node, self.once)
             case exp.Except() | exp.Intersect():
-                raise self._not_yet("SQ2925", "EXCEPT and INTERSECT are not supported yet", node)
+                return self._set_operation(node, named)
             case _:
                 raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
 
@@ -133,6 +134,12 @@ class Planner:
         left, right = self.plan(node.this, named), self.plan(node.expression, named)
         found = query_relation.union(left, right, self.syntax.span(node.expression))
         return query_relation.distinct(found, self.syntax.span(node)) if node.args.get("distinct") else found
+
+    def _set_operation(self, node: Any, named: _Named) -> logical.Relation:
+        left, right = self.plan(node.this, named), self.plan(node.expression, named)
+        word: set_operation.Word = "INTERSECT" if isinstance(node, exp.Intersect) else "EXCEPT"
+        span, all_ = self.syntax.span(node.expression), not node.args.get("distinct")
+        return set_operation.combined(word, left, right, span, all_=all_)
 
     def _from(self, node: Any, named: _Named) -> tuple[logical.Relation, Scope]:
         alias = node.args.get("alias")

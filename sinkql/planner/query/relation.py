@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
@@ -75,32 +76,19 @@ def group(
 
 def distinct(relation: logical.Relation, span: Span) -> logical.Relation:
     """Keep each row once; keys that the input has stay."""
-    found = group(relation, [(each.name, _reference(each, span)) for each in relation.shape.columns], (), span)
-    assert isinstance(found, logical.Aggregate)
-    keys = tuple(dict.fromkeys((*relation.shape.keys, *found.shape.keys)))
-    shape = logical.Shape(found.shape.columns, keys, found.shape.change)
-    return logical.Aggregate(found.input, found.group, found.calls, shape)
+    found = group(relation, [(each.name, reference(each, span)) for each in relation.shape.columns], (), span)
+    return keyed(found, relation.shape.keys)
 
 
-def _reference(each: logical.Column, span: Span) -> Typed:
+def reference(each: logical.Column, span: Span) -> Typed:
+    """Refer to a column of a relation."""
     return column(each.name, each.type, nullable=each.nullable, span=span)
 
 
 def union(left: logical.Relation, right: logical.Relation, span: Span) -> logical.Relation:
     """Put rows together by place, under the first's names and common types."""
-    names = [each.name for each in left.shape.columns]
-    if len(names) != len(right.shape.columns):
-        counts = f"{len(names)} and {len(right.shape.columns)}"
-        message = f"each part of UNION must have the same number of columns, found {counts}"
-        raise SinkqlError("SQ2221", message, span, hint="Select the same number of columns in each part.")
-    wanted = []
-    for name, a, b in zip(names, left.shape.columns, right.shape.columns, strict=True):
-        type_ = types.common((a.type, b.type))
-        if type_ is None:
-            message = f'types {a.type.name} and {b.type.name} of column "{name}" of UNION cannot be matched'
-            raise SinkqlError("SQ2213", message, span, hint="Cast one of them.")
-        wanted.append((name, type_))
-    sides = [_as(side, wanted, span) for side in (left, right)]
+    sides = alike("UNION", left, right, span)
+    wanted = [(each.name, each.type) for each in sides[0].shape.columns]
     inputs = tuple(part for side in sides for part in (side.inputs if isinstance(side, logical.Union) else (side,)))
     columns = tuple(
         logical.Column(name, type_, any(side.shape.columns[i].nullable for side in inputs))
@@ -111,10 +99,41 @@ def union(left: logical.Relation, right: logical.Relation, span: Span) -> logica
     return logical.Union(inputs, logical.Shape(columns, (), change))
 
 
+def alike(
+    word: str, left: logical.Relation, right: logical.Relation, span: Span
+) -> tuple[logical.Relation, logical.Relation]:
+    """Return both sides of a set operation with the first's names and common types."""
+    names = [each.name for each in left.shape.columns]
+    if len(names) != len(right.shape.columns):
+        counts = f"{len(names)} and {len(right.shape.columns)}"
+        message = f"each part of {word} must have the same number of columns, found {counts}"
+        raise SinkqlError("SQ2221", message, span, hint="Select the same number of columns in each part.")
+    wanted = []
+    for name, a, b in zip(names, left.shape.columns, right.shape.columns, strict=True):
+        type_ = types.common((a.type, b.type))
+        if type_ is None:
+            message = f'types {a.type.name} and {b.type.name} of column "{name}" of {word} cannot be matched'
+            raise SinkqlError("SQ2213", message, span, hint="Cast one of them.")
+        wanted.append((name, type_))
+    return _as(left, wanted, span), _as(right, wanted, span)
+
+
+def chosen(relation: logical.Relation, names: Sequence[str], span: Span) -> logical.Relation:
+    """Return some of the columns, in this order."""
+    columns = {each.name: each for each in relation.shape.columns}
+    return project(relation, [(name, reference(columns[name], span)) for name in names])
+
+
+def keyed(relation: logical.Relation, keys: Sequence[frozenset[str]]) -> logical.Relation:
+    """Return a relation of which more keys are known."""
+    shape = replace(relation.shape, keys=tuple(dict.fromkeys((*keys, *relation.shape.keys))))
+    return replace(relation, shape=shape)
+
+
 def _as(relation: logical.Relation, wanted: Sequence[tuple[str, logical.Type]], span: Span) -> logical.Relation:
     items = []
     for each, (name, type_) in zip(relation.shape.columns, wanted, strict=True):
-        value = _reference(each, span)
+        value = reference(each, span)
         items.append((name, value if value.type == type_ else coerced(value, type_)))
     return project(relation, items)
 
@@ -126,4 +145,4 @@ def renamed(relation: logical.Relation, names: Sequence[str], span: Span) -> log
         message = f"{len(names)} column names for {len(columns)} columns"
         raise SinkqlError("SQ2221", message, span)
     names = [*names, *(each.name for each in columns[len(names) :])]
-    return project(relation, [(name, _reference(each, span)) for name, each in zip(names, columns, strict=True)])
+    return project(relation, [(name, reference(each, span)) for name, each in zip(names, columns, strict=True)])

@@ -19,8 +19,9 @@ from sinkql.extension.types import arrow_type
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.letter import tallied
 from sinkql.runtime.local.expression import mapped
+from sinkql.runtime.local.flatten import flattened, repeated
 from sinkql.runtime.local.preparation import hash_of, prepared
-from sinkql.runtime.state.hole import flattened
+from sinkql.runtime.state.hole import flattened as without_holes
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import collect
@@ -69,7 +70,11 @@ class _Work:
                 return self.union(operator)
             case physical.Stateful():
                 return self.stateful(operator)
-            case physical.Flatten() | physical.Repeat() | physical.Use():
+            case physical.Flatten():
+                return flattened(operator, self.rows(operator.input))
+            case physical.Repeat():
+                return repeated(self.job, operator, self.rows(operator.input))
+            case physical.Use():
                 raise NotImplementedError
 
     def read(self, read: physical.Read) -> pa.Table:
@@ -94,6 +99,11 @@ class _Work:
         schema = _schema(union)
         if physical.change_of(union) == "retract":
             tables = [_with_diff(table) for table in tables]
+        elif physical.SEQ not in schema.names:
+            tables = [
+                table.drop_columns(each) if (each := {physical.SEQ} & set(table.column_names)) else table
+                for table in tables
+            ]
         return pa.concat_tables([table.rename_columns(schema.names).cast(schema) for table in tables])
 
     def stateful(self, operator: physical.Stateful) -> pa.Table:
@@ -130,7 +140,7 @@ def _split_rows(
 ) -> Iterator[pa.Table]:
     row = number << _SEQ_BITS
     for batch in reader.read(split, tally):
-        table = pa.Table.from_batches([flattened(read, batch)])
+        table = pa.Table.from_batches([without_holes(read, batch)])
         if physical.SEQ in schema.names:
             table = table.append_column("$seq", pa.array(np.arange(row, row + len(table), dtype=np.int64)))
         row += len(table)
@@ -154,10 +164,10 @@ def _last(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def _with_diff(table: pa.Table) -> pa.Table:
-    if "$seq" not in table.column_names:
+    if physical.DIFF in table.column_names:
         return table
-    ones = pa.array(np.ones(len(table), np.int64))
-    return table.set_column(table.column_names.index("$seq"), "$diff", ones)
+    rows = table.drop_columns([physical.SEQ]) if physical.SEQ in table.column_names else table
+    return rows.append_column(physical.DIFF, pa.array(np.ones(len(table), np.int64)))
 
 
 def _consolidated(rows: pa.Table) -> pa.Table:

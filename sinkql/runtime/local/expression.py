@@ -48,7 +48,7 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
     arrays = [
         _taken(output.expression, below).cast(field.type)
         if _plain(output)
-        else pa.array(_values(job, output, below, rows), field.type).take(places)
+        else pa.array(values(job, output, below, rows), field.type).take(places)
         for output, field in zip(map_.outputs, fields, strict=True)
     ]
     own = physical.internal_of(map_)
@@ -57,7 +57,7 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
 
 
 def _filtered(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
-    kept = [value is True for value in _values(job, where, below, python_rows(below))]
+    kept = [value is True for value in values(job, where, below, python_rows(below))]
     return below.filter(pa.array(kept, pa.bool_()))
 
 
@@ -65,7 +65,7 @@ def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> p
     """Return all rows, of which those are gone that are filtered out, or were gone already."""
     alive = _alive(below)
     live = python_rows(below.filter(pa.array(alive)))
-    alive[np.flatnonzero(alive)] = [value is True for value in _values(job, where, below, live)]
+    alive[np.flatnonzero(alive)] = [value is True for value in values(job, where, below, live)]
     place = below.column_names.index(physical.DIFF)
     return below.set_column(place, physical.DIFF, pa.array(np.where(alive, 1, -1), pa.int64()))
 
@@ -84,13 +84,14 @@ def _taken(expression: Expression, below: pa.Table) -> Any:  # Any: an array of 
     return below.column(expression.name)
 
 
-def _values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Sequence[Row]) -> list[Any]:
+def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Sequence[Row] | None = None) -> list[Any]:
+    """Return an expression's values over rows, which are those of `below`; raises SQ3201 and SQ2663."""
     function = evaluate.function_of(output.expression, below.column_names)
     if function is None:
         lacking = _lacking(output.expression, below.column_names)
         raise failure.placed(SinkqlError("SQ2663", f"only Spark computes {lacking}", hint=_ELSEWHERE), job, output)
     found = []
-    for row in rows:
+    for row in python_rows(below) if rows is None else rows:
         try:
             found.append(function(row))
         except evaluate.UnsureError:

@@ -28,6 +28,7 @@ from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import diagnose
+from sinkql.runtime.spark.flatten import flattened, repeated
 from sinkql.runtime.spark.fusion import fusable
 from sinkql.runtime.spark.here import Here
 from sinkql.runtime.spark.task import (
@@ -172,7 +173,11 @@ class _Frames:
                 return self._union(operator, sequence=sequence)
             case physical.Stateful():
                 return self._stateful(operator)
-            case physical.Flatten() | physical.Repeat() | physical.Use():
+            case physical.Flatten():
+                return flattened(operator, self.frame(operator.input, sequence=False))
+            case physical.Repeat():
+                return repeated(operator, self.frame(operator.input, sequence=False))
+            case physical.Use():
                 raise NotImplementedError
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
