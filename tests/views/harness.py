@@ -31,6 +31,7 @@ Change = tuple[Row, int]
 Changes = Mapping[str, Sequence[Change]]
 Kind = Literal["table", "append", "upsert"]
 
+_DATE_BIN = "CREATE TEMP MACRO date_bin(i, t, o) AS time_bucket(CAST(i AS INTERVAL), t, CAST(o AS TIMESTAMP))"
 _LAKE = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake')"
 _BROKER = "CREATE CONNECTION broker TO KAFKA (BROKER 'localhost:1')"
 _INTO = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')"
@@ -92,6 +93,7 @@ class Content:
         self._connection.execute("SET default_null_order = 'postgres'")
         self._connection.execute("SET integer_division = true")
         self._connection.execute("SET timezone = 'UTC'")
+        self._connection.execute(_DATE_BIN)
 
     def apply(self, changes: Changes) -> None:
         for name, each in changes.items():

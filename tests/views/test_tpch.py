@@ -1,0 +1,57 @@
+"""TPC-H's queries as views, under inserts, updates and deletes of six tables, equal to DuckDB after every commit."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from views import tpch
+from views.churn import batches
+from views.harness import View, Views
+from views.queries import queries
+
+_QUERIES = queries("tpch.sql")
+_WAITING = tuple(f"q{number}" for number in range(1, 23) if number != 6)
+"""Queries that are not planned yet."""
+_RUN = [name for name in _QUERIES if name not in _WAITING]
+
+
+def _hold(folder: Path, name: str, *, size: int, commits: int, changes: int, seed: int) -> int:
+    """Run a query; return how many times its rows were others than after the commit before."""
+    random_ = random.Random(seed)
+    rows = tpch.rows(size, random_)
+    views = Views(folder, tpch.RELATIONS, {name: View(_QUERIES[name])})
+    seen = []
+    for each in batches(tpch.RELATIONS, rows, tpch.updates(), commits=commits, changes=changes, random_=random_):
+        views.batch(each)
+        seen.append(views.content.ask(_QUERIES[name]))
+    views.check_parts()
+    views.check_cut([commits // 2])
+    views.close()
+    return sum(before != after for before, after in pairwise(seen))
+
+
+def test_there_are_22() -> None:
+    assert [f"q{number}" for number in range(1, 23)] == list(_QUERIES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", _RUN)
+def test_query(tmp_path: Path, name: str) -> None:
+    assert _hold(tmp_path, name, size=90, commits=11, changes=40, seed=22) > 2, "the changes should matter"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", _RUN)
+def test_query_over_more_rows(tmp_path: Path, name: str) -> None:
+    assert _hold(tmp_path, name, size=500, commits=20, changes=200, seed=5) > 5
+
+
+@pytest.mark.parametrize("name", _WAITING)
+def test_what_waits_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises((SinkqlError, NotImplementedError)):
+        Views(tmp_path, tpch.RELATIONS, {name: View(_QUERIES[name])})
