@@ -78,6 +78,11 @@ class Preparation:
     one_bucket: bool = False
     ordered: bool = False
 
+    @property
+    def repeated(self) -> int | None:
+        """Return the side whose rows every bucket gets, None where each row goes to one."""
+        return None
+
     def buckets(self, wanted: int) -> int:
         """Return the number of buckets of this operator where the state has `wanted`."""
         return 1 if self.one_bucket else wanted

@@ -16,11 +16,13 @@ from sinkql import physical
 from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult
 from sinkql.extension.types import arrow_type
+from sinkql.lowering.sides import SidesPreparation
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.letter import tallied
 from sinkql.runtime.local.expression import mapped
 from sinkql.runtime.local.flatten import flattened, repeated
 from sinkql.runtime.local.preparation import hash_of, prepared
+from sinkql.runtime.local.sides import prepared_sides
 from sinkql.runtime.state.hole import flattened as without_holes
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
@@ -108,12 +110,16 @@ class _Work:
 
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
+        below = map(self.batch.below, operator.inputs)
         # as a task comes to a process of Spark's
-        (input_,) = operator.inputs
-        below = self.batch.below(input_)
-        task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, below)))
-        grouped = prepared(meant.preparation, self.rows(input_))
+        task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, *below)))
         buckets = meant.preparation.buckets(self.buckets)
+        inputs = list(map(self.rows, operator.inputs))
+        if isinstance(meant.preparation, SidesPreparation):
+            grouped = prepared_sides(meant.preparation, inputs, buckets)
+        else:
+            (rows,) = inputs
+            grouped = prepared(meant.preparation, rows)
         found = [meant.preparation.output().empty_table()]
         for bucket, rows in enumerate(_split(grouped, grouped.column("$h1").to_numpy().astype(np.uint64), buckets)):
             numbered = rows.append_column("$b", pa.array(np.full(len(rows), bucket)))

@@ -27,10 +27,10 @@ _NEEDED = 1 << 64
 
 def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
     """Return the rows of a batch in groups, with what each comes to, or one by one where their order counts."""
-    values = {each.name: _normal(each, rows) for each in preparation.values}
-    columns: dict[str, Sequence[Any]] = {each.name: _hashes(each, values, len(rows)) for each in preparation.hashes}
+    values = {each.name: normal(each, rows) for each in preparation.values}
+    columns: dict[str, Sequence[Any]] = {each.name: hashed(each, values, len(rows)) for each in preparation.hashes}
     if preparation.ordered:
-        columns |= {each.name: _column(each, rows) for each in preparation.values}
+        columns |= {each.name: as_is(each, rows) for each in preparation.values}
         own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
         every: dict[str, Any] = {**columns, **own}
         schema = preparation.delivered()
@@ -58,14 +58,14 @@ def _array(values: Any, type_: pa.DataType) -> Any:  # Any: an array of pyarrow'
     return values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
 
 
-def _column(value: Value, rows: pa.Table) -> list[Any]:
+def as_is(value: Value, rows: pa.Table) -> list[Any]:
     """Return a column as it is: rows that no group takes keep their values."""
     return [each for (each,) in python_rows(rows.select([value.column]))]
 
 
-def _normal(value: Value, rows: pa.Table) -> list[Any]:
+def normal(value: Value, rows: pa.Table) -> list[Any]:
     """Return a column with one zero and one NaN, in arrays and records too."""
-    column = _column(value, rows)
+    column = as_is(value, rows)
     return list(map(_one, column)) if _has_floats(parse_type(value.type)) else column
 
 
@@ -83,7 +83,8 @@ def _one(value: Any) -> Any:
     return math.nan if math.isnan(value) else value + 0.0
 
 
-def _hashes(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
+def hashed(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
+    """Return a hash of each of `count` rows, of columns by name."""
     columns = [values[each.name] for each in hash_.values]
     rows = zip(*columns, strict=True) if columns else [()] * count
     return [_signed(hash_of(row, hash_.seed)) for row in rows]

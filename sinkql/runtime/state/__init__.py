@@ -3,5 +3,7 @@
 * `operator`: the operators with state, one class each, and the task that runs one in a bucket.
 * `arithmetic`: groups of rows → exact sums and extremes; `multiset`: rows with multiplicities.
 * `arrangement`: a bucket's runs, what they say of given keys, and their merging; `run`: a run ↔ its file.
+* `kept`: what a join keeps besides; `lookup`: keys → the rows that they have; `side`: one side of a join, before and
+  after a batch; `pairs`: two sides → the changes of their join.
 * `report`: what a task attempt left behind; `manifest`: the runs that are live, under a name that a commit has.
 """

@@ -205,7 +205,7 @@ class Values(_Runs):
         table = pa.concat_tables(tables[::-1]).combine_chunks()
         kept = newest(unsigned(table.column(0)), ints(table.column(1)))
         if bottom and not self.keeps_empty:
-            kept = kept[ints(table.column("$count"))[kept] != 0]
+            kept = kept[one_chunk(table.column("$count")).to_numpy(zero_copy_only=False)[kept] != 0]
         return table.take(pa.array(kept)).combine_chunks()
 
 

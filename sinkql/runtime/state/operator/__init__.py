@@ -5,6 +5,7 @@
 * `pick`: one row a key.
 * `rank`: the first rows of each partition.
 * `normalize`: rows that overwrite each other, as rows that come and go.
+* `join`: rows of two inputs that belong together.
 """
 
 from __future__ import annotations

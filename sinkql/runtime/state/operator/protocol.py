@@ -12,15 +12,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.preparation import Preparation
+from sinkql.lowering.sides import SIDE
 from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Place, Values, bucket_folder
+from sinkql.runtime.state.kept import Appended, Counted
 from sinkql.runtime.state.report import Flow, LiveRuns, write_report
-from sinkql.runtime.state.run import Entry, unsigned
+from sinkql.runtime.state.run import Entry, ints, unsigned
 from sinkql.spill import LAST, Ranges, parts, range_of
 
 ROWS = 65_536
@@ -31,11 +34,12 @@ ROWS = 65_536
 class Arrangement:
     """An arrangement of an operator: one row a key (`values`), or rows with multiplicities (`multiset`).
 
-    In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`.
+    In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. Of rows that only come the multiset has
+    each for itself (`appended`), and of those that are only counted how many a key has (`counted`).
     """
 
     name: str
-    kind: Literal["values", "multiset"]
+    kind: Literal["values", "multiset", "appended", "counted"]
     keeps_empty: bool = False
 
 
@@ -44,19 +48,25 @@ class Bucket:
     """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest.
 
     An operator adds to `superseded` how many rows have a later one of their key in the batch. `below` tells of the
-    operator's sources; `others` opens what all buckets have of an arrangement from before. The rows that the operator
-    gets have the hashes from `low` to `high`.
+    operator's sources, and `sides` of those of each of its inputs; `others` opens what all buckets have of an
+    arrangement from before. The rows that the operator gets have the hashes from `low` to `high`.
     """
 
     number: int
     values: Mapping[str, Values]
     multisets: Mapping[str, Multiset]
-    below: Below
+    sides: tuple[Below, ...]
     others: Callable[[str], Sequence[Values]]
     notes: dict[str, dict[str, int]] = field(default_factory=dict)
     superseded: list[int] = field(default_factory=list)
     low: int = 0
     high: int = LAST
+
+    @property
+    def below(self) -> Below:
+        """Return what is special of the sources of an operator's only input."""
+        (found,) = self.sides
+        return found
 
     def close(self) -> dict[str, list[Entry]]:
         """Finish the batch's runs; return those that are live after it, by arrangement. Notes stand with the last."""
@@ -81,11 +91,12 @@ class StatefulOperator(Protocol):
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
-        """Return its arrangements; their names begin with its own."""
+        """Return its arrangements."""
 
-    def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
+    def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table | Iterator[pa.Table]:
         """Put a batch's rows of one bucket into its state and return the changes, `preparation.output()`.
 
+        They may come in slices, and the state is put by when there are no more.
         Rows are `preparation.delivered()`. Many come in parts, each of later `$h1` than the one before. Raises SQ3401
         where something is taken back that was never there.
         """
@@ -128,7 +139,7 @@ class StatefulTask:
     epoch: int
     commit: str
     runs: LiveRuns
-    below: Below = Below()
+    sides: tuple[Below, ...] = (Below(),)
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.operator.preparation.delivered()
@@ -136,10 +147,11 @@ class StatefulTask:
         state = self._open(bucket, attempt)
         changes = self.operator.preparation.output().empty_table()
         taken = given = 0
-        for rows, low, high in parts(tables, schema, _ranges, self.folder):
-            yield from changes.to_batches(max_chunksize=ROWS)
-            changes = self.operator.apply(rows, replace(state, low=low, high=high))
-            taken, given = taken + rows.num_rows, given + changes.num_rows
+        for rows, low, high in parts(tables, schema, self._ranges, self.folder):
+            taken += self._own(rows, bucket)
+            for found in _slices(self.operator.apply(rows, replace(state, low=low, high=high))):
+                yield from changes.to_batches(max_chunksize=ROWS)
+                changes, given = found, given + found.num_rows
         write_report(
             self.folder,
             epoch=self.epoch,
@@ -159,6 +171,21 @@ class StatefulTask:
             raise SinkqlError("SQ3407", f'state task "{name}" received rows of buckets {others} in bucket {bucket}')
         return pa.table([_typed(batch.column(each.name), each.type) for each in schema], schema=schema)
 
+    def _ranges(self, rows: pa.Table) -> Ranges:
+        """Return the range of each row; those that every bucket gets come first."""
+        found = range_of(unsigned(rows.column("$h1")))
+        repeated = self.operator.preparation.repeated
+        if repeated is not None:
+            found[ints(rows.column(SIDE)) == repeated] = 0
+        return found
+
+    def _own(self, rows: pa.Table, bucket: int) -> int:
+        """Return how many of the rows no bucket before this one gets too."""
+        repeated = self.operator.preparation.repeated
+        if repeated is None or bucket == 0:
+            return int(rows.num_rows)
+        return int(np.count_nonzero(ints(rows.column(SIDE)) != repeated))
+
     def _open(self, bucket: int, attempt: str) -> Bucket:
         values: dict[str, Values] = {}
         multisets: dict[str, Multiset] = {}
@@ -169,8 +196,8 @@ class StatefulTask:
             if each.kind == "values":
                 values[each.name] = Values(place, entries, keeps_empty=each.keeps_empty)
             else:
-                multisets[each.name] = Multiset(place, entries)
-        return Bucket(bucket, values, multisets, self.below, self._others)
+                multisets[each.name] = _MULTISETS[each.kind](place, entries)
+        return Bucket(bucket, values, multisets, self.sides, self._others)
 
     def _others(self, name: str) -> list[Values]:
         found = []
@@ -180,15 +207,21 @@ class StatefulTask:
         return found
 
 
-def task_of(operator: StatefulOperator, arrangements: Arrangements, below: Below) -> StatefulTask:
-    """Return the task of an operator for one attempt at a batch."""
+def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Below) -> StatefulTask:
+    """Return the task of an operator for one attempt at a batch; `sides` tell of the sources of each of its inputs."""
     known = arrangements.manifest["arrangements"]
     runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
-    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, below)
+    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, sides)
 
 
-def _ranges(rows: pa.Table) -> Ranges:
-    return range_of(unsigned(rows.column("$h1")))
+_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted}
+
+
+def _slices(changes: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:
+    if isinstance(changes, pa.Table):
+        yield changes
+    else:
+        yield from changes
 
 
 def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -1,0 +1,180 @@
+"""A join → what goes into its tasks: the changes of both sides, in one exchange, under common names.
+
+Tasks take `$side` (0 left, 1 right, and 2 more for a row that has no match), `$h1`, `$h2` (hashes of the key), `$r`
+(that of what is kept), the columns `$c<i>` that are kept, which the sides share by type, `$diff`, and of a side that
+keeps the latest rows `$seq`. Rows that match nothing come where the kind of the join gives them, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sinkql import physical
+from sinkql.extension.types import arrow_type
+from sinkql.lowering.preparation import Hash, Preparation, Value, identity, row_hash, values_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SIDE = "$side"
+"""The column that says which side a row is of."""
+UNMATCHED = 2
+"""What is added to the side of a row that has no match."""
+
+_PRESERVED: dict[physical.JoinKind, frozenset[int]] = {
+    "inner": frozenset(),
+    "left": frozenset({0}),
+    "right": frozenset({1}),
+    "full": frozenset({0, 1}),
+    "semi": frozenset(),
+    "anti": frozenset({0}),
+}
+"""The sides whose rows without a match show."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSide:
+    """One input of a join.
+
+    `kept` are its columns under the names that tasks know, in order. A row with NULL in one of the columns `unsafe` of
+    its key has no match: it goes by `$r` to some bucket if the side is `preserved`, and nowhere otherwise. Rows of a
+    `replicated` side go to every bucket, with a `$h1` of that bucket.
+    """
+
+    number: int
+    hashes: tuple[Hash, Hash, Hash]
+    kept: tuple[Value, ...]
+    unsafe: tuple[Value, ...]
+    preserved: bool
+    change: physical.Change
+    replicated: bool
+
+    @property
+    def latest(self) -> bool:
+        """Tell whether its rows overwrite each other, and come with `$seq`."""
+        return self.change == "upsert"
+
+
+@dataclass(frozen=True, slots=True)
+class SidesPreparation(Preparation):
+    """The steps before a join's tasks: those of each side, whose rows go to the tasks together."""
+
+    sides: tuple[PreparedSide, ...] = ()
+    appends: bool = False
+
+    @property
+    def repeated(self) -> int | None:
+        """Return the side whose rows every bucket gets."""
+        return next((each.number for each in self.sides if each.replicated), None)
+
+    @property
+    def latest(self) -> bool:
+        """Tell whether rows of a side come with `$seq`."""
+        return any(each.latest for each in self.sides)
+
+    def delivered(self) -> pa.Schema:
+        """Return the Arrow columns that the tasks take, `$b` left out."""
+        import pyarrow as pa
+
+        fields = [(name, pa.int64()) for name in self.group]
+        fields += [(each.name, arrow_type(each.type)) for each in self.values]
+        return pa.schema([*fields, *((name, pa.int64()) for name in self.internal)])
+
+    @property
+    def internal(self) -> tuple[str, ...]:
+        """Return the names of what says how rows change."""
+        return (physical.DIFF, physical.SEQ) if self.latest else (physical.DIFF,)
+
+    def types(self) -> tuple[str | None, ...]:
+        """Return the SQL types of what `delivered` has; None for sides, hashes and counts."""
+        return (*(None for _ in self.group), *(each.type for each in self.values), *(None for _ in self.internal))
+
+    def output(self) -> pa.Schema:
+        """Return the Arrow columns that the tasks give: those of the join, and `$diff` unless rows only come."""
+        import pyarrow as pa
+
+        fields = [(column.name, arrow_type(column.type)) for column in self.columns]
+        return pa.schema(fields if self.appends else [*fields, (physical.DIFF, pa.int64())])
+
+
+def prepare(join: physical.Join) -> SidesPreparation:
+    """Return what goes into a join's tasks; raises ValueError for sides that no join can stand on."""
+    _check(join)
+    slots: list[Value] = []
+    sides = tuple(_side(join, number, side, slots) for number, side in enumerate((join.left, join.right)))
+    return SidesPreparation(
+        hashes=(),
+        values=tuple(slots),
+        group=(SIDE, "$h1", "$h2", "$r"),
+        measures=(),
+        append=False,
+        columns=join.columns,
+        sides=sides,
+        appends=join.change == "append",
+    )
+
+
+def _side(join: physical.Join, number: int, side: physical.Side, slots: list[Value]) -> PreparedSide:
+    types = {column.name: column for column in physical.columns_of(side.input)}
+    key = values_of("j", [types[name] for name in side.key])
+    kept = _slotted(side.columns, slots)
+    other = (join.right, join.left)[number]
+    spread = side.replicated or other.replicated  # there is no key to meet by: rows go by themselves
+    preserved = number in _PRESERVED[join.kind]
+    # a side that only counts knows no rows: what is left of the batch's own tells them apart
+    first, second = identity(kept if spread else key)
+    return PreparedSide(
+        number,
+        (first, second, row_hash("$r", kept)),
+        kept,
+        tuple(value for value, safe in zip(key, join.safe, strict=True) if not safe and types[value.column].nullable),
+        preserved,
+        physical.change_of(side.input),
+        side.replicated,
+    )
+
+
+def _slotted(columns: Sequence[physical.Column], slots: list[Value]) -> tuple[Value, ...]:
+    """Return the columns under names that sides share: a column of the left one and one of the right, of one type."""
+    free = list(slots)
+    found = []
+    for column in columns:
+        slot = next((each for each in free if each.type == column.type), None)
+        if slot is None:
+            slot = Value(f"$c{len(slots)}", "", column.type)
+            slots.append(slot)
+        else:
+            free.remove(slot)
+        found.append(Value(slot.name, column.name, column.type))
+    return tuple(found)
+
+
+def _check(join: physical.Join) -> None:
+    for number, side in enumerate((join.left, join.right)):
+        where = f'side "{side.arrangement}" of join "{join.arrangement}"'
+        preserved = number in _PRESERVED[join.kind] or (join.kind == "semi" and number == 0)
+        if side.replicated and (preserved or side.key or side.keeps == "latest"):
+            raise ValueError(f"{where} cannot be replicated")
+        if side.keeps == "counts" and (side.kept or preserved):
+            raise ValueError(f"{where} gives rows, and only counts them")
+        if (side.keeps == "latest") != (physical.change_of(side.input) == "upsert"):
+            raise ValueError(f"{where} keeps {side.keeps}, which its input does not allow")
+        if side.keeps == "latest":
+            _check_latest(join, side, preserved=preserved, where=where)
+    if len(join.left.key) != len(join.right.key) or len(join.left.key) != len(join.safe):
+        raise ValueError(f'join "{join.arrangement}" has keys that are not alike')
+    if join.left.arrangement == join.right.arrangement:
+        raise ValueError(f'join "{join.arrangement}" has one arrangement for both sides')
+
+
+def _check_latest(join: physical.Join, side: physical.Side, *, preserved: bool, where: str) -> None:
+    if set(side.key) != set(physical.key_of(side.input)):
+        raise ValueError(f"{where} keeps the latest rows, but not by its key")
+    if any(isinstance(each, physical.Read) and each.holes for each in physical.walk(side.input)):
+        raise ValueError(f"{where} keeps the latest rows of a source that leaves values out")
+    types = {column.name: column for column in physical.columns_of(side.input)}
+    loose = any(types[name].nullable and not safe for name, safe in zip(side.key, join.safe, strict=True))
+    if preserved and loose and join.kind != "semi":
+        raise ValueError(f"{where} keeps no latest row of a key with NULL")

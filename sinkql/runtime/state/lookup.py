@@ -1,0 +1,159 @@
+"""Sorted keys and runs → the rows that these keys have, or how many: all that joins ask of what they keep.
+
+A key is the upper half of its `$h1` and its `$h2`; asked ones come sorted by the first and each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sinkql.lowering.preparation import COUNT
+from sinkql.physical import DIFF
+from sinkql.runtime.state.arrangement import Ints, grouped, spread
+from sinkql.runtime.state.run import HIGH, LOW, Keys, Piece, Run, one_chunk, unsigned
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Keys, each once: their upper halves, sorted, and their `$h2`."""
+
+    keys: Keys
+    hashes: Ints
+
+    def some(self, which: Mask | Ints) -> Asked:
+        """Return some of them, in their order."""
+        return Asked(self.keys[which], self.hashes[which])
+
+    def of(self, keys: Keys, hashes: Ints) -> Ints:
+        """Return which one each of these keys is; all of them must be among them."""
+        at = np.searchsorted(self.keys, keys, "left")
+        wrong = np.flatnonzero(self.hashes[at] != hashes)
+        while len(wrong):  # keys of the same upper half stand side by side
+            at[wrong] += 1
+            wrong = wrong[self.hashes[at[wrong]] != hashes[wrong]]
+        return at
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def asked(*sides: tuple[Keys, Ints]) -> Asked:
+    """Return the keys of some rows, each once."""
+    keys = np.concatenate([keys for keys, _ in sides]) & HIGH
+    hashes = np.concatenate([hashes for _, hashes in sides])
+    order, starts = grouped(keys, hashes)
+    first = order[starts]
+    return Asked(keys[first], hashes[first])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows, the number of the key of each among those asked for (`owner`), and their multiplicities."""
+
+    owner: Ints
+    rows: pa.Table
+    diff: Ints
+
+    def some(self, which: Mask) -> Found:
+        """Return some of the rows."""
+        return Found(self.owner[which], taken(self.rows, np.flatnonzero(which)), self.diff[which])
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+
+def joined(parts: Sequence[Found]) -> Found:
+    """Return the rows of all parts."""
+    return Found(
+        np.concatenate([each.owner for each in parts]),
+        pa.concat_tables([each.rows for each in parts]),
+        np.concatenate([each.diff for each in parts]),
+    )
+
+
+def rows_of(runs: Iterable[Run], keys: Asked, schema: pa.Schema) -> Found:
+    """Return the rows of keys, of columns of this schema.
+
+    Where some take others back, they are added up, and those that are gone are left out.
+    """
+    parts: list[pa.Table] = []
+    owners, diffs, marks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for piece, owner, position in _places(runs, keys):
+        parts.append(taken(piece.table.select(schema.names), position))
+        owners.append(owner)
+        diffs.append(_diffs(piece, position))
+        if "$r" in piece.table.column_names:
+            marks.append(piece.ints("$r")[position])
+    found = Found(np.concatenate(owners), pa.concat_tables([schema.empty_table(), *parts]), np.concatenate(diffs))
+    return added(found, np.concatenate(marks)) if (found.diff < 0).any() else found
+
+
+def added(found: Found, marks: Ints) -> Found:
+    """Return rows, each once by owner and mark, with the sum of its multiplicities; zeros are left out."""
+    order, starts = grouped(marks, found.owner)
+    if not len(starts):
+        return found
+    diff = np.add.reduceat(found.diff[order], starts)
+    kept = order[starts][diff != 0]
+    return Found(found.owner[kept], taken(found.rows.combine_chunks(), kept), diff[diff != 0])
+
+
+def latest_of(runs: Sequence[Run], keys: Asked, schema: pa.Schema) -> Found:
+    """Return the row that each key has, of runs of which the newest one says it."""
+    parts, owners = [schema.empty_table()], [np.zeros(0, np.int64)]
+    left = np.arange(len(keys))
+    for run in runs[::-1]:
+        known = np.zeros(len(keys), np.bool_)
+        for piece, owner, position in _places([run], keys.some(left)):
+            known[left[owner]] = True
+            there = one_chunk(piece.table.column(COUNT)).to_numpy(zero_copy_only=False)[position] > 0
+            parts.append(taken(piece.table.select(schema.names), position[there]))
+            owners.append(left[owner[there]])
+        left = left[~known[left]]
+    owner = np.concatenate(owners)
+    return Found(owner, pa.concat_tables(parts), np.ones(len(owner), np.int64))
+
+
+def counts_of(runs: Iterable[Run], keys: Asked) -> Ints:
+    """Return how many rows each key has."""
+    found = np.zeros(len(keys), np.int64)
+    for piece, owner, position in _places(runs, keys):
+        np.add.at(found, owner, _diffs(piece, position))
+    return found
+
+
+def _places(runs: Iterable[Run], keys: Asked) -> Iterator[tuple[Piece, Ints, Ints]]:
+    """Yield pieces with rows of the keys: the number of the key of each, and its place."""
+    for run in runs:
+        for piece, some in run.asked(keys.keys):
+            low = np.searchsorted(piece.keys, keys.keys[some], "left")
+            owner, position = spread(low, np.searchsorted(piece.keys, keys.keys[some] | LOW, "right"))
+            equal = piece.ints("$h2")[position] == keys.hashes[some][owner]
+            if not equal.all():
+                owner, position = owner[equal], position[equal]
+            if len(owner):
+                yield piece, some.start + owner, position
+
+
+def _diffs(piece: Piece, position: Ints) -> Ints:
+    if DIFF not in piece.table.column_names:
+        return np.ones(len(position), np.int64)
+    return piece.ints(DIFF)[position]
+
+
+def keys_of(table: pa.Table) -> tuple[Keys, Ints]:
+    """Return the keys of a run's rows."""
+    keys: Keys = unsigned(table.column(0)) & HIGH
+    return keys, one_chunk(table.column("$h2")).to_numpy(zero_copy_only=False)
+
+
+def taken(rows: pa.Table, places: Ints) -> pa.Table:
+    """Return the rows at some places; a table without columns, which knows of no rows, as it is."""
+    return rows.take(pa.array(places)) if rows.num_columns else rows

@@ -1,0 +1,309 @@
+"""One side of a join in one bucket: what it keeps, and a batch's changes → its rows before, after, and in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sinkql.lowering.preparation import COUNT
+from sinkql.physical import DIFF, SEQ
+from sinkql.runs import find, repeats, sort_places
+from sinkql.runtime.state import arithmetic
+from sinkql.runtime.state.arrangement import Ints, Multiset, Values, add_up
+from sinkql.runtime.state.kept import added_up
+from sinkql.runtime.state.lookup import Asked, Found, counts_of, joined, keys_of, latest_of, rows_of, taken
+from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.run import HIGH, LOW, Keys, Run, in_memory, ints, one_chunk, unsigned
+
+Mask = NDArray[np.bool_]
+
+
+class Held(Protocol):
+    """A side; rows have the columns of `schema`.
+
+    `delta` are its changes, added up: no row comes and goes in them.
+    """
+
+    schema: pa.Schema
+    delta: Delta
+
+    def old(self, keys: Asked) -> Found:
+        """Return the rows from before."""
+
+    def stayed(self, keys: Asked) -> Found:
+        """Return the rows from before that do not go."""
+
+    def new(self, keys: Asked) -> Found:
+        """Return the rows after the batch."""
+
+    def old_counts(self, keys: Asked) -> Ints:
+        """Return how many rows keys had before."""
+
+    def put(self) -> None:
+        """Keep the changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Changes of rows, sorted by key."""
+
+    keys: Keys
+    hashes: Ints
+    rows: pa.Table
+    diff: Ints
+
+    def some(self, which: Mask) -> Delta:
+        """Return some of the changes."""
+        if which.all():
+            return self
+        return Delta(self.keys[which], self.hashes[which], taken(self.rows, np.flatnonzero(which)), self.diff[which])
+
+    def found(self, keys: Asked) -> Found:
+        """Return those of some keys."""
+        return rows_of([self.run()], keys, self.rows.schema)
+
+    def counts(self, keys: Asked) -> Ints:
+        """Return by how many rows keys became more."""
+        return counts_of([self.run()], keys)
+
+    def run(self) -> Run:
+        """Return the changes as a run that is in no file."""
+        columns = {"$p": pa.array(self.keys), "$h2": pa.array(self.hashes), DIFF: pa.array(self.diff)}
+        payload = dict(zip(self.rows.column_names, self.rows.columns, strict=True))
+        return in_memory(pa.table(columns | payload))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(slots=True)
+class HeldRows:
+    """A side that keeps rows with their multiplicities: `table` has its changes as a multiset's run."""
+
+    schema: pa.Schema
+    multiset: Multiset
+    table: pa.Table
+    delta: Delta = field(init=False)
+    _went: pa.Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys, hashes = keys_of(self.table)
+        diff = ints(self.table.column(DIFF))
+        self.delta = Delta(keys, hashes, self.table.select(self.schema.names), diff)
+        went = diff < 0
+        self._went = self.table if went.all() else self.table.filter(pa.array(went)).combine_chunks()
+
+    def old(self, keys: Asked) -> Found:
+        """Return the rows from before."""
+        return rows_of(self.multiset.runs, keys, self.schema)
+
+    def stayed(self, keys: Asked) -> Found:
+        """Return the rows from before that do not go."""
+        return rows_of([*self.multiset.runs, in_memory(self._went)], keys, self.schema)
+
+    def new(self, keys: Asked) -> Found:
+        """Return the rows after the batch."""
+        return rows_of([*self.multiset.runs, in_memory(self.table)], keys, self.schema)
+
+    def old_counts(self, keys: Asked) -> Ints:
+        """Return how many rows keys had before."""
+        return counts_of(self.multiset.runs, keys)
+
+    def put(self) -> None:
+        """Keep the changes."""
+        self.multiset.put(self.table)
+
+    def verify(self, where: str) -> None:
+        """Raise SQ3401 where a row goes that was never there."""
+        gone = self._went
+        if not gone.num_rows:
+            return
+        before = self.multiset.count(unsigned(gone.column("$p")), ints(gone.column("$h2")), ints(gone.column("$r")))
+        if len(wrong := np.flatnonzero(before + ints(gone.column(DIFF)) < 0)):
+            row = tuple(gone.column(name)[int(wrong[0])].as_py() for name in self.schema.names)
+            raise lying(where, f"row {row!r}")
+
+
+def multiset_run(rows: pa.Table, names: list[str]) -> pa.Table:
+    """Return a batch's rows of a side as a multiset's run, added up."""
+    marks = ints(rows.column("$r"))
+    packed = (unsigned(rows.column("$h1")) & HIGH) | (marks.view(np.uint64) & LOW)
+    columns = {"$p": pa.array(packed), "$h2": rows.column("$h2"), "$r": rows.column("$r"), DIFF: rows.column(DIFF)}
+    return add_up(pa.table(columns | {name: rows.column(name) for name in names}).combine_chunks())
+
+
+def appended_run(rows: pa.Table, names: list[str]) -> pa.Table:
+    """Return a batch's rows of a side whose rows only come as a run of them, in an order that is theirs."""
+    keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
+    order = sort_places(keys, hashes, ints(rows.column("$r")))
+    columns = {"$p": pa.array(keys), "$h2": rows.column("$h2")}
+    return pa.table(columns | {name: rows.column(name) for name in names}).take(pa.array(order)).combine_chunks()
+
+
+@dataclass(slots=True)
+class HeldAppended:
+    """A side whose rows only come, each for itself: `table` has those of the batch as a run."""
+
+    schema: pa.Schema
+    multiset: Multiset
+    table: pa.Table
+    delta: Delta = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys, hashes = keys_of(self.table)
+        self.delta = Delta(keys, hashes, self.table.select(self.schema.names), np.ones(len(keys), np.int64))
+
+    def old(self, keys: Asked) -> Found:
+        """Return the rows from before."""
+        return rows_of(self.multiset.runs, keys, self.schema)
+
+    def stayed(self, keys: Asked) -> Found:
+        """Return the rows from before that do not go: all of them."""
+        return self.old(keys)
+
+    def new(self, keys: Asked) -> Found:
+        """Return the rows after the batch."""
+        return rows_of([*self.multiset.runs, in_memory(self.table)], keys, self.schema)
+
+    def old_counts(self, keys: Asked) -> Ints:
+        """Return how many rows keys had before."""
+        return counts_of(self.multiset.runs, keys)
+
+    def put(self) -> None:
+        """Keep the rows."""
+        self.multiset.put(self.table)
+
+
+def counted_run(rows: pa.Table) -> pa.Table:
+    """Return by how many rows keys became more, as a run of counts."""
+    keys = unsigned(rows.column("$h1")) & HIGH
+    columns = {"$p": pa.array(keys), "$h2": rows.column("$h2"), DIFF: rows.column(DIFF)}
+    return added_up(pa.table(columns).combine_chunks())
+
+
+@dataclass(slots=True)
+class HeldCounts:
+    """A side that keeps how many rows each key has: `table` has by how many they became more."""
+
+    multiset: Multiset
+    table: pa.Table
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    delta: Delta = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys, hashes = keys_of(self.table)
+        self.delta = Delta(keys, hashes, self.table.select([]), ints(self.table.column(DIFF)))
+
+    def old(self, keys: Asked) -> Found:
+        """Refuse: there are no rows."""
+        raise AssertionError(keys)
+
+    stayed = new = old
+
+    def old_counts(self, keys: Asked) -> Ints:
+        """Return how many rows keys had before."""
+        return counts_of(self.multiset.runs, keys)
+
+    def put(self) -> None:
+        """Keep the counts."""
+        self.multiset.put(self.table)
+
+
+@dataclass(slots=True)
+class HeldLatest:
+    """A side that keeps the row that each key has now, of rows that overwrite each other.
+
+    `rows` are the batch's, with hashes from `low` to `high`, of so many `keys`. Where it is `cleared`, the rows from
+    before are gone.
+    """
+
+    schema: pa.Schema
+    values: Values
+    rows: pa.Table
+    cleared: bool
+    low: int
+    high: int
+    delta: Delta = field(init=False)
+    keys: int = field(init=False)
+    _run: pa.Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = self.schema.names
+        keys, hashes = unsigned(self.rows.column("$h1")), ints(self.rows.column("$h2"))
+        order = sort_places(keys, hashes, ints(self.rows.column(SEQ)))
+        again = repeats(keys[order], hashes[order])
+        last = order[np.append(~again[1:], np.ones(min(1, len(again)), np.bool_))]
+        keys, hashes, self.keys = keys[last], hashes[last], len(last)
+        now = ints(self.rows.column(DIFF))[last] > 0
+        rows = taken(self.rows.select(names), last).combine_chunks()
+        found = self.values.find(keys, hashes)
+        old = [found.column(name, rows.schema.field(name).type) for name in names]
+        was = found.column(COUNT, pa.int8()).fill_null(0).to_numpy(zero_copy_only=False) > 0
+        changed = was != now
+        for before, after in zip(old, rows.columns, strict=True):
+            changed |= was & now & arithmetic.unlike(before, one_chunk(after))
+        before = pa.table(old, schema=self.schema)
+        parts = [
+            _some(keys, hashes, before, was & changed, -1),
+            _some(keys, hashes, rows, now & changed, 1),
+        ]
+        if self.cleared:
+            parts.append(self._others(keys, hashes))
+        self.delta = _sorted(parts)
+        columns = {
+            "$h1": pa.array(keys), "$h2": pa.array(hashes), COUNT: pa.array(now.astype(np.int8)),
+            **dict(zip(names, rows.columns, strict=True)),
+        }  # fmt: skip
+        self._run = pa.table(columns).filter(pa.array(now if self.cleared else changed)).combine_chunks()
+
+    def _others(self, keys: Keys, hashes: Ints) -> Delta:
+        """Take back all rows but those whose keys come in the batch."""
+        rows = self.values.live(self.low, self.high)
+        if rows is None:
+            return _some(keys[:0], hashes[:0], self.schema.empty_table(), np.zeros(0, np.bool_), -1)
+        own, halves = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
+        gone = find(keys, hashes, own, halves) < 0
+        return _some(own, halves, rows.select(self.schema.names), gone, -1)
+
+    def old(self, keys: Asked) -> Found:
+        """Return the rows from before."""
+        return latest_of(self.values.runs, keys, self.schema)
+
+    def stayed(self, keys: Asked) -> Found:
+        """Return the rows from before that do not go."""
+        old = self.old(keys)
+        return old.some(self.delta.some(self.delta.diff < 0).counts(keys)[old.owner] == 0)
+
+    def new(self, keys: Asked) -> Found:
+        """Return the rows after the batch."""
+        return joined([self.stayed(keys), self.delta.some(self.delta.diff > 0).found(keys)])
+
+    def old_counts(self, keys: Asked) -> Ints:
+        """Return how many rows keys had before: one or none."""
+        found = np.zeros(len(keys), np.int64)
+        found[latest_of(self.values.runs, keys, pa.schema([])).owner] = 1
+        return found
+
+    def put(self) -> None:
+        """Keep the rows that are others now."""
+        if self.cleared:
+            self.values.clear()
+        self.values.put(self._run)
+
+
+def _some(keys: Keys, hashes: Ints, rows: pa.Table, which: Mask, diff: int) -> Delta:
+    kept = keys[which] & HIGH
+    return Delta(kept, hashes[which], taken(rows, np.flatnonzero(which)), np.full(len(kept), diff, np.int64))
+
+
+def _sorted(parts: list[Delta]) -> Delta:
+    keys, hashes, diff = (
+        np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "hashes", "diff")
+    )
+    rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
+    order = np.lexsort((diff, hashes, keys))
+    return Delta(keys[order], hashes[order], taken(rows, order).combine_chunks(), diff[order])
