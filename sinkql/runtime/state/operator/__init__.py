@@ -4,6 +4,7 @@
 * `aggregate`: COUNT, SUM, MIN and MAX by group; `argument`: what goes into it; `extreme`: values that are kept whole.
 * `pick`: one row a key.
 * `rank`: the first rows of each partition.
+* `recompute`: functions of all rows of a key; `sinkql.runtime.state.window` has these.
 * `normalize`: rows that overwrite each other, as rows that come and go.
 * `join`: rows of two inputs that belong together.
 """

@@ -1,0 +1,180 @@
+"""Rows of one bucket that come and go, and those of their keys → functions of all rows of a key, as they change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.lowering.preparation import COUNT, Measure, Preparation, identity, row_hash, values_of
+from sinkql.runtime.state import head
+from sinkql.runtime.state.arithmetic import RowGroups, group, unlike
+from sinkql.runtime.state.arrangement import Ints, add_up, grouped
+from sinkql.runtime.state.manifest import noted
+from sinkql.runtime.state.multiset import changed, lying
+from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
+from sinkql.runtime.state.run import in_memory, ints, one_chunk, unsigned
+from sinkql.runtime.state.window.compute import computed
+from sinkql.runtime.state.window.rows import told_apart
+
+WIDEST = "widest"
+"""The note that says how many rows the key has that had most of them, of those that were computed."""
+_TOLD = "-told"
+
+
+@keeps_state(physical.Recompute)
+@dataclass(frozen=True, slots=True)
+class RecomputeState:
+    """All rows of each key, and functions of them: of keys with changes before and after these.
+
+    One row a key if `grouped`, without a key one always; otherwise each row with the calls behind it. The note
+    `widest` says how many rows the widest key had.
+    """
+
+    name: str
+    preparation: Preparation
+    given: tuple[str, ...]
+    key: tuple[str, ...]
+    calls: tuple[physical.WindowCall, ...]
+    grouped: bool
+
+    @classmethod
+    def of(cls, recompute: physical.Recompute) -> RecomputeState:
+        """Return the operator; raises ValueError for an input that it cannot stand on."""
+        given = tuple(column.name for column in physical.columns_of(recompute.input))
+        return cls(recompute.arrangement, _prepare(recompute), given, recompute.key, recompute.calls, recompute.grouped)
+
+    @property
+    def arrangements(self) -> tuple[Arrangement, ...]:
+        """Return the arrangement of rows; of one row always also one that says that it is told of."""
+        told = (Arrangement(self.name + _TOLD, "values", keeps_empty=True),) if self._always else ()
+        return (Arrangement(self.name, "multiset"), *told)
+
+    def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
+        """Compute the keys that have changes again. Raises SQ3401 and SQ3211."""
+        groups = self._groups(rows)
+        multiset = bucket.multisets[self.name]
+        change = changed(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
+        if len(wrong := np.flatnonzero(change.after < 0)):
+            row = tuple(change.payload.slice(int(wrong[0]), 1).to_pylist()[0].values())
+            raise lying(f'the rows of keys of "{self.name}", bucket {bucket.number}', f"row {row!r}")
+        run = change.run()
+        notes = bucket.notes.setdefault(self.name, {WIDEST: noted(multiset.entries, WIDEST)})
+        told = not self._always or self._tell(bucket)
+        found = [self.preparation.output().empty_table()]
+        delta = in_memory(run)
+        for some in head.slices([*multiset.runs, delta], groups.keys, None):
+            keys, hashes = groups.keys[some], groups.hashes[some]
+            own = run.filter(pa.array((change.group >= some.start) & (change.group < some.stop)))
+            _, before = multiset.rows_of(keys, hashes, run.slice(0, 0))
+            mine = pa.array(change.group[(change.group >= some.start) & (change.group < some.stop)] - some.start)
+            after = add_up(pa.concat_tables([before, own.append_column("$owner", mine)]).combine_chunks())
+            sides = [self._side(each, len(keys)) for each in (before, after)]
+            notes[WIDEST] = max(notes[WIDEST], *(each.widest for each in sides))
+            found.append(self._collected(*sides, told=told) if self.grouped else self._changes(*sides))
+        multiset.put(run)
+        return pa.concat_tables(found)
+
+    @property
+    def _always(self) -> bool:
+        return self.grouped and not self.key
+
+    def _groups(self, rows: pa.Table) -> RowGroups:
+        keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
+        if not self._always:
+            return group(keys, hashes)
+        nothing = np.zeros(1, np.int64)
+        return RowGroups(nothing.view(np.uint64), nothing, nothing, np.zeros(len(rows), np.int64))
+
+    def _tell(self, bucket: Bucket) -> bool:
+        """Return whether the row that is there always was told of; from now on it is."""
+        state = bucket.values[self.name + _TOLD]
+        nothing = np.zeros(1, np.uint64)
+        told = bool(state.find(nothing, nothing.view(np.int64)).mask[0])
+        if not told:
+            columns = {"$h1": pa.array(nothing), "$h2": pa.array(nothing.view(np.int64)), COUNT: pa.array([1])}
+            state.put(pa.table(columns))
+        return told
+
+    def _side(self, rows: pa.Table, count: int) -> _Side:
+        copies = ints(rows.column("$diff"))
+        places = pa.array(np.repeat(np.arange(len(copies)), copies))
+        rows = rows.take(places).combine_chunks()
+        owner, hashes = ints(rows.column("$owner")), ints(rows.column("$r"))
+        given = rows.select([f"$k{place}" for place in range(len(self.given))]).rename_columns(self.given)
+        values = computed(given, owner, hashes, count, self.calls, collected=self.grouped)
+        return _Side(given, owner, hashes, values, count)
+
+    def _changes(self, before: _Side, after: _Side) -> pa.Table:
+        """Return the rows whose values are others now, and those that came and went."""
+        columns = [
+            pa.chunked_array([one_chunk(left), one_chunk(right)])
+            for left, right in zip(before.columns, after.columns, strict=True)
+        ]
+        values = [one_chunk(each) for each in columns[len(self.given) :]]
+        owner, hashes = np.concatenate([before.owner, after.owner]), np.concatenate([before.hashes, after.hashes])
+        diff = np.concatenate([np.full(len(before.owner), -1), np.full(len(after.owner), 1)])
+        order, starts = grouped(hashes, owner, *map(told_apart, values))
+        total = np.add.reduceat(diff[order], starts) if len(starts) else np.zeros(0, np.int64)
+        places = pa.array(order[starts][total != 0])
+        given = [one_chunk(each).take(places) for each in columns]
+        return pa.table([*given, pa.array(total[total != 0])], schema=self.preparation.output())
+
+    def _collected(self, before: _Side, after: _Side, *, told: bool) -> pa.Table:
+        """Return the rows of keys that are others now; without a key the first one is told of even of no rows."""
+        was, now = (np.bincount(each.owner, minlength=each.count) > 0 for each in (before, after))
+        if self._always:
+            was, now = np.full(1, told), np.ones(1, np.bool_)
+        differ = was != now
+        for left, right in zip(before.values, after.values, strict=True):
+            differ |= was & now & unlike(left, right)
+        found = []
+        for side, there, diff in ((before, was, -1), (after, now, 1)):
+            places = np.flatnonzero(there & differ)
+            first = pa.array(np.searchsorted(side.owner, places))
+            keys = [one_chunk(side.given.column(name)).take(first) for name in self.key]
+            values = [each.take(pa.array(places)) for each in side.values]
+            diffs = pa.array(np.full(len(places), diff, np.int64))
+            found.append(pa.table([*keys, *values, diffs], schema=self.preparation.output()))
+        return pa.concat_tables(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The rows of keys before a batch or after it, with what their calls give."""
+
+    given: pa.Table
+    owner: Ints
+    hashes: Ints
+    values: list[pa.Array]
+    count: int
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """Return the columns of the input and the calls."""
+        return [*self.given.columns, *self.values]
+
+    @property
+    def widest(self) -> int:
+        """Return the number of rows of the widest key."""
+        return int(np.bincount(self.owner, minlength=1).max())
+
+
+def _prepare(recompute: physical.Recompute) -> Preparation:
+    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row)."""
+    below, change = physical.columns_of(recompute.input), physical.change_of(recompute.input)
+    if change == "upsert":
+        raise ValueError(f'recompute "{recompute.arrangement}" stands on an upsert relation')
+    values = values_of("k", below)
+    by_column = {each.column: each for each in values}
+    return Preparation(
+        hashes=(*identity(tuple(by_column[name] for name in recompute.key)), row_hash("$r", values)),
+        values=values,
+        group=("$h1", "$h2", *(each.name for each in values), "$r"),
+        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        append=change == "append",
+        columns=recompute.columns,
+        one_bucket=not recompute.key,
+    )

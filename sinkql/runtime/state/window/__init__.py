@@ -1,0 +1,7 @@
+"""Functions of all rows of a key, in files of their own that are found by listing this folder.
+
+* `rows`: rows of keys in an order, as a function gets them; `frame`: which of them each row has in its frame.
+* `registry`: how a function is registered: one value a row, or one value a key.
+* `number`, `value`, `aggregate`: row_number and the like, lag and the like, count and the like over frames.
+* `compute`: rows and calls → columns.
+"""

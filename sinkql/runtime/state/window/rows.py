@@ -1,0 +1,105 @@
+"""Rows of several keys, one behind the other, each key's in the order of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sinkql import physical
+from sinkql.runtime.state.arrangement import Ints
+from sinkql.runtime.state.order import sort_keys, starts_of
+from sinkql.runtime.state.run import one_chunk
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in an order: the number of the key of each, and the integers that it is ordered by.
+
+    Keys are numbered from 0 to `count` - 1; one may have no rows. Rows that are there several times stand so often.
+    """
+
+    table: pa.Table
+    owner: Ints
+    count: int
+    keys: tuple[Ints, ...]
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column, in the order of the rows."""
+        return one_chunk(self.table.column(name))
+
+    @cached_property
+    def begins(self) -> Ints:
+        """Return where the rows of each key begin."""
+        return np.searchsorted(self.owner, np.arange(self.count), "left")
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Return where the rows of each key end."""
+        return np.searchsorted(self.owner, np.arange(self.count), "right")
+
+    @property
+    def first(self) -> Ints:
+        """Return for each row where those of its key begin."""
+        return self.begins[self.owner]
+
+    @property
+    def last(self) -> Ints:
+        """Return for each row where those of its key end: behind the last one."""
+        return self.ends[self.owner]
+
+    @cached_property
+    def starts(self) -> Mask:
+        """Tell for each row whether it is not equal to the one before, by the order."""
+        return starts_of(self.owner, self.keys)
+
+    @cached_property
+    def peer(self) -> Ints:
+        """Return for each row the number of the peers that it is among, over all keys."""
+        return np.cumsum(self.starts) - 1
+
+    @cached_property
+    def peers(self) -> tuple[Ints, Ints]:
+        """Return where each number of peers begins, and where it ends."""
+        begins = np.flatnonzero(self.starts)
+        return begins, np.append(begins[1:], len(self)) if len(begins) else begins
+
+    @property
+    def peers_first(self) -> Ints:
+        """Return for each row where its peers begin."""
+        return self.peers[0][self.peer]
+
+    @property
+    def peers_last(self) -> Ints:
+        """Return for each row where its peers end."""
+        return self.peers[1][self.peer]
+
+
+def in_order(
+    table: pa.Table, owner: Ints, hashes: Ints, count: int, order: tuple[physical.Order, ...]
+) -> tuple[Rows, Ints]:
+    """Return rows in an order, those that it does not tell apart by their hashes, and where each of them was."""
+    keys = sort_keys(table, [(each, each.column) for each in order])
+    places: Ints = np.lexsort((hashes, *reversed(keys), owner))
+    return Rows(table.take(pa.array(places)), owner[places], count, tuple(each[places] for each in keys)), places
+
+
+def told_apart(values: pa.Array) -> Ints:
+    """Return numbers of which two are equal just where the values are: NULL is like NULL, and NaN like NaN."""
+    if pa.types.is_nested(values.type):
+        known: Mapping[str, int]
+        texts = list(map(repr, values.to_pylist()))
+        known = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        return np.array([known[text] for text in texts], np.int64)
+    found = values.dictionary_encode(null_encoding="encode").indices
+    numbers: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
