@@ -92,6 +92,7 @@ class Content:
         self._connection = _database().cursor()
         self._connection.execute("SET default_null_order = 'postgres'")
         self._connection.execute("SET integer_division = true")
+        self._connection.execute("SET order_by_non_integer_literal = true")
         self._connection.execute("SET timezone = 'UTC'")
         self._connection.execute(_DATE_BIN)
 

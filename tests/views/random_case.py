@@ -1,0 +1,294 @@
+"""A random query and batches of changes → what becomes of it: as DuckDB says, refused, or wrong; and the least that is.
+
+`python -m views.random_case 0 500` runs these seeds, and prints what is wrong as small as it gets.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from sinkql.errors import SinkqlError
+from views.harness import Change, Changes, Content, View, Views
+from views.random_query import RELATIONS, query, row
+
+Batches = tuple[dict[str, list[Change]], ...]
+_ROUNDS = 40
+_MOST = 1000
+
+
+@dataclass(frozen=True)
+class Case:
+    seed: int
+    sql: str
+    batches: Batches
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}", self.sql]
+        lines += [f"  {number}: {each}" for number, each in enumerate(self.batches, 1)]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case: the kind, and what tells more."""
+
+    kind: str
+    said: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        return self.kind in ("wrong", "failed")
+
+
+def case(seed: int) -> Case:
+    """Return the case of a seed, of a query that DuckDB has, and whose rows are not too many.
+
+    Every second one has changes in any order, and what comes and goes within a batch.
+    """
+    random_ = random.Random(seed)
+    content = Content(RELATIONS)
+    batches: list[dict[str, list[Change]]] = []
+    for number in range(4):
+        found = _changes(content, random_, 9 if not number else 3, noise=bool(seed % 2))
+        content.apply(found)
+        batches.append(found)
+    while _rows(content, sql := query(random_).sql) > _MOST:
+        pass
+    content.close()
+    return Case(seed, sql, tuple(batches))
+
+
+def _rows(content: Content, sql: str) -> float:
+    """Return how many rows DuckDB has; infinitely many of what it does not know."""
+    try:
+        return sum(content.ask(sql).values())
+    except duckdb.Error:
+        return math.inf
+
+
+def _changes(content: Content, random_: random.Random, most: int, *, noise: bool) -> dict[str, list[Change]]:
+    found: dict[str, list[Change]] = {}
+    for relation in RELATIONS:
+        there = sorted(content.rows[relation.name].elements(), key=repr)
+        taken = {each[0] for each in there} if relation.name == "a" else set()
+        changes: list[Change] = []
+        for _ in range(random_.randint(most // 2, most)):
+            new = row(relation, random_)
+            gone = bool(there) and random_.randrange(10) < 4 and relation.kind != "append"
+            if relation.kind == "upsert":
+                changes.append(((new[0], *(None for _ in new[1:])), -1) if gone else (new, 1))
+                continue
+            if gone:
+                old = there.pop(random_.randrange(len(there)))
+                taken.discard(old[0])
+                changes.append((old, -1))
+            if relation.name == "a":
+                if new[0] in taken:
+                    continue
+                taken.add(new[0])
+            changes.append((new, 1))
+            if not gone and not random_.randrange(4) and relation.name == "b":
+                changes.append((new, 1))
+        if noise and relation.kind == "table":
+            for _ in range(2):
+                extra = row(relation, random_)
+                changes += [(extra, 1), (extra, -1)]
+            random_.shuffle(changes)
+        found[relation.name] = changes
+    return found
+
+
+def outcome(case: Case, *, parts: bool = True) -> Outcome:
+    """Run a case, and tell what became of it."""
+    content = Content(RELATIONS)
+    try:
+        for each in case.batches:
+            content.apply(each)
+            content.ask(case.sql)
+    except duckdb.Error as error:
+        return Outcome("unknown to DuckDB", str(error).splitlines()[0])
+    finally:
+        content.close()
+    with tempfile.TemporaryDirectory(prefix="sinkql-h-") as folder:
+        try:
+            views = Views(Path(folder), RELATIONS, {"v": View(case.sql)}, sinks=case.seed % 4 == 0)
+        except SinkqlError as error:
+            return Outcome("refused", f"{error.code} {error.message}")
+        except NotImplementedError:
+            return Outcome("refused", "NotImplementedError")
+        except Exception as error:
+            return Outcome("failed", f"planning: {type(error).__name__}: {error}")
+        try:
+            return _held(views, case, parts=parts)
+        except NotImplementedError:
+            return Outcome("refused", "NotImplementedError")
+        finally:
+            views.close()
+
+
+def _held(views: Views, case: Case, *, parts: bool) -> Outcome:
+    try:
+        for each in case.batches:
+            views.batch(each)
+        if parts:
+            views.check_parts()
+            views.check_cut([2])
+    except AssertionError as error:
+        return Outcome("wrong", str(error))
+    except SinkqlError as error:
+        if error.code == "SQ2663":
+            return Outcome("refused", f"{error.code} {error.message}")
+        return Outcome("failed", f"{error.code} {error.message}")
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        import traceback
+
+        return Outcome("failed", "".join(traceback.format_exception(error, limit=-3)))
+    return Outcome("held")
+
+
+def shrunk(case: Case, kind: str) -> Case:
+    """Return a smaller case of which the same becomes."""
+    for _ in range(_ROUNDS):
+        smaller = next((each for each in _smaller(case) if outcome(each).kind == kind), None)
+        if smaller is None:
+            return case
+        case = smaller
+    return case
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    tree = sqlglot.parse_one(case.sql, read="postgres")
+    seen = {case.sql}
+    for each in _simpler(tree):
+        sql = each.sql(dialect="postgres")
+        if sql not in seen and len(sql) < len(case.sql):
+            seen.add(sql)
+            yield replace(case, sql=sql)
+    for number in range(len(case.batches)):
+        if len(case.batches) > 1:
+            joined = [*case.batches[:number], *case.batches[number + 1 :]]
+            if _possible(joined):
+                yield replace(case, batches=tuple(joined))
+    for number, batch in enumerate(case.batches):
+        for name, changes in batch.items():
+            for low, high in _slices(len(changes)):
+                less = {**batch, name: [*changes[:low], *changes[high:]]}
+                found = [*case.batches[:number], less, *case.batches[number + 1 :]]
+                if _possible(found):
+                    yield replace(case, batches=tuple(found))
+
+
+def _slices(length: int) -> Iterator[tuple[int, int]]:
+    if length:
+        yield 0, length
+    if length > 3:
+        yield 0, length // 2
+        yield length // 2, length
+    if length > 1:
+        for place in range(length):
+            yield place, place + 1
+
+
+def _possible(batches: Sequence[Changes]) -> bool:
+    content = Content(RELATIONS)
+    try:
+        for each in batches:
+            content.apply(each)
+            keys = [each[0] for each in content.rows["a"].elements()]
+            if len(keys) > len(set(keys)):
+                return False
+    except AssertionError:
+        return False
+    finally:
+        content.close()
+    return True
+
+
+def _simpler(tree: Any) -> Iterator[Any]:
+    """Yield trees with one part less; many of them mean nothing."""
+    for number, node in enumerate(tree.walk()):
+        for replacement in _replacements(node):
+            copy = tree.copy()
+            place = next(each for at, each in enumerate(copy.walk()) if at == number)
+            if isinstance(replacement, str):
+                place.set(replacement, None)
+                yield copy
+            elif isinstance(replacement, tuple):
+                name, at = replacement
+                values = list(place.args[name])
+                del values[at]
+                place.set(name, values)
+                yield copy
+            elif place.parent is None:
+                yield replacement.copy()
+            else:
+                place.replace(replacement.copy())
+                yield copy
+
+
+def _replacements(node: Any) -> Iterator[Any]:
+    match node:
+        case exp.Select() | exp.SetOperation():
+            for name in ("where", "having", "distinct", "order", "limit", "offset", "with_", "group"):
+                if node.args.get(name) is not None:
+                    yield name
+            for name in ("joins", "expressions"):
+                values = node.args.get(name) or []
+                if values and (name == "joins" or len(values) > 1):
+                    yield from ((name, at) for at in range(len(values)))
+            if isinstance(node, exp.SetOperation):
+                yield from (node.this.unnest(), node.expression.unnest())
+        case exp.And() | exp.Or() | exp.Add() | exp.Sub() | exp.DPipe() | exp.Mul():
+            yield from (node.this, node.expression)
+        case exp.Filter() | exp.Paren() | exp.Not() | exp.Coalesce() | exp.Abs() | exp.Nullif() | exp.Upper():
+            yield node.this
+        case exp.Case():
+            yield from (each for each in (node.args["ifs"][0].args["true"], node.args.get("default")) if each)
+        case exp.Join():
+            if node.args.get("side"):
+                yield "side"
+        case exp.Group() | exp.Order() | exp.Ordered() | exp.In() | exp.Distinct():
+            values = node.args.get("expressions") or []
+            if len(values) > 1:
+                yield from (("expressions", at) for at in range(len(values)))
+        case exp.Subquery() if isinstance(node.this, exp.Select) and isinstance(node.parent, exp.From):
+            inner = node.this.args.get("from_")
+            if inner is not None and isinstance(inner.this, exp.Table):
+                table = inner.this.copy()
+                table.set("alias", node.args.get("alias"))
+                yield table
+
+
+def main(first: int, last: int) -> None:
+    counts: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for seed in range(first, last):
+        each = case(seed)
+        found = outcome(each)
+        counts[found.kind] += 1
+        if found.kind in ("refused", "unknown to DuckDB"):
+            refused[found.said[:100]] += 1
+        if found.wrong:
+            small = shrunk(each, found.kind)
+            print(f"--- {found.kind}\n{small}\n{outcome(small).said}\nat first: {each.sql}\n", flush=True)
+    print(dict(counts))
+    for said, count in refused.most_common(30):
+        print(f"{count:5} {said}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
