@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from operators.pipeline import Change, Row, overwriting, source
+from operators.pipeline import Change, Row, call, columns, overwriting, source
 from sinkql import physical
 
 LEFT = {"lk": "integer", "lx": "bigint", "ls": "text"}
@@ -42,7 +42,7 @@ class Case:
     def view(self) -> physical.Join:
         """Return the operator."""
         kept = self.kept[0], () if self.one_sided else self.kept[1]
-        keeps: tuple[Keys, Keys] = (self._keeps(0), self._keeps(1))
+        keeps: tuple[Keeps, Keeps] = (self._keeps(0), self._keeps(1))
         sides = [
             physical.Side(self._source(place), f"j-{'lr'[place]}", key, kept[place], keeps[place], replicated)
             for place, (key, replicated) in enumerate(zip(self.keys, self.replicated, strict=True))
@@ -69,9 +69,6 @@ class Case:
             word = "" if self.kind == "semi" else "NOT "
             return f"SELECT {', '.join(self.kept[0])} FROM l WHERE {word}EXISTS (SELECT 1 FROM r WHERE {on})"
         return f"SELECT {', '.join((*self.kept[0], *self.kept[1]))} FROM l {self.kind} JOIN r ON {on}"
-
-
-Keys = Keeps
 
 
 def changes(
@@ -112,3 +109,20 @@ def batch(rng: random.Random, inputs: Sequence[Counter[Row]], case: Case, size: 
 def _turned(row: Row) -> Row:
     key, one, other = row
     return key, other, one
+
+
+def chain() -> physical.Join:
+    """Return a join of a join and a group: neither side of it is read from a source as it is."""
+    below = replace(Case("left"), kept=(("lk", "lx"), ("rk", "ry"))).view
+    grouped = physical.Aggregate(
+        source("r", "retract", **RIGHT), "g", columns(rk="integer"), (call("n", "count", None, "bigint"),), "retract"
+    )
+    sides = (
+        physical.Side(below, "c-l", ("lk",), ("lk", "lx", "ry")),
+        physical.Side(grouped, "c-r", ("rk",), ("rk", "n")),
+    )
+    return physical.Join("full", *sides, "c", (False,))
+
+
+CHAIN = """SELECT lk, lx, ry, rk, n FROM (SELECT lk, lx, ry FROM l LEFT JOIN r ON lk = rk) AS j
+    FULL JOIN (SELECT rk, count(*) AS n FROM r GROUP BY rk) AS g ON lk = rk"""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.joined import KINDS, Case, batch
+from operators.joined import CHAIN, KINDS, Case, batch, chain
 from operators.pipeline import Pipeline
 from sinkql import physical
 
@@ -25,3 +25,11 @@ def check(case: Case, folder: Path, seed: str) -> None:
     for size in (3, 0, 12, 1, 20, 5, 8, 2, 15, 1):
         pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
         assert pipeline.expected(case.sql) == pipeline.got()
+
+
+def test_a_join_of_a_join_and_a_group_is_what_its_sql_gives(tmp_path: Path) -> None:
+    rng = random.Random("chain")
+    pipeline = Pipeline(tmp_path, chain())
+    for size in (5, 12, 0, 8, 3):
+        pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], Case("full"), size))
+        assert pipeline.expected(CHAIN) == pipeline.got()

@@ -21,8 +21,8 @@ class SparkSteps:
 
 def spark_steps(preparation: Preparation) -> SparkSteps:
     """Return the steps before an operator's tasks as Spark SQL."""
-    select = [f"{_hash(each)} AS {quoted(each.name)}" for each in preparation.hashes]
-    shown = _plain if preparation.ordered else _normal
+    select = [f"{hashed(each)} AS {quoted(each.name)}" for each in preparation.hashes]
+    shown = plain if preparation.ordered else normal
     select += [f"{shown(each)} AS {quoted(each.name)}" for each in preparation.values]
     if not preparation.append:
         select.append("`$diff`")
@@ -36,8 +36,9 @@ def spark_steps(preparation: Preparation) -> SparkSteps:
     return SparkSteps(tuple(select), tuple(map(quoted, preparation.group)), tuple(aggregates))
 
 
-def _hash(hash_: Hash) -> str:
-    parts = [_hashed(_normal(each), parse_type(each.type)) for each in hash_.values]
+def hashed(hash_: Hash) -> str:
+    """Return a hash."""
+    parts = [_hashed(normal(each), parse_type(each.type)) for each in hash_.values]
     return f"xxhash64({', '.join([f'{hash_.seed}L', *parts])})"
 
 
@@ -53,12 +54,12 @@ def _hashed(text: str, type_: Type, depth: int = 0) -> str:
     return f"{text} IS NULL, size({text}), {elements}"
 
 
-def _plain(value: Value) -> str:
+def plain(value: Value) -> str:
     """Return the column as it is: rows that no group takes keep their values."""
     return quoted(value.column)
 
 
-def _normal(value: Value) -> str:
+def normal(value: Value) -> str:
     """Return the column with one zero and one NaN: values that compare equal must hash and print alike."""
     name = quoted(value.column)
     if value.type not in FLOATS:

@@ -18,7 +18,6 @@ from sinkql.errors import FencedError, LateError, LeaseLostError, SinkqlError, U
 from sinkql.extension.stream import Context, JobOffsets, Reader
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.allowance import Allowance
-from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.conductor import Process, Seat
 from sinkql.runtime.batch.control import Desired, Status
 from sinkql.runtime.batch.letter import dead_letters
@@ -290,8 +289,7 @@ class SinkRunner:
             return "caught up"
         self._stage("waiting for Spark")
         self._spark()
-        pacer = Pacer(self._readers(), comes=lambda: loop.due)
-        seat = self._seat = Seat(pacer, self._orders(loop), self._process(loop), self.wake)
+        seat = self._seat = Seat(Pacer(self._readers()), self._orders(loop), self._process(loop), self.wake)
         if not self.host.once:
             loop.allowance.left = lambda: self.host.conductor.left(seat)
         try:
@@ -307,8 +305,7 @@ class SinkRunner:
             self._leave_seat(seat)
 
     def _readers(self) -> dict[str, Reader]:
-        readers = {read.source: self.host.registry.reader(read, self.context) for read in self.job.reads()}
-        return with_clock(self.job, readers)
+        return {read.source: self.host.registry.reader(read, self.context) for read in self.job.reads()}
 
     def _orders(self, loop: BatchLoop) -> Orders:
         return Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)

@@ -4,7 +4,7 @@
   `archive`: what Java starts faster with; `rehearsal`: the program that makes it.
 * `lane`: a streaming query in which the conductor runs batches.
 * `engine`: operators and splits → Spark's work; `fusion`: jobs that need none of it; `task`: what runs in workers;
-  `here`: what is too small for that.
+  `here`: what is too small for that; `placing`: how a task knows its bucket.
 * `diagnosis`: a failed batch → the expression of the user's SQL, and a row on which it fails.
 * `daemon`: the parent of Spark's Python workers.
 * `adhoc`: queries that run once.

@@ -20,8 +20,10 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.extension.types import parse_type
+from sinkql.lowering.sides import PreparedSide, SidesPreparation
 from sinkql.lowering.spark.map import map_steps
 from sinkql.lowering.spark.preparation import spark_steps
+from sinkql.lowering.spark.sides import side_steps
 from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
@@ -31,6 +33,7 @@ from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.flatten import flattened, repeated
 from sinkql.runtime.spark.fusion import fusable
 from sinkql.runtime.spark.here import Here
+from sinkql.runtime.spark.placing import bucket_and_rows, bucket_column, hashes_of, marked
 from sinkql.runtime.spark.task import (
     ReadTask,
     SourceColumns,
@@ -79,7 +82,7 @@ class SparkEngine:
             raise
         except Exception as error:
             frames.whole = True  # the row that fails is shown
-            found = failure.find(side) or diagnose(job, partial(frames.frame, sequence=False), error)
+            found = failure.find(side) or diagnose(job, partial(frames.frame, sequence=False, first=False), error)
             if found is not None:
                 raise found from None
             raise
@@ -162,21 +165,24 @@ class _Frames:
             partition
         ).collect()
 
-    def frame(self, operator: physical.Operator, *, sequence: bool) -> DataFrame:
-        """Return the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for."""
+    def frame(self, operator: physical.Operator, *, sequence: bool, first: bool = True) -> DataFrame:
+        """Return the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for.
+
+        `first`: no partitions come before its own in the stage that they are part of.
+        """
         match operator:
             case physical.Read():
                 return self._read(operator, sequence=sequence)
             case physical.Map():
-                return self._map(operator, sequence=sequence)
+                return self._map(operator, sequence=sequence, first=first)
             case physical.Union():
-                return self._union(operator, sequence=sequence)
+                return self._union(operator, sequence=sequence, first=first)
             case physical.Stateful():
-                return self._stateful(operator)
+                return self._stateful(operator, first=first)
             case physical.Flatten():
-                return flattened(operator, self.frame(operator.input, sequence=False))
+                return flattened(operator, self.frame(operator.input, sequence=False, first=first))
             case physical.Repeat():
-                return repeated(operator, self.frame(operator.input, sequence=False))
+                return repeated(operator, self.frame(operator.input, sequence=False, first=first))
             case physical.Use():
                 raise NotImplementedError
 
@@ -202,8 +208,8 @@ class _Frames:
             rows, _struct(task.what.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
         )
 
-    def _map(self, operator: physical.Map, *, sequence: bool) -> DataFrame:
-        rows = self.frame(operator.input, sequence=sequence)
+    def _map(self, operator: physical.Map, *, sequence: bool, first: bool) -> DataFrame:
+        rows = self.frame(operator.input, sequence=sequence, first=first)
         steps = map_steps(operator)
         if steps.diff is not None:
             rows = rows.withColumn(DIFF, F.expr(steps.diff))
@@ -215,12 +221,12 @@ class _Frames:
         outputs = [F.expr(text).alias(name) for name, text in steps.outputs]
         return rows.select(*outputs, *[F.col(quoted(name)) for name in extra])
 
-    def _union(self, union: physical.Union, *, sequence: bool) -> DataFrame:
+    def _union(self, union: physical.Union, *, sequence: bool, first: bool) -> DataFrame:
         retract = physical.change_of(union) == "retract"
         names = [column.name for column in physical.columns_of(union)]
         frames = []
-        for operator in union.inputs:
-            rows = self.frame(operator, sequence=sequence)
+        for place, operator in enumerate(union.inputs):
+            rows = self.frame(operator, sequence=sequence, first=first and place == 0)
             columns = [
                 F.col(quoted(own.name)).alias(name)
                 for own, name in zip(physical.columns_of(operator), names, strict=True)
@@ -229,38 +235,53 @@ class _Frames:
                 columns.append(F.col(quoted(DIFF)) if DIFF in rows.columns else F.lit(1).cast("bigint").alias(DIFF))
             if sequence:
                 columns.append(F.col(quoted(SEQ)))
-            rows = rows.select(*columns)
-            if any(isinstance(below, physical.Stateful) for below in physical.walk(operator)):
-                # A union renumbers the partitions of its inputs, and a stateful task knows its bucket by that number.
-                rows = rows.repartition(self.batch.arrangements.manifest["buckets"])
-            frames.append(rows)
+            frames.append(rows.select(*columns))
         together = frames[0]
         for rows in frames[1:]:
             together = together.unionAll(rows)
         return together
 
-    def _stateful(self, operator: physical.Stateful) -> DataFrame:
+    def _stateful(self, operator: physical.Stateful, *, first: bool) -> DataFrame:
         arrangements, side = self.batch.arrangements, self.side
         meant = stateful(operator)
-        (below,) = operator.inputs
-        task = task_of(meant, arrangements, self.batch.below(below))
-        preparation, steps = meant.preparation, spark_steps(meant.preparation)
+        task = task_of(meant, arrangements, *map(self.batch.below, operator.inputs))
+        preparation = meant.preparation
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
-        bucket = F.pmod(F.hash(F.col("`$h1`")), F.lit(buckets))  # that of a shuffle by `$h1`
-
         delivered = [*preparation.types(), None]
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with failure.left_in(side, f"state-{attempt_name()}"):
-                rows = (out_of_spark(batch, delivered) for batch in batches)
-                yield from batches_into_spark(task(partition_number(), attempt_name(), rows))
+                given = (out_of_spark(batch, delivered) for batch in batches)
+                bucket, own = (partition_number(), given) if first else bucket_and_rows(given)
+                yield from batches_into_spark(task(bucket, attempt_name(), own))
 
-        rows = self.frame(below, sequence=preparation.ordered)
-        rows = rows.selectExpr(*steps.select).repartition(buckets, F.col("`$h1`"))
+        steps = spark_steps(preparation)
+        if isinstance(preparation, SidesPreparation):
+            rows = self._sides(preparation, operator.inputs, buckets)
+        else:
+            (below,) = operator.inputs
+            rows = self.frame(below, sequence=preparation.ordered).selectExpr(*steps.select)
+        if not first:
+            rows = marked(self.engine.spark, rows, buckets)
+        rows = rows.repartition(buckets, F.col("`$h1`"))
         if steps.aggregates:
             rows = rows.groupBy(*[F.expr(text) for text in steps.group]).agg(*map(F.expr, steps.aggregates))
-        result = _struct(preparation.columns, diff=True, sequence=False)
-        return rows.withColumn("$b", bucket).mapInArrow(changes, result)
+        result = _struct(preparation.columns, diff=operator.change != "append", sequence=False)
+        return rows.withColumn("$b", bucket_column(buckets)).mapInArrow(changes, result)
+
+    def _sides(self, preparation: SidesPreparation, inputs: Sequence[physical.Operator], buckets: int) -> DataFrame:
+        """Return what goes into the tasks of a join: the rows of both sides."""
+        left, right = (
+            self._side(preparation, side, below, buckets) for side, below in zip(preparation.sides, inputs, strict=True)
+        )
+        return left.unionAll(right)
+
+    def _side(
+        self, preparation: SidesPreparation, side: PreparedSide, below: physical.Operator, buckets: int
+    ) -> DataFrame:
+        rows = self.frame(below, sequence=side.latest, first=side.number == 0)
+        steps = side_steps(preparation, side, hashes_of(buckets))
+        return (rows if steps.where is None else rows.where(F.expr(steps.where))).selectExpr(*steps.select)
 
     def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
         return read_task(read, self.used[read.source], self.batch, self.side, sequence=sequence)

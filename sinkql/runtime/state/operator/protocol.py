@@ -24,7 +24,6 @@ from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Plac
 from sinkql.runtime.state.kept import Appended, Counted
 from sinkql.runtime.state.report import Flow, LiveRuns, write_report
 from sinkql.runtime.state.run import Entry, ints, unsigned
-from sinkql.runtime.state.timed import Timed
 from sinkql.spill import LAST, Ranges, parts, range_of
 
 ROWS = 65_536
@@ -36,12 +35,11 @@ class Arrangement:
     """An arrangement of an operator: one row a key (`values`), or rows with multiplicities (`multiset`).
 
     In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. Of rows that only come the multiset has
-    each for itself (`appended`), and of those that are only counted how many a key has (`counted`). One by a time
-    (`timed`) has no keys.
+    each for itself (`appended`), and of those that are only counted how many a key has (`counted`).
     """
 
     name: str
-    kind: Literal["values", "multiset", "appended", "counted", "timed"]
+    kind: Literal["values", "multiset", "appended", "counted"]
     keeps_empty: bool = False
 
 
@@ -216,7 +214,7 @@ def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Belo
     return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, sides)
 
 
-_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted, "timed": Timed}
+_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted}
 
 
 def _slices(changes: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -1,0 +1,43 @@
+"""What goes into the tasks of a join → the Spark SQL that prepares it of each side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sinkql import physical
+from sinkql.extension.types import parse_type
+from sinkql.lowering.sides import SIDE, UNMATCHED, PreparedSide, SidesPreparation
+from sinkql.lowering.spark.preparation import hashed, normal, plain
+from sinkql.lowering.spark.text import quoted, spark_type
+
+
+@dataclass(frozen=True, slots=True)
+class SideSteps:
+    """Spark SQL: `where(where)` if there is one, then `selectExpr(*select)`."""
+
+    where: str | None
+    select: tuple[str, ...]
+
+
+def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Sequence[int]) -> SideSteps:
+    """Return the steps of a side as Spark SQL; `buckets` has a hash for each bucket that leads there."""
+    first, second, mark = map(hashed, side.hashes)
+    number = f"{side.number}L"
+    loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
+    if side.replicated:
+        first = f"explode(array({', '.join(f'{each}L' for each in buckets)}))"
+    elif loose and side.preserved:
+        number = f"CASE WHEN {loose} THEN {side.number + UNMATCHED}L ELSE {number} END"
+        first = f"CASE WHEN {loose} THEN {mark} ELSE {first} END"
+    own = {each.name: each for each in side.kept}
+    shown = plain if side.latest else normal
+    columns = {SIDE: number, "$h1": first, "$h2": second, "$r": mark}
+    for each in preparation.values:
+        kept = own.get(each.name)
+        columns[each.name] = f"CAST(NULL AS {spark_type(parse_type(each.type))})" if kept is None else shown(kept)
+    columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
+    if preparation.latest:
+        columns[physical.SEQ] = quoted(physical.SEQ) if side.latest else "CAST(NULL AS BIGINT)"
+    where = None if side.preserved or not loose else f"NOT ({loose})"
+    return SideSteps(where, tuple(f"{text} AS {quoted(name)}" for name, text in columns.items()))

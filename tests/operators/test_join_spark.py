@@ -1,0 +1,56 @@
+"""The same joins in Spark."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from operators import pipeline as pipeline_module
+from operators.joined import CHAIN, Case, batch, chain
+from operators.pipeline import Pipeline
+from sinkql import physical
+from sinkql.runtime.spark.engine import SparkEngine
+from sinkql.runtime.spark.placing import hashes_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    """Return the session; its workers do not see this folder, so what stands in it travels by value."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(pipeline_module)
+    return spark
+
+
+@pytest.mark.parametrize("kind", ["full", "semi", "anti"])
+def test_in_spark_too_a_join_is_what_its_sql_gives(
+    kind: physical.JoinKind, tmp_path: Path, session: SparkSession
+) -> None:
+    rng, case = random.Random(kind), Case(kind)
+    pipeline = Pipeline(tmp_path, case.view, engine=SparkEngine(lambda: session, buckets=2))
+    for size in (12, 0, 8):
+        pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
+        assert pipeline.expected(case.sql) == pipeline.got()
+
+
+def test_in_spark_too_a_task_knows_its_bucket_wherever_it_stands(tmp_path: Path, session: SparkSession) -> None:
+    rng = random.Random("chain")
+    pipeline = Pipeline(tmp_path, chain(), engine=SparkEngine(lambda: session, buckets=3))
+    for size in (12, 0, 8):
+        pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], Case("full"), size))
+        assert pipeline.expected(CHAIN) == pipeline.got()
+
+
+def test_the_hashes_of_buckets_are_those_that_spark_puts_there(session: SparkSession) -> None:
+    for buckets in (1, 2, 7, 32):
+        hashes = ", ".join(f"({each}L)" for each in hashes_of(buckets))
+        found = session.sql(f"SELECT pmod(hash(h), {buckets}) AS b FROM VALUES {hashes} AS t(h)").collect()
+        assert [row.b for row in found] == list(range(buckets))
