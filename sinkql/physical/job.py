@@ -12,7 +12,7 @@ from sinkql.logical.expression import allow_deep_trees
 from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
 from sinkql.logical.type import decoded, encoded
 from sinkql.physical.identity import plan_of
-from sinkql.physical.operator import Aggregate, Map, Operator, Read, Stateful, Write, walk
+from sinkql.physical.operator import Aggregate, Bound, Map, Operator, Read, Stateful, Write, walk
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,6 +83,11 @@ class Job(msgspec.Struct, frozen=True):
             connections += each.through.values()
         options = [each.options for each in connections] + [each.options for each in reads] + [write.options]
         return frozenset(name for each in options for name in secrets_in(each))
+
+    @property
+    def timed(self) -> bool:
+        """Whether its rows depend on the time of a commit."""
+        return any(isinstance(operator, Bound) for operator in self.operators())
 
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""

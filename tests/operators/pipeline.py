@@ -108,12 +108,17 @@ def in_parts() -> Iterator[None]:
         patch("sinkql.spill.MOST", 1),
         patch("sinkql.spill.PART", 300),
         patch("sinkql.runtime.state.arrangement._MERGED_AT_ONCE", 1000),
+        patch("sinkql.runtime.state.timed._MERGED_AT_ONCE", 1000),
+        patch("sinkql.runtime.state.timed._SAMPLED", 1),
     ):
         yield
 
 
 class Pipeline:
-    """Run one view's operators batch by batch over its sources, and keep what they give."""
+    """Run one view's operators batch by batch over its sources, and keep what they give.
+
+    The clock goes from the time of the last commit to `now`.
+    """
 
     def __init__(
         self, folder: Path, view: physical.Operator, *, buckets: int = 2, engine: Engine | None = None
@@ -135,6 +140,7 @@ class Pipeline:
         self.manifests = [state.save(folder, empty, epoch=1)]
         self.table: Counter[Row] = Counter()
         self.merged = self.pieces = 0
+        self.since = self.now = 0
 
     def batch(self, **changes: Sequence[Change]) -> None:
         """Put changes into the sources, run a batch, in memory and in parts by turns, and commit it.
@@ -198,13 +204,15 @@ class Pipeline:
         arrangements = Arrangements(self.folder, manifest, 1, commit)
         splits = {name: [{"batch": len(reader.batches) - 1}] for name, reader in self.readers.items()}
         task = Taking(commit, self.engine.buckets, tuple(self.names))
-        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements))
+        clock = self.since, self.now
+        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements, clock=clock))
         account(self.job, outcome)
         name = state.save(self.folder, state.after(manifest, outcome.runs), epoch=1)
         return [row for result in outcome.results for row in result.data], name
 
     def commit(self, changes: list[Row], manifest: str) -> None:
         self.manifests.append(manifest)
+        self.since = self.now
         self.merged += sum(
             run["merges"] > 0 for buckets in self.entries().values() for runs in buckets.values() for run in runs
         )

@@ -19,6 +19,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Compacted, Context, JobOffsets
+from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.letter import dead_letters
@@ -148,7 +149,7 @@ def loop_of(
     control: CommitLog | None = None,
 ) -> BatchLoop:
     """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
-    readers = {read.source: registry.reader(read, context) for read in job.reads()}
+    readers = with_clock(job, {read.source: registry.reader(read, context) for read in job.reads()})
     writer = registry.writer(job.write, context)
     letters = dead_letters(registry, job, context)
     return BatchLoop(
@@ -158,7 +159,7 @@ def loop_of(
 
 def drain(loop: BatchLoop) -> int:
     """Commit all that there is now, or up to the loop's targets; return how many batches. `start` came before."""
-    pacer = Pacer(loop.readers)
+    pacer = Pacer(loop.readers, comes=lambda: loop.due)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     batches = 0
     if loop.rebuilds():
@@ -181,7 +182,7 @@ def catch_up(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
     """Commit up to the loop's targets, waiting for what captures have not handed over yet. `start` came before."""
     if loop.rebuilds():
         loop.rebuild()
-    pacer = Pacer(loop.readers)
+    pacer = Pacer(loop.readers, comes=lambda: loop.due)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     until = time.monotonic() + patience
     while not loop.caught_up():

@@ -32,7 +32,8 @@ Changes = Mapping[str, Sequence[Change]]
 Kind = Literal["table", "append", "upsert"]
 
 _DATE_BIN = "CREATE TEMP MACRO date_bin(i, t, o) AS time_bucket(CAST(i AS INTERVAL), t, CAST(o AS TIMESTAMP))"
-_LAKE = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake')"
+_LAKE = """CREATE CONNECTION lake
+  TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db', WAREHOUSE = '{folder}/lake')"""
 _BROKER = "CREATE CONNECTION broker TO KAFKA (BROKER 'localhost:1')"
 _INTO = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')"
 
@@ -155,7 +156,7 @@ class Views:
         texts += [f"CREATE MATERIALIZED VIEW {name} AS {view.sql}" for name, view in views.items()]
         self.pipeline = sinkql.testing.loads("; ".join(texts))
         if sinks:
-            texts += [_LAKE, *(self._sink(name) for name in views)]
+            texts += [_LAKE.format(folder=folder), *(self._sink(name) for name in views)]
             self.pipeline = sinkql.testing.loads("; ".join(texts))
         self.catalog = self.pipeline._catalog
         given = self.pipeline._sources

@@ -61,6 +61,12 @@ CODES = {
         "Cast the argument to numeric, or to a numeric with fewer fraction digits.",
         of_rows=True,
     ),
+    "SQ3213": _code(
+        "The clock of this machine is a minute or more behind the time of the sink's last commit, which may have been "
+        "made on another one. mz_now() never goes back, so the sink commits nothing meanwhile.",
+        "Set the clock, for instance by NTP. The sink goes on by itself as soon as it is that time.",
+        retryable=True,
+    ),
     "SQ3301": _code(
         (
             "A file has changed since it was listed. Each file is read once, so the changed part would be lost "

@@ -16,6 +16,7 @@ from pathlib import Path
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Offsets, Reader, Writer, WriteResult, WriteTask
+from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import Account, account
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.pacing import Orders, Pacer
@@ -120,7 +121,7 @@ class Reread:
         return found
 
     def _read(self, done: Anew, target: JobOffsets) -> None:
-        pacer = Pacer(self.readers)
+        pacer = Pacer(self.readers, comes=lambda: 0)
         while True:
             orders = Orders(done.at, timedelta(0), self._most_rows(done), target)
             end = pacer.offer(done.at, orders, time.time_ns() // 1_000_000)
@@ -210,7 +211,10 @@ class Reread:
         snapshotting = snapshotting_after(self.readers, done.at)
         task = self.writer.collect(done.parts, buckets=self.engine.buckets)
         arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
-        batch = Batch(task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing)
+        batch = Batch(
+            task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing,
+            clock=step(done.at, end),
+        )  # fmt: skip
         outcome = run_batch(self.engine, self.job, batch)
         found = account(self.job, outcome)
         faults.point("rebuild-read")

@@ -19,7 +19,7 @@ class Batch:
 
     Of the sources `cleared`, all rows from before are gone; of those in `snapshotting`, some are still to come. With
     `settled`, rows that overwrite each other are the last of each key from the beginning. `letters` writes the records
-    that do not decode, where they are kept.
+    that do not decode, where they are kept. `clock` has the times between which the batch is, as `Below`.
     """
 
     task: WriteTask
@@ -30,11 +30,13 @@ class Batch:
     snapshotting: frozenset[str] = frozenset()
     settled: bool = False
     letters: WriteTask | None = None
+    clock: tuple[int, int] = (0, 0)
 
     def below(self, operator: physical.Operator) -> Below:
         """Return what is special of the sources that an operator stands on."""
         reads = {each.source for each in physical.walk(operator) if isinstance(each, physical.Read)}
-        return Below(cleared=bool(reads & self.cleared), snapshotting=bool(reads & self.snapshotting))
+        cleared, snapshotting = bool(reads & self.cleared), bool(reads & self.snapshotting)
+        return Below(cleared, snapshotting, *self.clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from sinkql.extension.stream import (
     Compacted,
     JobOffsets,
     Marker,
+    Offsets,
     Reader,
     RedoBatchError,
     Split,
@@ -28,6 +29,7 @@ from sinkql.extension.stream import (
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.anew import Reread, same, skipped
 from sinkql.runtime.batch.beginning import Beginning
+from sinkql.runtime.batch.clock import CLOCK, step
 from sinkql.runtime.batch.conservation import Account, account, reread
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
@@ -42,6 +44,7 @@ from sinkql.runtime.batch.state import JobState
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.operator.pick import CONFLICTS
+from sinkql.runtime.state.timed import DUE
 
 _ATTEMPTS = 5
 _SWEEP_EVERY = 20
@@ -188,8 +191,22 @@ class BatchLoop:
         """Tell whether the targets are reached; never without `once`."""
         if self.targets is None or self._anew or self.owing():
             return False
-        ends = self.marker.end
-        return all(name in ends and self.readers[name].reached(ends[name], to) for name, to in self.targets.items())
+        return all(self._reached(name, to) for name, to in self.targets.items())
+
+    def _reached(self, name: str, target: Offsets) -> bool:
+        at = self.marker.end.get(name)
+        if name == CLOCK and (due := self.due) is not None:
+            return at is not None and (self.readers[name].reached(at, target) or due > target["at"])
+        return at is not None and (name == CLOCK or self.readers[name].reached(at, target))
+
+    @property
+    def due(self) -> int | None:
+        """Return when a row comes or goes by itself next, in milliseconds since 1970; None where none does.
+
+        Where the state is lost, and nobody knows, that is at once.
+        """
+        known = self._state.known(self.marker)
+        return 0 if known is None else manifest.least(known, DUE)
 
     def owing(self) -> bool:
         """Tell whether the table lacks a row that is there of no input, or has rows that are to go whatever comes.
@@ -275,7 +292,9 @@ class BatchLoop:
             arrangements = Arrangements(self.folder, before, self.marker.epoch, task.commit)
             parts = {name: splits if name == source else [] for name in self.readers}
             readers = {**self.readers, source: reader}
-            outcome = run_batch(self.engine, self.job, Batch(task, parts, readers, arrangements, letters=Identities()))
+            at = self.marker.end
+            batch = Batch(task, parts, readers, arrangements, letters=Identities(), clock=step(at, at))
+            outcome = run_batch(self.engine, self.job, batch)
             account(self.job, outcome)
             name = listed(task.commit, outcome.letters())
             if name is None:
@@ -346,8 +365,9 @@ class BatchLoop:
         snapshotting = snapshotting_after(self.readers, start)
         letters = self.letters.begin() if self.letters is not None and self._ahead() is None else None
         batch = Batch(
-            task, self._splits(start, end), self.readers, arrangements, cleared, snapshotting, letters=letters
-        )
+            task, self._splits(start, end), self.readers, arrangements, cleared, snapshotting, letters=letters,
+            clock=step(start, end),
+        )  # fmt: skip
         outcome = run_batch(self.engine, self.job, batch)
         account(self.job, outcome)
         faults.point("data-files")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 from sinkql.extension.stream import JobOffsets, Limit, Offsets
+from sinkql.runtime.batch.clock import CLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,14 @@ class Pacer:
     """Decide when a batch is due and how far it goes.
 
     A window begins at the first call, and where the previous one ended. At its end a batch is due if anything is new;
-    at once after a batch that a limit cut.
+    at once after a batch that a limit cut. Where the clock is among the readers something is new, too, once it is
+    `comes`: when a row comes or goes by itself.
     """
 
     readers: Mapping[str, Looking]
     window_ms: int | None = None
     cut: bool = False
+    comes: Callable[[], int | None] = lambda: None
 
     def due(self, orders: Orders, now_ms: int) -> bool:
         """Tell whether a batch is due."""
@@ -60,15 +63,28 @@ class Pacer:
 
     def offer(self, start: JobOffsets, orders: Orders, now_ms: int) -> JobOffsets:
         """Return where the due batch ends; `start` if nothing is new."""
-        limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(self.readers))))
+        readers = {name: reader for name, reader in self.readers.items() if name != CLOCK}
+        end = self._data(readers, start, orders, now_ms)
+        if CLOCK not in self.readers:
+            return end
+        targets = {CLOCK: {"at": now_ms}} if orders.targets is None else orders.targets
+        later = self.readers[CLOCK].latest(start[CLOCK], Limit(1), targets[CLOCK])
+        new = any(end[name] != start[name] for name in readers)
+        comes = None if new else self.comes()
+        return {**end, CLOCK: later if new or (comes is not None and comes <= later["at"]) else start[CLOCK]}
+
+    def _data(
+        self, readers: Mapping[str, Looking], start: JobOffsets, orders: Orders, now_ms: int
+    ) -> dict[str, Offsets]:
+        limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(readers))))
         if orders.targets is not None:
             targets = orders.targets
-            return {name: reader.latest(start[name], limit, targets[name]) for name, reader in self.readers.items()}
+            return {name: reader.latest(start[name], limit, targets[name]) for name, reader in readers.items()}
         # A little more than the limit tells whether it cuts, and costs no look at all of a backlog. The clock has no
         # say in the difference: the second answer is bounded by the first.
         wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
-        there = {name: reader.latest(start[name], wider) for name, reader in self.readers.items()}
-        end = {name: self._limited(name, start[name], there[name], limit) for name in self.readers}
+        there = {name: reader.latest(start[name], wider) for name, reader in readers.items()}
+        end = {name: self._limited(name, start[name], there[name], limit) for name in readers}
         self.cut = end != there
         self.window_ms = now_ms
         return end

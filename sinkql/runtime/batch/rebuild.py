@@ -15,6 +15,7 @@ from uuid import uuid4
 from sinkql import physical
 from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.extension.stream import Marker, Reader, WriteResult
+from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import account
 from sinkql.runtime.batch.engine import Batch, Engine, run_batch
 from sinkql.runtime.batch.special import snapshotting_after
@@ -59,7 +60,9 @@ def rebuild(
         begin = {name: reader.initial_of(marker.end[name]) for name, reader in readers.items()}
         splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}
         snapshotting = snapshotting_after(readers, begin)
-        outcome = run_batch(engine, job, Batch(task, splits, readers, arrangements, snapshotting=snapshotting))
+        clock = step(begin, marker.end)
+        batch = Batch(task, splits, readers, arrangements, snapshotting=snapshotting, clock=clock)
+        outcome = run_batch(engine, job, batch)
         account(job, outcome)
     except SinkqlError as error:
         if error.retryable and not isinstance(error, GoneError):  # what is there is there still

@@ -18,6 +18,7 @@ from sinkql.errors import FencedError, LateError, LeaseLostError, SinkqlError, U
 from sinkql.extension.stream import Context, JobOffsets, Reader
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.allowance import Allowance
+from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.conductor import Process, Seat
 from sinkql.runtime.batch.control import Desired, Status
 from sinkql.runtime.batch.letter import dead_letters
@@ -289,7 +290,8 @@ class SinkRunner:
             return "caught up"
         self._stage("waiting for Spark")
         self._spark()
-        seat = self._seat = Seat(Pacer(self._readers()), self._orders(loop), self._process(loop), self.wake)
+        pacer = Pacer(self._readers(), comes=lambda: loop.due)
+        seat = self._seat = Seat(pacer, self._orders(loop), self._process(loop), self.wake)
         if not self.host.once:
             loop.allowance.left = lambda: self.host.conductor.left(seat)
         try:
@@ -305,7 +307,8 @@ class SinkRunner:
             self._leave_seat(seat)
 
     def _readers(self) -> dict[str, Reader]:
-        return {read.source: self.host.registry.reader(read, self.context) for read in self.job.reads()}
+        readers = {read.source: self.host.registry.reader(read, self.context) for read in self.job.reads()}
+        return with_clock(self.job, readers)
 
     def _orders(self, loop: BatchLoop) -> Orders:
         return Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)

@@ -54,11 +54,14 @@ class Arrangements:
 class Below:
     """What is special of the sources of an operator in a batch.
 
-    `cleared`: the rows from before are gone. `snapshotting`: some rows are still to come, as `Reader` says.
+    `cleared`: the rows from before are gone. `snapshotting`: some rows are still to come, as `Reader` says. The clock
+    goes from `since` to `now`, in milliseconds since 1970.
     """
 
     cleared: bool = False
     snapshotting: bool = False
+    since: int = 0
+    now: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class _Runs:
             return
         self._keep(written)
         merged = 0
-        while (start := _merge_start(self.entries, self.place.bucket)) is not None:
+        while (start := merge_start(self.entries, self.place.bucket)) is not None:
             merged += 1
             self._merge(start, self.place.folder / f"{self.place.prefix}-m{merged}.arrow")
 
@@ -265,11 +268,11 @@ def add_up(table: pa.Table) -> pa.Table:
 def rows_to_merge(entries: Sequence[Entry], bucket: int, coming: int) -> int:
     """Return how many rows of a bucket's runs are put together, at most, once a run of `coming` rows is there."""
     after = [*entries, {"rows": coming, "merges": 0}]
-    start = _merge_start(after, bucket)
+    start = merge_start(after, bucket)
     return sum(int(entry["rows"]) for entry in after[start:]) if start is not None else 0
 
 
-def _merge_start(entries: Sequence[Entry], bucket: int) -> int | None:
+def merge_start(entries: Sequence[Entry], bucket: int) -> int | None:
     """Return from which run on all are to be merged, if it is time.
 
     The first merge of a bucket comes early, after 2 to 5 runs, so that buckets merge in different batches.

@@ -55,6 +55,13 @@ def total(manifest: Manifest, note: str) -> int:
     return sum(noted(entries, note) for buckets in arrangements for entries in buckets.values())
 
 
+def least(manifest: Manifest, note: str) -> int | None:
+    """Return the least of what operators noted under this name; None where none did."""
+    arrangements = manifest["arrangements"].values()
+    last = [entries[-1] for buckets in arrangements for entries in buckets.values() if entries]
+    return min((int(entry[note]) for entry in last if note in entry), default=None)
+
+
 def save(folder: Path, manifest: Manifest, *, epoch: int) -> str:
     """Write a manifest durably into a sink's state folder and return its name, which says its content's hash."""
     data = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()

@@ -68,7 +68,8 @@ class Run:
         """Return the rows with keys from `low` to `high`."""
         if self.whole is not None:
             return _cut(self.whole, low, high)
-        first, last = np.searchsorted(self.starts, np.array([low, high], np.uint64), "right")
+        first = np.searchsorted(self.starts, np.uint64(low), "left")
+        last = np.searchsorted(self.starts, np.uint64(high), "right")
         numbers = range(max(0, int(first) - 1), max(1, int(last)))
         return pa.concat_tables([_cut(self._piece(number), low, high) for number in numbers])
 

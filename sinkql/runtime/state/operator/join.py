@@ -78,6 +78,8 @@ class JoinState:
                 found = HeldRows(schema, bucket.multisets[arrangement.name], multiset_run(rows, schema.names))
                 found.verify(where)
                 return found
+            case "timed":
+                raise AssertionError(arrangement.name)
 
     def _unmatched(self, side: PreparedSide, rows: pa.Table) -> Iterator[pa.Table]:
         names = [each.name for each in side.kept]

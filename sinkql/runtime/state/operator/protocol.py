@@ -24,6 +24,7 @@ from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Plac
 from sinkql.runtime.state.kept import Appended, Counted
 from sinkql.runtime.state.report import Flow, LiveRuns, write_report
 from sinkql.runtime.state.run import Entry, ints, unsigned
+from sinkql.runtime.state.timed import Timed
 from sinkql.spill import LAST, Ranges, parts, range_of
 
 ROWS = 65_536
@@ -35,11 +36,12 @@ class Arrangement:
     """An arrangement of an operator: one row a key (`values`), or rows with multiplicities (`multiset`).
 
     In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. Of rows that only come the multiset has
-    each for itself (`appended`), and of those that are only counted how many a key has (`counted`).
+    each for itself (`appended`), and of those that are only counted how many a key has (`counted`). One by a time
+    (`timed`) has no keys.
     """
 
     name: str
-    kind: Literal["values", "multiset", "appended", "counted"]
+    kind: Literal["values", "multiset", "appended", "counted", "timed"]
     keeps_empty: bool = False
 
 
@@ -214,7 +216,7 @@ def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Belo
     return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, sides)
 
 
-_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted}
+_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted, "timed": Timed}
 
 
 def _slices(changes: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:

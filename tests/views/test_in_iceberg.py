@@ -1,0 +1,108 @@
+"""TPC-H's and Nexmark's queries in Spark, into Iceberg: after every commit DuckDB reads the table's rows as its own."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sinkql import faults
+from sinkql.lowering.job import lower
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.spark.engine import SparkEngine
+from sinkql.testing import target
+from support.fault import armed
+from support.readers import connect
+from support.running import contexts
+from views import harness, tpch
+from views.churn import batches
+from views.harness import Changes, Relation, View, Views
+from views.queries import queries
+from views.rows import Rows, different, plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+_TPCH, _NEXMARK = queries("tpch.sql"), queries("nexmark.sql")
+_COMMITS = 4
+_FAILING = {2: "commit-request", 3: "committed"}
+"""Commits whose process dies at a point, before the table has them or after; another one goes on."""
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    """Return the session; its workers do not see this folder, so what stands in it travels by value."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(harness)
+    return spark
+
+
+def _hold(
+    folder: Path,
+    session: SparkSession,
+    sql: str,
+    relations: Sequence[Relation],
+    changes: Sequence[Changes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    views = Views(folder, relations, {"v": View(sql)}, sinks=True)
+    loop = _loop(views, folder, session)
+    for number, each in enumerate(changes, 1):
+        views.batch(each)
+        end = {name: {"batch": number} for name in loop.readers}
+        if number in _FAILING:
+            _fail(loop, end, _FAILING[number], monkeypatch)
+            loop = _loop(views, folder, session)
+        if loop.marker.end != end:
+            loop.process(loop.marker.end, end)
+        expected = views.content.ask(sql)
+        found = different(_read(folder / "lake" / "n" / "v", changelog=loop.job.write.changelog), expected)
+        assert not found, f"commit {number}: {found}"
+    views.close()
+
+
+def _loop(views: Views, folder: Path, session: SparkSession) -> BatchLoop:
+    """Return a sink's batches as a new process begins them."""
+    job = lower("materialize.public.v_sink", views.catalog)
+    context = contexts(folder, job)
+    writer = views.catalog.registry.writer(job.write, context)
+    readers = {read.source: views.readers[read.source] for read in job.reads()}
+    engine = SparkEngine(lambda: session, buckets=2)
+    loop = BatchLoop(job, readers, writer, engine, context.folder, target.Unwatched())
+    loop.start(epoch=1)
+    return loop
+
+
+def _fail(loop: BatchLoop, end: Mapping[str, Any], point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a batch end where its process would die."""
+    with monkeypatch.context() as patch:
+        for name, value in armed(f"{point}#{faults._passes[point] + 1}=fail").items():
+            patch.setenv(name, value)
+        with pytest.raises(faults.FaultError):
+            loop.process(loop.marker.end, end)
+
+
+def _read(folder: Path, *, changelog: bool) -> Rows:
+    with connect() as connection:
+        hidden = " EXCLUDE (_mz_timestamp)" if changelog else ""
+        rows = connection.execute(f"SELECT *{hidden} FROM iceberg_scan('{folder}')").fetchall()
+    found: Rows = Counter()
+    for row in rows:
+        *values, diff = row if changelog else (*row, 1)
+        found[plain(values)] += diff
+    assert all(count >= 0 for count in found.values())
+    return +found
+
+
+@pytest.mark.parametrize("name", ["q6"])
+def test_query_of_tpch(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_ = random.Random(22)
+    rows = tpch.rows(90, random_)
+    changes = list(batches(tpch.RELATIONS, rows, tpch.updates(), commits=_COMMITS, changes=60, random_=random_))
+    _hold(tmp_path, session, _TPCH[name], tpch.RELATIONS, changes, monkeypatch)
