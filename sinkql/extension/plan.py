@@ -414,7 +414,8 @@ class Connector:
     """One external system: what it offers, by the words that SQL uses (upper case, single spaces).
 
     A connector's module must import nothing heavy: it is loaded to learn its words. `tasks` names the modules that
-    tasks of jobs import; they are loaded once, before tasks start.
+    tasks of jobs import; they are loaded once, before tasks start. `readers` and `writers` are of what jobs read and
+    write that no statement names, by the connector of their Read and Write.
     """
 
     name: str
@@ -427,3 +428,5 @@ class Connector:
     scans: tuple[ScanKind, ...] = field(default=())
     addresses: tuple[AddressKind, ...] = field(default=())
     tasks: tuple[str, ...] = field(default=())
+    readers: Mapping[str, OpenReader] = field(default_factory=dict)
+    writers: Mapping[str, OpenWriter] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from sinkql.extension.plan import (
     SourceKind,
 )
 from sinkql.extension.store import ObjectStore, Options, RevealSecret
-from sinkql.extension.stream import Context, OpenReader, Reader, Writer
+from sinkql.extension.stream import Context, OpenReader, OpenWriter, Reader, Writer
 from sinkql.vocabulary import OptionWords, Role, Vocabulary
 
 GROUP = "sinkql.connectors"
@@ -35,7 +35,8 @@ TABLES = "sinkql.table"
 class Registry:
     """The kinds that all connectors offer, by the words that SQL uses; `later` are those that none supports yet.
 
-    `readers` open what jobs read besides sources: tables. `tasks` are the modules that tasks of jobs import.
+    `readers` and `writers` open what jobs read and write besides sources and sinks: tables, views. `tasks` are the
+    modules that tasks of jobs import.
     """
 
     connections: dict[str, ConnectionKind] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Registry:
     formats: dict[str, FormatKind] = field(default_factory=dict)
     messages: dict[str, MessageFormat] = field(default_factory=dict)
     readers: dict[str, OpenReader] = field(default_factory=dict)
+    writers: dict[str, OpenWriter] = field(default_factory=dict)
     later: dict[tuple[Role, str], Later] = field(default_factory=dict)
     scans: dict[str, ScanKind] = field(default_factory=dict)
     addresses: dict[str, AddressKind] = field(default_factory=dict)
@@ -62,7 +64,9 @@ class Registry:
     def writer(self, write: physical.Write, context: Context) -> Writer:
         """Return the writer of a job."""
         encodings = {name: kind.writing.encoding for name, kind in self.messages.items() if kind.writing is not None}
-        return self.sinks[write.connector].writer(write, replace(context, encodings=encodings))
+        sink = self.sinks.get(write.connector)
+        open_writer = sink.writer if sink is not None else self.writers[write.connector]
+        return open_writer(write, replace(context, encodings=encodings))
 
     def store(self, kind: str, options: Options, secret: RevealSecret) -> ObjectStore:
         """Return the object store of a connection of that kind with these planned options."""
@@ -115,6 +119,8 @@ def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry
         registry.scans.update({kind.name: kind for kind in connector.scans})
         registry.addresses.update({scheme: kind for kind in connector.addresses for scheme in kind.schemes})
         registry.tasks.extend(connector.tasks)
+        registry.readers.update(connector.readers)
+        registry.writers.update(connector.writers)
     return registry
 
 

@@ -19,6 +19,7 @@ from sinkql.physical.need import columns_read as columns_read
 from sinkql.physical.need import narrowed as narrowed
 from sinkql.physical.operator import DIFF as DIFF
 from sinkql.physical.operator import SEQ as SEQ
+from sinkql.physical.operator import VIEW as VIEW
 from sinkql.physical.operator import Aggregate as Aggregate
 from sinkql.physical.operator import AggregateCall as AggregateCall
 from sinkql.physical.operator import Bound as Bound

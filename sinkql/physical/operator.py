@@ -16,6 +16,8 @@ from sinkql.logical.expression import walk as walk_expression
 
 Change = Literal["append", "upsert", "retract"]
 DIFF, SEQ = "$diff", "$seq"
+VIEW = "view"
+"""The connector of what reads and writes the log of a materialized view that is a job of its own."""
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -371,6 +371,17 @@ CODES = {
         "LOG SIZE = …) makes more room. The source goes on by itself then.",
         retryable=True,
     ),
+    "SQ3450": _code(
+        "A sink that only adds rows reads a materialized view, and the view no longer has the changes that come next: "
+        "the sink did not run until there were more changes than the view has rows, or the view's folder was lost.",
+        "Drop the sink and create it again, into a new table. Upsert sinks go on by themselves: they compare their "
+        "tables with the view. RETAIN HISTORY of the view keeps changes for longer.",
+    ),
+    "SQ3451": _code(
+        "The rows of a materialized view as of a commit are gone: it has had others since, and nobody had them kept.",
+        "Nothing has to be done: the sink reads the view as it is now.",
+        retryable=True,
+    ),
     "SQ3501": _code(
         "The Iceberg table was rolled back to a snapshot from before the last commit of the sink.",
         "Roll the table forward again, or drop the sink and create it again, into a new table.",

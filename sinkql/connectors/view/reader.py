@@ -1,0 +1,206 @@
+"""Offsets in a view's log → rows that came and went in between; from the beginning, the contents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.connectors.view.log import Entry, Run, ViewLog, open_log
+from sinkql.connectors.view.rows import added_up, check_present, read_runs, repeated, schema_of
+from sinkql.errors import GoneError, SinkqlError
+from sinkql.extension.stream import Context, Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.planner.name import short_name
+
+_BATCH_ROWS = 1 << 16
+_SMALL_ROWS, _SMALL_BYTES = 5000, 1 << 20
+_BEGINNING: Offsets = {"at": 0, "id": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewReader(Reader):
+    """Read a view's log. Offsets: `at`, the last entry that was read, 0 for none, and its `id`.
+
+    `consumer` is who reads: for it, entries are kept.
+    """
+
+    view: str
+    columns: tuple[physical.Column, ...]
+    change: physical.Change
+    log: ViewLog
+    consumer: str
+    passing: bool = False
+
+    @classmethod
+    def of(cls, read: physical.Read, context: Context) -> ViewReader:
+        """Return the reader of a view that a job reads."""
+        log = open_log(read.options["view_id"], context)
+        return cls(read.name, read.columns, read.change, log, context.sink_id, read.options.get("passing", False))
+
+    def initial(self, *, at_end: bool) -> Offsets:
+        """Return the beginning, from which the contents come first, or the log's present end."""
+        return self._end() if at_end else _BEGINNING
+
+    def target(self, start: Offsets) -> Offsets:
+        """Return the log's present end."""
+        end = self._end()
+        return end if end["at"] > start["at"] or self.anew(start) else start
+
+    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+        """Tell whether a target is reached."""
+        return bool(offsets["at"] >= target["at"])
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        """Return as many entries as the limit lets in, at least one with changes; from the beginning, the last one."""
+        if start["at"] == 0 or self.anew(start):
+            return self._pinned() or start
+        rows, size, end = 0, 0, start
+        stop = self.log.last() if until is None else until["at"]
+        for number in self.log.numbers():
+            if not start["at"] < number <= stop:
+                continue
+            entry = self.log.entry(number)
+            if entry is None or not entry.runs:
+                continue
+            rows, size = rows + sum(run.rows for run in entry.runs), size + entry.size
+            if end is not start and (rows > limit.rows or size > limit.bytes):
+                break
+            end = _offsets(number, entry)
+        return end
+
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        """Return what changed in each bucket; from the beginning, what is in it at the end."""
+        if end["at"] == 0:
+            return []
+        if start["at"] == 0:
+            found = self.log.entry(end["at"])
+            if found is None:
+                raise self._gone()
+            return [self._split(bucket, kept, whole=True) for bucket, kept in found.contents.items() if kept]
+        if self.anew(start):
+            raise self._behind()
+        runs: dict[str, list[Run]] = {}
+        for number in range(start["at"] + 1, end["at"] + 1):
+            entry = self.log.entry(number)
+            if entry is None:
+                raise self._gone()
+            for run in entry.runs:
+                runs.setdefault(str(run.bucket), []).append(run)
+        return [self._split(bucket, each, whole=False) for bucket, each in runs.items()]
+
+    def _split(self, bucket: str, runs: Sequence[Run], *, whole: bool) -> Split:
+        rows, size = sum(run.rows for run in runs), sum(run.bytes for run in runs)
+        return {"bucket": int(bucket), "files": [run.file for run in runs], "rows": rows, "bytes": size, "whole": whole}
+
+    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that came and went in a bucket; what did both is in none of them."""
+        runs = [Run(split["bucket"], file, 0, 0) for file in split["files"]]
+        try:
+            table = added_up(read_runs(map(self.log.run_path, runs), schema_of(self.columns)))
+        except FileNotFoundError:
+            raise self._gone() from None
+        if split["whole"]:
+            check_present(table, short_name(self.view))
+        if self.change == "append":
+            table = repeated(table)
+        tally.rows += len(table)
+        tally.bytes += split["bytes"]
+        yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+
+    def of_columns(self, names: tuple[str, ...]) -> Reader:
+        """Return a reader of some columns: others are not looked at, and rows that differ in them alone are equal."""
+        known = {column.name: column for column in self.columns}
+        return replace(self, columns=tuple(known[name] for name in names))
+
+    def small(self, splits: Sequence[Split]) -> bool:
+        """Tell whether there is little to read."""
+        rows, size = sum(each["rows"] for each in splits), sum(each["bytes"] for each in splits)
+        return bool(rows <= _SMALL_ROWS and size <= _SMALL_BYTES)
+
+    def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
+        """Return the log's present end, or `until`."""
+        return until if until is not None and until["at"] >= end["at"] else self.target(end)
+
+    def anew(self, offsets: Offsets) -> bool:
+        """Tell whether what follows is gone: it was kept for long, or the log was begun again."""
+        if offsets["at"] == 0:
+            return False
+        found = self.log.entry(offsets["at"])
+        return found is None or found.id != offsets["id"]
+
+    def initial_of(self, offsets: Offsets) -> Offsets:
+        """Return the beginning; raises GoneError where the contents then are gone."""
+        if self.anew(offsets):
+            raise self._gone()
+        return _BEGINNING
+
+    def whole_now(self) -> bool:
+        """Tell that the contents are all that there is."""
+        return True
+
+    def resumed(self, offsets: Offsets) -> None:
+        """Have the log kept from there on."""
+        self.committed(offsets)
+
+    def committed(self, end: Offsets) -> None:
+        """Let the log forget what comes before."""
+        if end["at"]:
+            self.log.pin(self.consumer, end["at"], passing=self.passing)
+
+    def whole(self, offsets: Offsets) -> bool | None:
+        """Tell what the view's own sources said."""
+        found = self.log.entry(offsets["at"]) if offsets["at"] else None
+        return found.marker.consistent if found is not None else None
+
+    def lag(self, offsets: Offsets) -> float:
+        """Return the age of the oldest entry with changes that was not read, in seconds."""
+        for number in self.log.numbers():
+            if number > offsets["at"] and (found := self.log.entry(number)) is not None and found.runs:
+                return max(0.0, time.time() - found.at / 1000)
+        return 0.0
+
+    def measure(self, offsets: Offsets) -> Measure:
+        """Return how many commits of the view there are."""
+        return Measure(max(offsets["at"], self._end()["at"]), offsets["at"], "commits")
+
+    def _end(self) -> Offsets:
+        """Return where the last entry with changes is; the beginning where there is none."""
+        while (newest := self.log.newest()) is not None and newest[1].changed:
+            found = self.log.entry(newest[1].changed)
+            if found is not None:
+                return _offsets(newest[1].changed, found)
+            if self.log.last() == newest[0]:  # it has gone since, and the last one has the same contents
+                return _offsets(*newest)
+        return _BEGINNING
+
+    def _pinned(self) -> Offsets | None:
+        """Return the log's end, whose contents are kept from now on; None where there is nothing yet."""
+        while (end := self._end())["at"]:
+            before = self.log.pinned(self.consumer)
+            if before is None or before > end["at"] or self.log.entry(before) is None:
+                self.log.pin(self.consumer, end["at"], passing=self.passing)
+            if self.log.entry(end["at"]) is not None:
+                return end
+        return None
+
+    def _gone(self) -> SinkqlError:
+        return GoneError(
+            "SQ3451",
+            f'materialized view "{short_name(self.view)}" no longer has the rows of the commit that was read',
+            hint="They are read again, as they are now.",
+        )
+
+    def _behind(self) -> SinkqlError:
+        return SinkqlError(
+            "SQ3450",
+            f'materialized view "{short_name(self.view)}" no longer has the changes that come next',
+            detail="They were kept until they were more than the view's rows, or the view's folder was lost.",
+            hint="Drop the sink and create it again, into a new table. RETAIN HISTORY of the view keeps more.",
+        )
+
+
+def _offsets(number: int, entry: Entry) -> Offsets:
+    return {"at": number, "id": entry.id}

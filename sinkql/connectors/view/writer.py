@@ -1,0 +1,208 @@
+"""A view's job ↔ its log: claims and commits, each one entry; what no reader needs any more goes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+import pyarrow as pa
+
+from sinkql import durable, faults, physical, runs
+from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, open_log
+from sinkql.connectors.view.rebuild import CollectTask, Comparison
+from sinkql.connectors.view.rows import schema_of
+from sinkql.connectors.view.task import ViewTask, Written
+from sinkql.errors import FencedError
+from sinkql.extension.stream import (
+    Committed,
+    Compacted,
+    Context,
+    JobOffsets,
+    Marker,
+    RedoBatchError,
+    Switch,
+    Writer,
+    WriteResult,
+    WriteTask,
+    claimed,
+)
+from sinkql.planner.name import short_name
+
+_SWEEP_EVERY = 16
+_LEAST_HISTORY = 16 << 20
+"""Bytes of changes that are kept for a reader that is late, however small the contents are."""
+_OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
+
+
+@dataclass(slots=True)
+class ViewWriter(Writer):
+    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them."""
+
+    view: str
+    log: ViewLog
+    schema: pa.Schema
+    key: tuple[str, ...]
+    retain_ms: int = 0
+    _mine: Marker | None = field(default=None, init=False)
+    _last: tuple[int, Entry] | None = field(default=None, init=False)
+    _swept: int = field(default=0, init=False)
+    _buckets: int = field(default=0, init=False)
+
+    @classmethod
+    def of(cls, write: physical.Write, context: Context) -> ViewWriter:
+        """Return the writer of a view's job."""
+        log = open_log(write.options["view_id"], context)
+        retain: int = write.options.get("tuning", {}).get("retain_ms", 0)
+        return cls(context.sink, log, schema_of(write.columns), write.key, retain)
+
+    def open(self) -> None:
+        """Make the folder."""
+        durable.make_folder(self.log.folder)
+
+    def marker(self) -> Marker | None:
+        """Return the marker of the last entry."""
+        self._last = self.log.newest()
+        return self._last[1].marker if self._last is not None else None
+
+    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+        """Make an entry without changes, of a new claim."""
+        while True:
+            kept, claim = self.marker(), uuid4().hex
+            marker = claimed(kept, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
+            number, entry = entry_after(self._last, marker, claim)
+            if self.log.publish(number, entry):
+                self._last, self._mine = (number, entry), entry.marker
+                return entry.marker
+
+    def refresh(self) -> Marker:
+        """Read the log's end; raises SQ5101 where another run has claimed it."""
+        found = self.marker()
+        assert self._mine is not None
+        if found is None or found.claim != self._mine.claim:
+            raise self._fenced()
+        self._mine = found
+        return found
+
+    def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
+        """Return the task of a new attempt; the number of buckets stays that of the first."""
+        assert self._last is not None
+        entry = self._last[1]
+        epoch = entry.marker.epoch
+        return ViewTask(
+            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.log, self.schema, dict(entry.contents)
+        )
+
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+        """Make the entry of a batch."""
+        found: list[Written] = [each.data for each in results if each.data is not None]
+        assert task.buckets is not None
+        return self._commit(found, marker, task.buckets, sum(each.rows for each in results))
+
+    def _commit(self, found: Sequence[Written], marker: Marker, buckets: int, rows: int) -> Committed:
+        number, entry = entry_after(self._last, marker, marker.commit)
+        contents: Contents = {str(each.run.bucket): each.contents for each in found}
+        entry = changing(number, entry, [each.run for each in found], contents, buckets)
+        if not self.log.publish(number, entry):
+            there = self.log.entry(number)
+            if there is None or there.id != entry.id:  # an attempt before may have made it, and not learnt of it
+                self.refresh()
+                raise RedoBatchError
+        self._last, self._mine = (number, entry), marker
+        return Committed(marker, number, rows, entry.size, len(entry.runs))
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            "SQ5101",
+            f'another run has taken over materialized view "{short_name(self.view)}"',
+            hint="Nothing is lost: the other run continues from the last commit of this one.",
+        )
+
+    # --- all rows again ----------------------------------------------------------------------------------------------
+
+    def collect(self, number: int, *, buckets: int) -> WriteTask:
+        """Return the task that puts by a part of a rebuild."""
+        assert self._last is not None
+        entry = self._last[1]
+        self._buckets = entry.buckets or buckets
+        return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, self.log, self.schema)
+
+    def rebuild(
+        self, results: Sequence[WriteResult], marker: Marker, between: Callable[[int], None] = lambda rows: None
+    ) -> Committed:
+        """Make one entry with the changes that make the contents those put by."""
+        assert self._last is not None
+        entry = self._last[1]
+        found = Comparison(self.log, self.schema, marker.epoch, between).run(results, entry.contents)
+        faults.point("rebuild-compared")
+        rows = sum(each.run.rows for each in found)
+        return self._commit(found, replace(marker, commit=uuid4().hex), self._buckets, rows)
+
+    # --- files of readers --------------------------------------------------------------------------------------------
+
+    def attach(self, name: str, data: bytes) -> None:
+        """Keep a reader's file in the view's folder."""
+        path = self.log.folder / "attached" / name
+        if not path.exists():
+            durable.write(path, data)
+
+    def attached(self, name: str) -> bytes | None:
+        """Return a file kept by `attach`."""
+        try:
+            return (self.log.folder / "attached" / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def detach(self, name: str) -> bool:
+        """Delete a file kept by `attach`."""
+        (self.log.folder / "attached" / name).unlink(missing_ok=True)
+        return True
+
+    # --- what goes ---------------------------------------------------------------------------------------------------
+
+    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+        """Now and then, delete entries that all readers have, and files that nothing reaches."""
+        assert self._last is not None
+        number, entry = self._last
+        if number < self._swept + _SWEEP_EVERY or not go_on(False):
+            return ()
+        self._swept = number
+        floor = self._floor(number, entry)
+        live: set[Run] = set()
+        for each in self.log.numbers():
+            found = self.log.entry(each) if each >= floor else None
+            if each < floor:
+                self.log.remove(each)
+                faults.point("view-forgotten")
+            elif found is not None:
+                live.update(found.runs)
+                for kept in found.contents.values():
+                    live.update(kept)
+        paths = (self.log.folder / "runs").glob("*/*.arrow")
+        runs.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=entry.marker.epoch)
+        return ()
+
+    def _floor(self, last: int, entry: Entry) -> int:
+        """Return the first entry that stays: that of the latest reader, unless more than the contents lies behind it.
+
+        The last entry stays in any case, and so do those that are young enough.
+        """
+        most = max(_LEAST_HISTORY, sum(run.bytes for kept in entry.contents.values() for run in kept))
+        wanted, young = min([*self.log.places(), last]), time.time_ns() // 1_000_000 - self.retain_ms
+        floor, size = last, entry.size
+        for number in reversed(self.log.numbers()):
+            found = self.log.entry(number)
+            if found is None or number >= last:
+                continue
+            retained = self.retain_ms > 0 and found.at >= young
+            if not retained and (number < wanted or size > most):
+                break
+            floor, size = number, size + found.size
+        return floor
+
+
+def _epoch_of(name: str) -> int | None:
+    found = _OWN.match(name)
+    return int(found[1]) if found is not None else None
