@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
-from view.histories import History
+from sinkql.connectors.view.log import ViewLog, entry_after
+from sinkql.connectors.view.rows import added_up
+from sinkql.errors import FencedError, SinkqlError
+from sinkql.extension.stream import NO_PLAN, Limit, Marker
+from support.running import contexts, drain
+from view.histories import COPY, JOBS, MV, REGISTRY, History, Rows, contents, reading
 
+MARKER = Marker("mv", 1, "", "", {}, {}, NO_PLAN, None, None)
 _SEEDS = 6
 _STEPS = 14
 
@@ -37,3 +45,116 @@ def test_each_entry_is_the_view_at_its_offsets_whatever_fails(tmp_path: Path) ->
 def test_many_histories(tmp_path: Path, part: int) -> None:
     for seed in range(100 * part, 100 * part + 50):
         _run(tmp_path, seed)
+
+
+def _loops(folder: Path) -> History:
+    history = History(folder, random.Random(1))
+    history.change()
+    history.listed.batches.append([((1, 5), 1)])
+    history.turn("mv", failing=False)
+    history.turn("copy", failing=False)
+    return history
+
+
+def now(history: History, name: str) -> Rows:
+    newest = history.log(name).newest()
+    assert newest is not None
+    return contents(history.log(name), JOBS[name], newest[1])
+
+
+def test_who_is_overtaken_is_fenced(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    zombie = history.loops.pop("mv")
+    history.turn("mv", failing=False)
+    history.listed.batches.append([((1, 7), 1)])
+    with pytest.raises(FencedError):
+        drain(zombie)
+
+
+def test_a_hole_in_the_log_is_never_filled(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    log = history.log("mv")
+    number, entry = entry_after(log.newest(), MARKER, "mine")
+    for each in range(number, number + 3):  # another one goes on, and forgets all but its last
+        assert log.publish(each, entry)
+    for each in range(1, number + 2):
+        log.remove(each)
+    assert not ViewLog(log.folder).publish(number, entry)
+
+
+def test_an_upsert_sink_that_comes_too_late_compares_its_rows_with_the_contents(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    at = history.loops.pop("copy").marker.end["mv"]["at"]
+    history.listed.batches.append([((1, 9), 1), ((2, 4), 1)])
+    history.turn("mv", failing=False)
+    for number in range(1, at + 1):
+        history.log("mv").remove(number)
+    history.turn("copy", failing=False)
+    assert history.rebuilt == 1
+    rows = [now(history, name) for name in ("mv", "copy")]
+    assert rows[0] == rows[1]
+    assert rows[0]
+
+
+def test_one_that_only_adds_rows_and_comes_too_late_is_told_so(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    reader = REGISTRY.reader(reading(MV), contexts(tmp_path, COPY))
+    start = history.loops["copy"].marker.end["mv"]
+    history.listed.batches.append([((1, 9), 1), ((2, 4), 1)])
+    history.turn("mv", failing=False)
+    history.log("mv").remove(start["at"])
+    with pytest.raises(SinkqlError) as refused:
+        reader.splits(start, reader.latest(start, Limit(100)))
+    assert refused.value.code == "SQ3450"
+
+
+def test_the_contents_of_a_commit_that_are_gone_are_read_as_they_are_now(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    reader = REGISTRY.reader(reading(MV), contexts(tmp_path, COPY))
+    begin, end = reader.initial(at_end=False), history.loops["copy"].marker.end["mv"]
+    history.log("mv").remove(end["at"])
+    with pytest.raises(SinkqlError) as gone:
+        reader.splits(begin, end)
+    assert gone.value.code == "SQ3451"
+    assert gone.value.retryable
+
+
+def test_what_no_reader_needs_goes(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    with patch("sinkql.connectors.view.writer._SWEEP_EVERY", 1):
+        for number in range(40):
+            history.listed.batches.append([((1, number), 1), ((2, number), 1)])
+            history.turn("mv", failing=False)
+            history.turn("copy", failing=False)
+        history.turn("mv", failing=False)
+    for name in ("mv", "copy"):
+        log = history.log(name)
+        assert len(log.numbers()) <= 4
+        assert len(list((log.folder / "runs").glob("*/*.arrow"))) < 30
+
+
+def test_changes_stay_for_a_reader_that_waits(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    at = history.loops["copy"].marker.end["mv"]["at"]
+    with patch("sinkql.connectors.view.writer._SWEEP_EVERY", 1):
+        for number in range(10):
+            history.listed.batches.append([((1, number), 1)])
+            history.turn("mv", failing=False)
+    assert history.log("mv").numbers()[0] == at
+    history.turn("copy", failing=False)
+    assert history.rebuilt == 0
+
+
+def test_equal_values_are_added_up_whatever_their_type() -> None:
+    table = pa.table(
+        {
+            "a": pa.array([0.0, -0.0, math.nan, math.nan, None, None]),
+            "b": pa.array([[1, None], [1, None], [2], [2], None, None], pa.list_(pa.int32())),
+            "$diff": pa.array([1, -1, 1, 1, 2, -1]),
+        }
+    )
+    found = added_up(table).to_pylist()
+    assert [(math.isnan(row["a"]) if row["a"] is not None else None, row["b"], row["$diff"]) for row in found] == [
+        (True, [2], 2),
+        (None, None, 1),
+    ]
