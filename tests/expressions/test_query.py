@@ -194,7 +194,6 @@ def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:
         ("SELECT x FROM unnest(ARRAY[1]) AS x", "SQ2928", None),
         ("SELECT x FROM orders, unnest(note) AS x", "SQ2921", None),
         ("SELECT DISTINCT ON (id) id FROM orders", "SQ2929", None),
-        ("SELECT id FROM orders GROUP BY ROLLUP (id)", "SQ2930", None),
         ("WITH RECURSIVE x AS (SELECT id FROM orders) SELECT id FROM x", "SQ2924", None),
         ("SELECT string_agg(note, ',') FROM orders", "SQ2932", "string_agg(note, ',')"),
         ("SELECT id FROM orders FOR UPDATE", "SQ2933", None),

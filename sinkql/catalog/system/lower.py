@@ -29,6 +29,7 @@ from sinkql.planner.expression.typed import Typed, column, settled
 from sinkql.planner.function.call import AGGREGATES
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.once import row_count
+from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.scope import Groups, RowContext, Scope
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
@@ -462,7 +463,8 @@ class _Grouped(GroupContext):
     """Names above a GROUP BY."""
 
     def __init__(self, select: _Select, groups: Groups) -> None:
-        super().__init__(select.all.syntax, Scope(now=select.all.now), groups, select.calls)
+        by_all = Groupings((tuple(range(len(groups.by_tree))),))
+        super().__init__(select.all.syntax, Scope(now=select.all.now), groups, select.calls, by_all)
         self.rows = Translator(select.all.syntax, _Rows(select, "an aggregate"))
         self._select = select
         self._translator = Translator(select.all.syntax, self)

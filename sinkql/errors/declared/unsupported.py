@@ -73,10 +73,6 @@ CODES = {
         "The query uses DISTINCT ON.",
         "Aggregate with GROUP BY instead.",
     ),
-    "SQ2930": _code(
-        "GROUP BY uses GROUPING SETS, ROLLUP or CUBE.",
-        "Create a view for each set of columns, and combine them with UNION ALL.",
-    ),
     "SQ2932": _code(
         "The aggregate, or its form with DISTINCT or WITHIN GROUP, is not supported.",
         "Use another aggregate, or take the DISTINCT rows in a subquery in FROM.",

@@ -44,7 +44,7 @@ _SET_RETURNING = (
     "unnest", "generate_series", "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",
     "regexp_split_to_table", "string_to_table",
 )  # fmt: skip
-AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every")
+AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "grouping")
 UNSUPPORTED_AGGREGATES = (
     "string_agg", "array_agg", "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "stddev", "stddev_pop",
     "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop", "covar_samp", "mode", "percentile_cont",

@@ -22,6 +22,7 @@ from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import wide
 from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
 from sinkql.planner.expression.typed import call as expression
+from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, resolved
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
@@ -59,11 +60,12 @@ class Calls:
 class GroupContext:
     """Names above a GROUP BY: group expressions and aggregates only."""
 
-    def __init__(self, syntax: Syntax, scope: Scope, groups: Groups, calls: Calls) -> None:
+    def __init__(self, syntax: Syntax, scope: Scope, groups: Groups, calls: Calls, groupings: Groupings) -> None:
         self.rows = Translator(syntax, RowContext(scope, "an aggregate"))
         self.scope = scope
         self.groups = groups
         self.calls = calls
+        self.groupings = groupings
 
     def column(self, node: Any, span: Span) -> Typed:
         return self.grouped(resolved(self.scope, node, span), identifier(node.this), span)
@@ -93,6 +95,8 @@ class GroupContext:
 
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
         name = str(node.this).lower()
+        if name == "grouping":
+            return self._grouping(node, span, filter_)
         distinct, values = _arguments(node)
         if len(values) != 1:
             raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
@@ -107,6 +111,20 @@ class GroupContext:
         if argument.type == types.UNKNOWN:
             argument = coerced(argument, types.TEXT)
         return _PLANS[name](_Aggregate(name, argument, condition, distinct, span, self.calls)).at(span)
+
+    def _grouping(self, node: Any, span: Span, filter_: Any | None) -> Typed:
+        distinct, values = _arguments(node)
+        if distinct or filter_ is not None:
+            raise SinkqlError("SQ2211", "grouping() takes neither DISTINCT nor FILTER", span)
+        known = list(self.groups.by_tree)
+        places = []
+        for each in values:
+            tree = self.rows.translate(each).tree
+            if tree not in known:
+                message = "the arguments of grouping() must be expressions of GROUP BY"
+                raise SinkqlError("SQ2206", message, self.rows.span(each), hint="Add it to GROUP BY.")
+            places.append(known.index(tree))
+        return self.groupings.add(tuple(places), span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
 from sinkql.planner.function import call as functions
+from sinkql.planner.query import grouping
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
@@ -154,12 +155,15 @@ def _plan_groups(
     syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, wanted: Sequence[_Wanted]
 ) -> logical.Relation:
     rows = Translator(syntax, RowContext(scope, "GROUP BY"))
-    values = _group_values(rows, select, scope, wanted)
+    values, groupings = _group_values(rows, grouping.groups(syntax, select.args.get("group")), scope, wanted)
     named = _named_groups(rows, values, wanted)
-    columns = {value.tree: column(name, value.type, nullable=value.nullable, span=value.span) for name, value in named}
+    columns = {}
+    for place, (name, value) in enumerate(named):
+        nullable = value.nullable or any(place not in by for by in groupings.sets)
+        columns[value.tree] = column(name, value.type, nullable=nullable, span=value.span)
     retracts = relation.shape.change != logical.Change.APPEND
-    calls = Calls({name for name, _ in named}, retracts=retracts, grouped=bool(named))
-    context = GroupContext(syntax, scope, Groups(columns), calls)
+    calls = Calls({name for name, _ in named}, retracts=retracts, grouped=all(groupings.sets))
+    context = GroupContext(syntax, scope, Groups(columns), calls, groupings)
     above = Translator(syntax, context)
     items = []
     for each in wanted:
@@ -168,7 +172,7 @@ def _plan_groups(
     calls.wanted = None
     having = select.args.get("having")
     predicate = above.boolean(having.this, "HAVING") if having is not None else None
-    found = query_relation.group(relation, named, calls.found, syntax.span(select))
+    found = grouping.grouped(relation, named, calls.found, groupings, syntax.span(select))
     if predicate is not None:
         found = query_relation.keep(found, predicate)
     return query_relation.project(found, items)
@@ -181,32 +185,22 @@ def _group_item(above: Translator, context: GroupContext, wanted: _Wanted) -> tu
     return wanted.name, context.grouped(wanted.column.at(span), wanted.column.name, span)
 
 
-def _group_values(rows: Translator, select: Any, scope: Scope, wanted: Sequence[_Wanted]) -> list[Typed]:
-    clause = select.args.get("group")
-    if clause is None:
-        return []
-    for name, part in clause.args.items():
-        if name != "expressions" and part:
-            raise _grouping_sets(rows, clause)
+def _group_values(
+    rows: Translator, groups: grouping.Groups, scope: Scope, wanted: Sequence[_Wanted]
+) -> tuple[list[Typed], grouping.Groupings]:
+    """Return what rows are grouped by, each once, and by which of them in each set."""
     found: dict[logical.Expression, Typed] = {}
-    for node in clause.expressions:
-        if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets)):
-            raise _grouping_sets(rows, node)
-        value = _meant(rows, node, scope, wanted)
-        if value.type == types.UNKNOWN:
-            value = coerced(value, types.TEXT)
-        found.setdefault(value.tree, value)
-    return list(found.values())
-
-
-def _grouping_sets(rows: Translator, node: Any) -> SinkqlError:
-    """Return the error for ROLLUP, CUBE or GROUPING SETS, whose node begins behind its keyword."""
-    return SinkqlError(
-        "SQ2930",
-        "grouping sets are not supported yet",
-        rows.syntax.from_word(node, "WITH", "ROLLUP", "CUBE", "GROUPING"),
-        hint="Create a view for each set of columns, and combine them with UNION ALL.",
-    )
+    sets = []
+    for nodes in groups.sets:
+        by = set()
+        for node in nodes:
+            value = _meant(rows, node, scope, wanted)
+            if value.type == types.UNKNOWN:
+                value = coerced(value, types.TEXT)
+            found.setdefault(value.tree, value)
+            by.add(list(found).index(value.tree))
+        sets.append(tuple(sorted(by)))
+    return list(found.values()), grouping.Groupings(tuple(dict.fromkeys(sets) if groups.distinct else sets))
 
 
 def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Typed:
