@@ -33,7 +33,7 @@ _ORACLES = {
     "once": "SELECT a, grouping(a) AS g, count(*) AS n FROM t GROUP BY GROUPING SETS ((a), ())",
     "by_place": "SELECT b AS x, a, sum(c) AS s FROM t GROUP BY GROUPING SETS ((b), (a, b))",
 }
-_KEYS = {
+_KEYS: dict[str, list[set[str]]] = {
     "rolled": [], "cubed": [{"a", "b", "g"}], "sets": [], "twice": [], "once": [{"a", "g"}], "one_set": [{"a"}],
     "product": [{"a", "b", "c", "p", "q"}], "nothing": [set()], "no_call": [{"a", "g"}],
 }  # fmt: skip

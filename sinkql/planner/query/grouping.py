@@ -132,7 +132,7 @@ def _keys(names: Sequence[str], groupings: Groupings) -> list[frozenset[str]]:
     """Return the keys: rows of two sets may be alike, unless a call of GROUPING tells the sets apart."""
     told = [tuple(groupings.value(each, by) for by in groupings.sets) for each in groupings.found]
     every = range(len(told))
-    apart = [(number,) for number in every if len(set(told[number])) == len(groupings.sets)]
+    apart: list[Set] = [(number,) for number in every if len(set(told[number])) == len(groupings.sets)]
     if not apart and len(set(zip(*told, strict=True))) == len(groupings.sets):
         apart = [tuple(every)]
     return [frozenset((*names, *(f"$grouping{number}" for number in each))) for each in apart]
