@@ -36,11 +36,13 @@ def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run |
             return _aggregate(relation, catalog)
         case logical.Union():
             return _union(relation, catalog)
+        case logical.Join():
+            return _join(relation, catalog)
         case logical.Flatten():
             return _flatten(relation, catalog)
         case logical.Repeat():
             return _repeat(relation, catalog)
-        case logical.Join() | logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
+        case logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
             return None
 
 
@@ -106,6 +108,54 @@ def _repeat(relation: logical.Repeat, catalog: logical.CatalogReader) -> Run | N
         return None
     (times,) = values
     return lambda read: [row for row in below(read) for _ in range(times(row))]
+
+
+def _join(join: logical.Join, catalog: logical.CatalogReader) -> Run | None:
+    kind = join.kind
+    left, right = rows_of(join.left, catalog), rows_of(join.right, catalog)
+    keys = [(_values((key.left,), join.left), _values((key.right,), join.right), key.safe) for key in join.keys]
+    both = [column.name for side in (join.left, join.right) for column in side.shape.columns]
+    residual = None if join.residual is None else function_of(join.residual, both)
+    if left is None or right is None or (residual is None) != (join.residual is None):
+        return None
+    known = [(one[0], other[0], safe) for one, other, safe in keys if one is not None and other is not None]
+    if len(known) < len(keys):
+        return None
+    widths = [len(side.shape.columns) for side in (join.left, join.right)]
+
+    def run(read: Read) -> list[Row]:
+        rows, others = left(read), right(read)
+        places: dict[Row, list[int]] = {}
+        for place, row in enumerate(others):
+            key = _key([(value, safe) for _, value, safe in known], row)
+            if key is not None:
+                places.setdefault(key, []).append(place)
+        matched: set[int] = set()
+        found: list[Row] = []
+        for row in rows:
+            key = _key([(value, safe) for value, _, safe in known], row)
+            met = places.get(key, []) if key is not None else []
+            met = [place for place in met if residual is None or residual((*row, *others[place]))]
+            matched.update(met)
+            if kind in (logical.JoinKind.SEMI, logical.JoinKind.ANTI):
+                found += [row] if bool(met) == (kind is logical.JoinKind.SEMI) else []
+                continue
+            found += [(*row, *others[place]) for place in met]
+            if not met and kind in (logical.JoinKind.LEFT, logical.JoinKind.FULL):
+                found.append((*row, *(None,) * widths[1]))
+        if kind in (logical.JoinKind.RIGHT, logical.JoinKind.FULL):
+            found += [((*(None,) * widths[0], *row)) for place, row in enumerate(others) if place not in matched]
+        return found
+
+    return run
+
+
+def _key(values: Sequence[tuple[Value, bool]], row: Row) -> Row | None:
+    """Return what a row is joined by; None if a NULL in it equals nothing."""
+    found = [(value(row), safe) for value, safe in values]
+    if any(each is None and not safe for each, safe in found):
+        return None
+    return tuple(comparable(each) for each, _ in found)
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------

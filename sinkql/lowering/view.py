@@ -11,6 +11,7 @@ from sinkql.logical.function import AGGREGATES
 from sinkql.logical.type import INTEGER
 from sinkql.lowering.context import Context
 from sinkql.lowering.flatten import flatten, repeat
+from sinkql.lowering.join import JoinLowering
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,14 @@ class _View:
                 return self.aggregate(relation)
             case logical.Union():
                 return self.union(relation)
+            case logical.Join():
+                sides = [self.relation(each) for each in (relation.left, relation.right)]
+                return JoinLowering(self.context, self.name).join(relation, sides[0], sides[1])
             case logical.Flatten():
                 return flatten(relation, self.relation(relation.input), self.context, self.name)
             case logical.Repeat():
                 return repeat(relation, self.relation(relation.input), self.context, self.name)
-            case logical.Join() | logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
+            case logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
                 raise NotImplementedError
 
     def project(self, relation: logical.Project) -> physical.Operator:

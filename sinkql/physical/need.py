@@ -99,7 +99,7 @@ def narrowed(operator: Operator, names: Iterable[str]) -> Operator:
             left = len(columns_of(given)) > len(kept)
             return msgspec.structs.replace(operator, input=given, kept=kept if left else ())
         case Join():
-            sides = [_narrowed_side(side) for side in (operator.left, operator.right)]
+            sides = [_narrowed_side(side, wanted) for side in (operator.left, operator.right)]
             return msgspec.structs.replace(operator, left=sides[0], right=sides[1])
         case Use():
             return operator
@@ -158,7 +158,9 @@ def taken(operator: Rank | Recompute | Bound) -> set[str]:
             return {column.name for column in columns_of(operator.input)}
 
 
-def _narrowed_side(side: Side) -> Side:
+def _narrowed_side(side: Side, wanted: set[str]) -> Side:
+    kept = tuple(name for name in side.kept if name in wanted)
+    side = msgspec.structs.replace(side, kept=kept)
     return msgspec.structs.replace(side, input=narrowed(side.input, _sided(side)))
 
 
@@ -172,7 +174,7 @@ def _narrowed_whole(operator: Operator) -> Operator:
 
 def _narrowed_map(operator: Map, wanted: set[str]) -> Operator:
     """Return a projection with the outputs that are used, and those that say which rows overwrite each other."""
-    if all(not isinstance(below, Normalize) for below in walk_operators(operator)):
+    if all(not isinstance(below, Normalize | Join) for below in walk_operators(operator)):
         return operator
     wanted = wanted | set(key_of(operator))
     outputs = tuple(each for each in operator.outputs if each.name in wanted) or operator.outputs[:1]

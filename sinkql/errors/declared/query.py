@@ -80,7 +80,7 @@ CODES = {
         "Cast through a type that both convert to, such as text.",
     ),
     "SQ2219": _code(
-        "WHERE, HAVING, FILTER, WHEN, AND, OR or NOT has a value that is not a boolean.",
+        "WHERE, ON, HAVING, FILTER, WHEN, AND, OR or NOT has a value that is not a boolean.",
         "Compare the value, as in value <> 0.",
     ),
     "SQ2220": _code(
@@ -110,6 +110,14 @@ CODES = {
     "SQ2226": _code(
         "ORDER BY of a query with DISTINCT or UNION has an expression that is not a column of the result.",
         "Order by columns of the result, or put the query into a subquery in FROM.",
+    ),
+    "SQ2227": _code(
+        "Two relations of FROM go by the same name, so that a column could not say of which it is.",
+        "Give one of them an alias, as in FROM employees AS e JOIN employees AS boss ON ….",
+    ),
+    "SQ2228": _code(
+        "NATURAL JOIN is on the columns that both relations have, and these have none in common.",
+        "Write the condition after ON, or CROSS JOIN for all pairs of rows.",
     ),
     "SQ2284": _code(
         "A query over the system catalog has a form, or an expression, that is not supported there.",

@@ -41,10 +41,6 @@ CODES = {
         "The dialect has this catalog type, but this version of SinkQL cannot use it.",
         "Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'.",
     ),
-    "SQ2921": _code(
-        "The query joins relations.",
-        "Select from one relation; combine the rows of several with UNION ALL.",
-    ),
     "SQ2922": _code(
         "The query uses a window function.",
         "Aggregate with GROUP BY instead.",

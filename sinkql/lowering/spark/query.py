@@ -47,12 +47,14 @@ class QuerySql:
             case logical.Union():
                 names = [column.name for column in relation.shape.columns]
                 return " UNION ALL ".join(self._renamed(each, names) for each in relation.inputs)
+            case logical.Join():
+                return self._join(relation)
             case logical.Flatten():
                 return self._flatten(relation)
             case logical.Repeat():
                 copies = f"SELECT *, explode(array_repeat(1, CAST({spark_sql(relation.times)} AS INT)))"
                 return f"SELECT {_list(relation.shape.columns)} FROM ({copies} FROM ({self.relation(relation.input)}))"
-            case logical.Join() | logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
+            case logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
                 raise NotImplementedError
 
     def _flatten(self, flatten: logical.Flatten) -> str:
@@ -72,6 +74,14 @@ class QuerySql:
         chosen = ", ".join(f"{quoted(column.name)} AS {quoted(name)}" for column, name in columns)
         return f"SELECT {chosen} FROM ({self.relation(relation)})"
 
+    def _join(self, join: logical.Join) -> str:
+        conditions = [f"{spark_sql(key.left)} {'<=>' if key.safe else '='} {spark_sql(key.right)}" for key in join.keys]
+        if join.residual is not None:
+            conditions.append(f"({spark_sql(join.residual)})")
+        on = " AND ".join(conditions) or "TRUE"
+        sides = f"({self.relation(join.left)}) {_JOINS[join.kind]} JOIN ({self.relation(join.right)})"
+        return f"SELECT {_list(join.shape.columns)} FROM {sides} ON {on}"
+
     def _get(self, get: logical.Get) -> str:
         if get.item == logical.ONE.item:
             return "SELECT 1 AS `$one`"
@@ -88,6 +98,16 @@ class QuerySql:
         if groups:
             sql += f" GROUP BY {', '.join(spark_sql(each.expression) for each in aggregate.group)}"
         return sql
+
+
+_JOINS = {
+    logical.JoinKind.INNER: "INNER",
+    logical.JoinKind.LEFT: "LEFT OUTER",
+    logical.JoinKind.RIGHT: "RIGHT OUTER",
+    logical.JoinKind.FULL: "FULL OUTER",
+    logical.JoinKind.SEMI: "LEFT SEMI",
+    logical.JoinKind.ANTI: "LEFT ANTI",
+}
 
 
 def _list(columns: tuple[logical.Column, ...]) -> str:

@@ -38,7 +38,15 @@ def _kind(node: Any, text: str, range_: Range) -> str | None:
             return "call" if isinstance(node.expression, exp.Anonymous) else None
         case exp.Window() if node.arg_key == "windows":
             return None
+        case exp.Join():
+            return None if text[slice(*range_(node))].startswith(",") else _join(node)
     return _KINDS.get(type(node))
+
+
+def _join(node: Any) -> str:
+    words = [node.args.get("method"), node.args.get("side"), node.args.get("kind")]
+    using = "USING" if node.args.get("using") else None
+    return " ".join(word for word in (*words, using, "JOIN") if word and word not in ("INNER", "OUTER"))
 
 
 _WITHOUT_FORM = (exp.DataTypeParam, exp.DataType, exp.Bracket, exp.Parameter)
@@ -57,4 +65,6 @@ _KINDS: dict[type, str] = {
     exp.Trim: "call", exp.ByteString: "STRING", exp.RawString: "STRING", exp.UnicodeString: "STRING",
     exp.National: "STRING", exp.BitString: "STRING", exp.HexString: "HEX",
 }  # fmt: skip
-_KNOWN = frozenset((*_KINDS.values(), "NOT", "NUMBER"))
+_SIDES = ("", "LEFT ", "RIGHT ", "FULL ")
+_JOINS = ("CROSS JOIN", *(f"{side}{rest}" for side in _SIDES for rest in ("JOIN", "USING JOIN")))
+_KNOWN = frozenset((*_KINDS.values(), *_JOINS, *(f"NATURAL {side}JOIN" for side in _SIDES), "NOT", "NUMBER"))

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, too_deep
 from sinkql.planner.expression.operator import part_of
+from sinkql.planner.query.from_ import Around
 from sinkql.planner.query.plan import Planner
 from sinkql.planner.query.scope import identifier, qualifier
 from sinkql.planner.query.select import SAME
@@ -61,7 +62,7 @@ def plan_once(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -
     order = _Terms(syntax, tree)
     try:
         planner = Planner(syntax, catalog, now, order.hidden)
-        relation = planner.plan(tree, {})
+        relation = planner.plan(tree, Around())
         places = order.places(relation)
     except RecursionError:
         raise too_deep(query.span) from None

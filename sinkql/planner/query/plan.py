@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,13 +14,12 @@ from sinkql.planner import types
 from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
+from sinkql.planner.query.from_ import Around, From, Qualifiers
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select, plan_values
 from sinkql.planner.query.syntax import Syntax, parse
 from sinkql.planner.query.text import written_name
 from sinkql.planner.subsource import check_readable, stand_in
-
-_Named = Mapping[str, logical.Relation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
     """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…)."""
     try:
         planner = Planner(parse(query), catalog)
-        relation = planner.plan(planner.syntax.tree, {})
+        relation = planner.plan(planner.syntax.tree, Around())
     except RecursionError:
         raise too_deep(query.span) from None
     return QueryPlan(relation, tuple(planner.dependencies))
@@ -52,37 +50,38 @@ class Planner:
     """What stands behind the columns of such a query, as a whole."""
     dependencies: dict[str, None] = field(default_factory=dict)
 
-    def plan(self, node: Any, named: _Named) -> logical.Relation:
-        """Plan a query within a query, with the relations that WITH has named."""
-        named = self._with(node, named)
-        self._refuse_clauses(node)
+    def plan(self, node: Any, around: Around) -> logical.Relation:
+        """Plan a query within a query."""
+        around = self._with(node, around)
+        self.refuse_clauses(node)
         match node:
             case exp.Select():
-                return self._select(node, named)
+                return self._select(node, around)
             case exp.Union():
-                return self._union(node, named)
+                return self._union(node, around)
             case exp.Subquery():
-                return self.plan(node.this, named)
+                return self.plan(node.this, around)
             case exp.Values() if self.once is not None:
                 return plan_values(self.syntax, node, self.once)
             case exp.Except() | exp.Intersect():
-                return self._set_operation(node, named)
+                return self._set_operation(node, around)
             case _:
                 raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
 
-    def _with(self, node: Any, named: _Named) -> _Named:
+    def _with(self, node: Any, around: Around) -> Around:
         with_ = node.args.get("with_")
         if with_ is None:
-            return named
+            return around
         if with_.args.get("recursive"):
             raise self._not_yet("SQ2924", "recursive queries are not supported yet", with_)
-        found = dict(named)
         for each in with_.expressions:
             name = identifier(each.args["alias"].this)
-            found[name] = self._aliased(self.plan(each.this, found), each.args["alias"])
-        return found
+            relation = self.aliased(self.plan(each.this, around), each.args["alias"])
+            around = replace(around, named={**around.named, name: relation})
+        return around
 
-    def _refuse_clauses(self, node: Any) -> None:
+    def refuse_clauses(self, node: Any) -> None:
+        """Refuse what a node has beyond what is planned."""
         for name, part in node.args.items():
             if not part or name in _PLANNED.get(type(node), ()):
                 continue
@@ -103,15 +102,16 @@ class Planner:
     def _not_yet(self, code: str, message: str, node: Any) -> SinkqlError:
         return SinkqlError(code, message, self.syntax.span(node), hint=_HINTS.get(code))
 
-    def _select(self, node: Any, named: _Named) -> logical.Relation:
+    def _select(self, node: Any, around: Around) -> logical.Relation:
         from_ = node.args.get("from_")
         hidden = self.hidden if node is self.syntax.tree else None
         if from_ is None and self.once is not None:
-            return plan_select(self.syntax, node, logical.ONE, Scope(now=self.once), hidden)
+            scope = Scope(now=self.once, outer=around.outer)
+            return plan_select(self.syntax, node, logical.ONE, scope, hidden)
         if from_ is None:
             raise self._without_from(node)
-        relation, scope = self._from(from_.this, named)
-        return plan_select(self.syntax, node, relation, scope, hidden)
+        found = From(self, around).plan(node)
+        return plan_select(self.syntax, node, found.relation, found.scope, hidden)
 
     def _without_from(self, node: Any) -> SinkqlError:
         """Return the error for a SELECT without FROM: the last name without AS may be what it should read."""
@@ -130,46 +130,22 @@ class Planner:
             return SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", place, hint=hint)
         return self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
 
-    def _union(self, node: Any, named: _Named) -> logical.Relation:
-        left, right = self.plan(node.this, named), self.plan(node.expression, named)
+    def _union(self, node: Any, around: Around) -> logical.Relation:
+        left, right = self.plan(node.this, around), self.plan(node.expression, around)
         found = query_relation.union(left, right, self.syntax.span(node.expression))
         return query_relation.distinct(found, self.syntax.span(node)) if node.args.get("distinct") else found
 
-    def _set_operation(self, node: Any, named: _Named) -> logical.Relation:
-        left, right = self.plan(node.this, named), self.plan(node.expression, named)
+    def _set_operation(self, node: Any, around: Around) -> logical.Relation:
+        left, right = self.plan(node.this, around), self.plan(node.expression, around)
         word: set_operation.Word = "INTERSECT" if isinstance(node, exp.Intersect) else "EXCEPT"
         span, all_ = self.syntax.span(node.expression), not node.args.get("distinct")
         return set_operation.combined(word, left, right, span, all_=all_)
 
-    def _from(self, node: Any, named: _Named) -> tuple[logical.Relation, Scope]:
-        alias = node.args.get("alias")
-        if isinstance(node, exp.Subquery):
-            self._refuse_clauses(node)
-            if isinstance(node.this, exp.Table):
-                raise self._bracketed(node.this)
-            relation = self._aliased(self.plan(node.this, self._with(node, named)), alias)
-            qualifiers: tuple[tuple[str, ...], ...] = ()
-        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            self._refuse_clauses(node)
-            relation, qualifiers = self._table(node, named)
-            relation = self._aliased(relation, alias)
-        elif isinstance(node, exp.Values) and self.once is not None:
-            relation, qualifiers = self._aliased(plan_values(self.syntax, node, self.once), alias), ()
-        else:
-            raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet", node)
-        if alias is not None and alias.this is not None:
-            qualifiers = ((identifier(alias.this),),)
-        return relation, Scope.of(qualifiers, relation.shape.columns, self.once)
-
-    def _bracketed(self, table: Any) -> SinkqlError:
-        found = self.syntax.written(table)
-        hint = f"Leave out the parentheses: FROM {found}."
-        return SinkqlError("SQ2201", f"expected SELECT, found {found}", self.syntax.span(table), hint=hint)
-
-    def _table(self, node: Any, named: _Named) -> tuple[logical.Relation, tuple[tuple[str, ...], ...]]:
+    def table(self, node: Any, around: Around) -> tuple[logical.Relation, Qualifiers]:
+        """Return the relation that a name means, and the names that it goes by."""
         name = written_name(self.syntax, node)
-        if len(name.parts) == 1 and name.parts[0].value in named:
-            return named[name.parts[0].value], ((name.parts[0].value,),)
+        if len(name.parts) == 1 and name.parts[0].value in around.named:
+            return around.named[name.parts[0].value], ((name.parts[0].value,),)
         written = self.catalog.resolve(name)
         full = stand_in(written, self.catalog)
         item = self.catalog.item(full)
@@ -198,7 +174,8 @@ class Planner:
         message, wanted = f'relation "{name.text}" does not exist', name.parts[-1].value
         return MissingError("SQ2202", message, name.span, name=wanted, hint=hint)
 
-    def _aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
+    def aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
+        """Return a relation with the column names of its alias."""
         names = [identifier(each) for each in alias.args.get("columns") or ()] if alias is not None else []
         return query_relation.renamed(relation, names, self.syntax.span(alias)) if names else relation
 
@@ -210,10 +187,10 @@ def sink_shape(sink: logical.Sink) -> logical.Shape:
 
 
 _PLANNED: dict[type, tuple[str, ...]] = {
-    exp.Select: ("with_", "kind", "expressions", "distinct", "from_", "where", "group", "having"),
+    exp.Select: ("with_", "kind", "expressions", "distinct", "from_", "joins", "where", "group", "having"),
     exp.Union: ("with_", "this", "expression", "distinct"),
-    exp.Subquery: ("with_", "this", "alias"),
-    exp.Table: ("this", "db", "catalog", "alias"),
+    exp.Subquery: ("with_", "this", "alias", "joins"),
+    exp.Table: ("this", "db", "catalog", "alias", "joins"),
     exp.Except: ("with_", "this", "expression", "distinct"),
     exp.Intersect: ("with_", "this", "expression", "distinct"),
     exp.Values: ("with_", "expressions", "alias"),
@@ -221,7 +198,6 @@ _PLANNED: dict[type, tuple[str, ...]] = {
 _SHORT = 40
 _AS_A_WHOLE = ("order", "limit", "offset")
 _CLAUSES = {
-    "joins": ("SQ2921", "joins are not supported yet"),
     "laterals": ("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet"),
     "windows": ("SQ2922", "window functions are not supported yet"),
     "qualify": ("SQ2922", "window functions are not supported yet"),
@@ -231,7 +207,6 @@ _CLAUSES = {
 }
 _WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
 _HINTS = {
-    "SQ2921": "Select from one relation; combine the rows of several with UNION ALL.",
     "SQ2923": "Leave it out: a view's rows have no order.",
     "SQ2927": "Select from a source or view.",
     "SQ2928": "Select from a source or view.",

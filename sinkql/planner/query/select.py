@@ -16,7 +16,7 @@ from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import grouping
+from sinkql.planner.query import grouping, pushdown
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
@@ -57,9 +57,10 @@ def plan_select(
     """Plan a SELECT whose FROM is already a relation."""
     rows = Translator(syntax, RowContext(scope, "WHERE"))
     where = select.args.get("where")
-    if where is not None:
-        predicate = rows.boolean(where.this, "WHERE")
-        relation = query_relation.keep(relation, predicate)
+    if where is None:
+        relation = pushdown.arranged(relation)
+    else:
+        relation = pushdown.keep(relation, rows.boolean(where.this, "WHERE"))
     wanted = _expand(syntax, select, scope)
     if hidden is not None:
         wanted += [_Wanted(name, node) for name, node in hidden(tuple(each.name for each in wanted))]

@@ -228,11 +228,17 @@ class _Queries(Expressions):
         return joined
 
     def _join(self) -> None:
+        start = self.next.start
+        self.form(" ".join([*self._joining(), "JOIN"]), start)
+
+    def _joining(self) -> list[str]:
+        """Go past a JOIN, and return what kind it is of."""
         if self.take("CROSS"):
             self.expect("JOIN")
             self._related()
-            return
-        natural = self.take("NATURAL")
+            return ["CROSS"]
+        natural = ["NATURAL"] if self.take("NATURAL") else []
+        side = [self.next.keyword] if self.at_any("LEFT", "RIGHT", "FULL") else []
         if self.take_any("LEFT", "RIGHT", "FULL"):
             self.take("OUTER")
         else:
@@ -240,7 +246,7 @@ class _Queries(Expressions):
         self.expect("JOIN")
         self._related()
         if natural:
-            return
+            return [*natural, *side]
         while self.at_any(*_JOINS):
             self._join()
         if self.take("ON"):
@@ -249,8 +255,10 @@ class _Queries(Expressions):
             self.names()
             if self.take("AS"):
                 self.name()
+            side = [*side, "USING"]
         else:
             raise self.mistake("ON or USING")
+        return side
 
     def _related(self) -> None:
         lateral, function = self.take("LATERAL"), False

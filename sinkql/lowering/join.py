@@ -1,0 +1,185 @@
+"""logical.Join over lowered inputs → operators: keys as columns, what each side keeps, what is left of the condition.
+
+A condition that is no equality, of any other join than an inner one, is tested on the pairs J that the equalities give:
+L LEFT JOIN R is J and the rows of L that J has not, with NULLs; by the identity of a row of L, its key or all its
+columns. Without an equality the rows of one side go to every bucket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sinkql import logical, physical
+from sinkql.logical import Expression, JoinKey, JoinKind, Reference
+from sinkql.logical.type import INTEGER, parse_type
+from sinkql.lowering.context import Context
+
+_Keeps = Literal["rows", "latest", "counts"]
+_KINDS: dict[JoinKind, physical.JoinKind] = {
+    JoinKind.INNER: "inner", JoinKind.LEFT: "left", JoinKind.RIGHT: "right", JoinKind.FULL: "full",
+    JoinKind.SEMI: "semi", JoinKind.ANTI: "anti",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JoinLowering:
+    """Lower the joins of one view; `view` is its full name, of where expressions were written."""
+
+    context: Context
+    view: str
+
+    def join(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
+        """Return what gives the columns of a join, in their order, over what gives those of its inputs."""
+        if join.kind is JoinKind.RIGHT:
+            join, left, right = replace(join, kind=JoinKind.LEFT, left=join.right, right=join.left), right, left
+        if join.kind is JoinKind.INNER:
+            found = self._where(self._plain(join, left, right), join.residual)
+        elif join.residual is not None or (join.kind is JoinKind.FULL and not join.keys):
+            found = self._by_pairs(join, left, right)
+        else:
+            found = self._plain(join, left, right)
+        return _ordered(found, [column.name for column in join.shape.columns])
+
+    def _plain(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
+        """Return a join on its equalities alone."""
+        keys = join.keys
+        spread = not keys and not (join.kind is not JoinKind.INNER and _one_row(join.left))
+        if not keys and not spread:
+            one = logical.literal(1, INTEGER)
+            keys = (JoinKey(one, one),)  # one row of the preserved side: no copies of the other one
+        safe = tuple(key.safe for key in keys)
+        counts = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
+        first = spread and join.kind is JoinKind.INNER and _one_row(join.left)  # which goes to every bucket
+        left_keeps = self._keeps(join, left, [key.left for key in keys], number=0)
+        right_keeps = "counts" if counts else self._keeps(join, right, [key.right for key in keys], number=1)
+        left = left if left_keeps == "latest" else self.context.retracting(left)
+        right = right if right_keeps == "latest" else self.context.retracting(right)
+        left, left_key = self._keyed(left, [key.left for key in keys])
+        right, right_key = self._keyed(right, [key.right for key in keys])
+        name = self.context.arrangement()
+        left_names = [column.name for column in join.left.shape.columns]
+        right_names = [] if counts else [column.name for column in join.right.shape.columns]
+        return physical.Join(
+            kind=_KINDS[join.kind],
+            left=_side(left, f"{name}l", left_key, left_names, left_keeps, replicated=first),
+            right=_side(right, f"{name}r", right_key, right_names, right_keeps, replicated=spread and not first),
+            arrangement=name,
+            safe=safe,
+        )
+
+    def _keeps(self, join: logical.Join, side: physical.Operator, key: list[Expression], *, number: int) -> _Keeps:
+        """Return `latest` where a side's rows overwrite each other by just what they are joined on."""
+        own = physical.key_of(side)
+        if physical.change_of(side) != "upsert" or not key:
+            return "rows"
+        names = [each.name for each in key if isinstance(each, Reference)]
+        if len(names) != len(key) or len(set(names)) != len(names) or set(names) != set(own):
+            return "rows"
+        if any(isinstance(each, physical.Read) and each.holes for each in physical.walk(side)):
+            return "rows"
+        preserved = join.kind is JoinKind.FULL or (number == 0 and join.kind in (JoinKind.LEFT, JoinKind.ANTI))
+        types = {column.name: column for column in physical.columns_of(side)}
+        pairs = zip(names, join.keys, strict=True)
+        loose = any(types[name].nullable and not each.safe for name, each in pairs)
+        return "rows" if preserved and loose else "latest"
+
+    def _keyed(self, side: physical.Operator, key: list[Expression]) -> tuple[physical.Operator, list[str]]:
+        """Return a side with the expressions of its key as columns, and their names."""
+        names = [each.name if isinstance(each, Reference) else f"$k{place}" for place, each in enumerate(key)]
+        new = [
+            self.context.output(name, each, self.view)
+            for name, each in zip(names, key, strict=True)
+            if not isinstance(each, Reference)
+        ]
+        if not new:
+            return side, names
+        return _map(side, (*map(_same, physical.columns_of(side)), *new)), names
+
+    def _where(self, body: physical.Operator, condition: Expression | None) -> physical.Operator:
+        if condition is None:
+            return body
+        return physical.Map(body, where=self.context.output("", condition, self.view))
+
+    # --- what is tested on pairs -------------------------------------------------------------------------------------
+
+    def _by_pairs(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
+        left, right = self.context.retracting(left), self.context.retracting(right)
+        pairs = self._where(self._plain(replace(join, kind=JoinKind.INNER), left, right), join.residual)
+        if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+            return self._having(join.kind, left, join.left, pairs)
+        parts = [pairs, self._without(left, join.left, pairs)]
+        if join.kind is JoinKind.FULL:
+            parts.append(self._without(right, join.right, pairs))
+        return physical.Union(tuple(parts), "retract")
+
+    def _without(
+        self, side: physical.Operator, relation: logical.Relation, pairs: physical.Operator
+    ) -> physical.Operator:
+        """Return the rows of a side that no pair has, with NULLs for the columns of the other one."""
+        found = self._having(JoinKind.ANTI, side, relation, pairs)
+        own = {column.name for column in relation.shape.columns}
+        outputs = tuple(
+            _same(column)
+            if column.name in own
+            else physical.Output(column.name, logical.Literal(None, parse_type(column.type)))
+            for column in physical.columns_of(pairs)
+        )
+        return physical.Map(found, outputs)
+
+    def _having(
+        self,
+        kind: Literal[JoinKind.SEMI, JoinKind.ANTI],
+        side: physical.Operator,
+        relation: logical.Relation,
+        pairs: physical.Operator,
+    ) -> physical.Operator:
+        """Return the rows of a side that are in pairs, or are not, by what tells them apart."""
+        names = [column.name for column in relation.shape.columns]
+        key = min(relation.shape.keys, key=len, default=frozenset(names)) or frozenset(names)
+        identity = [name for name in names if name in key]
+        if not identity:  # rows without columns are all alike
+            identity = names
+        name = self.context.arrangement()
+        return physical.Join(
+            kind=_KINDS[kind],
+            left=_side(side, f"{name}l", identity, names, "rows"),
+            right=_side(pairs, f"{name}r", identity, [], "counts"),
+            arrangement=name,
+            safe=(True,) * len(identity),
+        )
+
+
+def _side(
+    body: physical.Operator,
+    name: str,
+    key: list[str],
+    kept: list[str],
+    keeps: _Keeps,
+    *,
+    replicated: bool = False,
+) -> physical.Side:
+    return physical.Side(body, name, tuple(key), tuple(kept), keeps, replicated)
+
+
+def _one_row(relation: logical.Relation) -> bool:
+    """Tell whether a relation has one row at most: no two of them could be told apart."""
+    return frozenset() in relation.shape.keys
+
+
+def _map(below: physical.Operator, outputs: tuple[physical.Output, ...]) -> physical.Map:
+    if isinstance(below, physical.Map) and not below.outputs:
+        return physical.Map(below.input, outputs, below.where)
+    return physical.Map(below, outputs)
+
+
+def _ordered(body: physical.Operator, names: list[str]) -> physical.Operator:
+    """Return columns in an order, by a projection only if they are in another."""
+    columns = {column.name: column for column in physical.columns_of(body)}
+    if list(columns) == names:
+        return body
+    return physical.Map(body, tuple(_same(columns[name]) for name in names))
+
+
+def _same(column: physical.Column) -> physical.Output:
+    return physical.Output(column.name, Reference(column.name, parse_type(column.type), column.nullable))

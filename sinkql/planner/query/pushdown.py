@@ -1,0 +1,214 @@
+"""Conditions over a FROM → each at the lowest relation that has its columns, joins in the order in which they run.
+
+A condition goes past no outer join to the side that is filled with NULLs: it stays above, unless it is not true of
+those NULLs, where the join becomes an inner one. Inner joins are done one after the other from the first relation of
+the text on, those first that add nothing to a row but columns; outer joins keep the text's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+from sinkql import logical
+from sinkql.logical import Expression, JoinKind
+from sinkql.logical.expression import Reference, children, with_children
+from sinkql.planner.expression.typed import Typed
+from sinkql.planner.query import join as joins
+from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.keys import filtered, injective, unique
+from sinkql.planner.query.nulls import rejects
+
+
+def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
+    """Keep the rows of which a condition is true."""
+    if not _has_join(relation):
+        return query_relation.keep(relation, predicate)
+    return place(relation, joins.conjuncts(predicate.tree))
+
+
+def arranged(relation: logical.Relation) -> logical.Relation:
+    """Return a FROM of which nothing is left out, its joins as they are best done."""
+    return place(relation, []) if _has_join(relation) else relation
+
+
+def joined(
+    kind: JoinKind, left: logical.Relation, right: logical.Relation, conditions: Sequence[Expression]
+) -> logical.Relation:
+    """Join relations whose columns have unlike names on conditions over the columns of both, whatever these are."""
+    return place(joins.with_keys(kind, left, right, (), joins.together(conditions)), [])
+
+
+def place(relation: logical.Relation, conditions: Sequence[Expression]) -> logical.Relation:
+    """Put conditions, all of which must be true, where they belong in a relation."""
+    match relation:
+        case logical.Join(kind=JoinKind.INNER):
+            return _inner(relation, conditions)
+        case logical.Join():
+            return _outer(relation, conditions)
+        case logical.Filter() if _has_join(relation):
+            return place(relation.input, [*joins.conjuncts(relation.predicate), *conditions])
+        case logical.Project():
+            return _through(relation, conditions)
+        case _:
+            return _filter(relation, conditions)
+
+
+def _has_join(relation: logical.Relation) -> bool:
+    while isinstance(relation, logical.Project | logical.Filter):
+        relation = relation.input
+    return isinstance(relation, logical.Join)
+
+
+def _filter(relation: logical.Relation, conditions: Sequence[Expression]) -> logical.Relation:
+    known = joins.conjuncts(relation.predicate) if isinstance(relation, logical.Filter) else []
+    new = [each for each in dict.fromkeys(conditions) if each not in known]
+    if not new:
+        return relation
+    below = relation.input if isinstance(relation, logical.Filter) else relation
+    every = [*known, *new]
+    return logical.Filter(below, joins.together(every), filtered(below.shape, every))
+
+
+def _through(project: logical.Project, conditions: Sequence[Expression]) -> logical.Relation:
+    """Put conditions below a projection where they are over columns that it only renames."""
+    plain = {each.name: each.expression for each in project.outputs if isinstance(each.expression, Reference)}
+    below = [each for each in conditions if joins.references(each) <= plain.keys()]
+    above = [each for each in conditions if each not in below]
+    given = place(project.input, [_replaced(each, plain) for each in below])
+    items = [(each.name, Typed(each.expression, each.expression.type)) for each in project.outputs]
+    found = query_relation.project(given, items)
+    keys = tuple(dict.fromkeys((*found.shape.keys, *project.shape.keys)))
+    if keys != found.shape.keys:  # some are known that do not follow from those below
+        found = replace(found, shape=replace(found.shape, keys=keys))
+    return _filter(found, above)
+
+
+def _replaced(expression: Expression, by: dict[str, Reference]) -> Expression:
+    if isinstance(expression, Reference):
+        new = by[expression.name]
+        return Reference(new.name, new.type, new.nullable, expression.span)
+    return with_children(expression, tuple(_replaced(each, by) for each in children(expression)))
+
+
+def _within(conditions: Sequence[Expression], names: Set[str]) -> list[Expression]:
+    return [each for each in conditions if joins.references(each) <= names]
+
+
+def _others(conditions: Sequence[Expression], *taken: Sequence[Expression]) -> list[Expression]:
+    gone = {each for some in taken for each in some}
+    return [each for each in conditions if each not in gone]
+
+
+def _outer(join: logical.Join, conditions: Sequence[Expression]) -> logical.Relation:
+    """Place conditions above an outer, semi or anti join, and those of the join itself."""
+    kind, left, right = _turned(join, conditions)
+    lefts, rights = joins.names_of(left), joins.names_of(right)
+    own = joins.conditions_of(join)
+    if kind is JoinKind.INNER:
+        return _inner(joins.with_keys(kind, left, right, (), joins.together(own)), conditions)
+    to_left = _within(conditions, lefts) if kind is not JoinKind.FULL else []
+    above = _others(conditions, to_left)
+    of_left = [each for each in _within(own, lefts) if joins.references(each)]
+    of_right = _within(own, rights)
+    filters = list(of_left) if kind is JoinKind.SEMI else []
+    found = joins.joined(
+        kind,
+        place(left, [*to_left, *filters]),
+        place(right, of_right if kind is not JoinKind.FULL else []),
+        _others(own, of_left, of_right),
+    )
+    rest = [*(of_left if kind is not JoinKind.SEMI else []), *(of_right if kind is JoinKind.FULL else [])]
+    if rest:
+        found = _conditional(found, [each for each in rest if each in of_left], _others(rest, of_left))
+    return _filter(found, above)
+
+
+def _conditional(join: logical.Join, left: Sequence[Expression], right: Sequence[Expression]) -> logical.Join:
+    """Return a join whose rows of a side match only where conditions of that side are true."""
+    if any(not key.safe for key in join.keys):
+        keys, residual = joins.guarded(join.keys, left, right), join.residual
+    else:
+        parts = [*left, *right, *([] if join.residual is None else joins.conjuncts(join.residual))]
+        keys, residual = join.keys, joins.together(parts)
+    return joins.with_keys(join.kind, join.left, join.right, keys, residual)
+
+
+def _turned(
+    join: logical.Join, conditions: Sequence[Expression]
+) -> tuple[JoinKind, logical.Relation, logical.Relation]:
+    """Return the kind that a join has under conditions above it, RIGHT as LEFT, and its sides."""
+    kind, left, right = join.kind, join.left, join.right
+    if kind is JoinKind.RIGHT:
+        kind, left, right = JoinKind.LEFT, right, left
+    lefts, rights = joins.names_of(left), joins.names_of(right)
+    if kind is JoinKind.FULL:
+        no_left = any(rejects(each, lefts) for each in conditions)
+        no_right = any(rejects(each, rights) for each in conditions)
+        if no_left and no_right:
+            return JoinKind.INNER, left, right
+        if no_right:
+            return JoinKind.LEFT, right, left
+        return (JoinKind.LEFT if no_left else JoinKind.FULL), left, right
+    if kind is JoinKind.LEFT and any(rejects(each, rights) for each in conditions):
+        return JoinKind.INNER, left, right
+    return kind, left, right
+
+
+def _inner(join: logical.Join, conditions: Sequence[Expression]) -> logical.Relation:
+    leaves: list[logical.Relation] = []
+    every = list(conditions)
+    _flatten(join, leaves, every)
+    every = [part for each in every for part in joins.conjuncts(each)]
+    names = [joins.names_of(leaf) for leaf in leaves]
+    done: list[Expression] = []
+    for place_, leaf in enumerate(leaves):
+        own = _within(_others(every, done), names[place_])
+        done += own
+        implied = [part for each in every for part in _implied(each, names[place_])]
+        leaves[place_] = place(leaf, [*own, *(each for each in implied if each not in own)])
+    return _ordered(leaves, _others(every, done))
+
+
+def _flatten(relation: logical.Relation, leaves: list[logical.Relation], conditions: list[Expression]) -> None:
+    if isinstance(relation, logical.Join) and relation.kind is JoinKind.INNER:
+        conditions += joins.conditions_of(relation)
+        _flatten(relation.left, leaves, conditions)
+        _flatten(relation.right, leaves, conditions)
+    elif isinstance(relation, logical.Filter) and isinstance(relation.input, logical.Join):
+        conditions += joins.conjuncts(relation.predicate)
+        _flatten(relation.input, leaves, conditions)
+    else:
+        leaves.append(relation)
+
+
+def _implied(condition: Expression, names: Set[str]) -> list[Expression]:
+    """Return what an OR over several relations says of one of them: the OR of what each side says of it."""
+    sides = joins.alternatives(condition)
+    if len(sides) < 2 or joins.references(condition) <= names:
+        return []
+    own = [[each for each in _within(side, names) if joins.references(each)] for side in sides]
+    return [joins.either([joins.together(each) for each in own], condition.span)] if all(own) else []
+
+
+def _ordered(leaves: Sequence[logical.Relation], conditions: Sequence[Expression]) -> logical.Relation:
+    found, waiting, left = leaves[0], list(leaves[1:]), list(conditions)
+    while waiting:
+        ranks = [_rank(found, each, left) for each in waiting]
+        chosen = waiting.pop(ranks.index(min(ranks)))
+        names = joins.names_of(found) | joins.names_of(chosen)
+        ready = _within(left, names)
+        left = _others(left, ready)
+        found = joins.joined(JoinKind.INNER, found, chosen, ready)
+    return _filter(found, left)
+
+
+def _rank(found: logical.Relation, other: logical.Relation, conditions: Sequence[Expression]) -> int:
+    """Return how early a relation is joined to those that are joined by now: 0 is the earliest."""
+    lefts, rights = joins.names_of(found), joins.names_of(other)
+    keys = [key for each in conditions if (key := joins.equality(each, lefts, rights)) is not None]
+    if not keys:
+        return 3 if unique(other.shape, ()) else 4
+    if unique(other.shape, [name for key in keys if (name := injective(key.right)) is not None]):
+        return 0
+    return 1 if unique(found.shape, [name for key in keys if (name := injective(key.left)) is not None]) else 2
