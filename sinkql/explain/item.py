@@ -44,7 +44,7 @@ def shape(found: logical.Shape) -> Iterator[str]:
 def _relation(relation: logical.Relation) -> Tree:
     match relation:
         case logical.Get():
-            return tree(f"Get {relation.item}")
+            return tree("One row" if relation == logical.ONE else f"Get {relation.item}")
         case logical.Project():
             return tree("Project", map(_output, relation.outputs), _relation(relation.input))
         case logical.Filter():

@@ -247,7 +247,7 @@ class Repeat:
 
 Relation = Get | Project | Filter | Aggregate | Union | Join | Rank | Window | Collect | Bound | Flatten | Repeat
 
-ONE = Get("$one", Shape(()))
+ONE = Get("$one", Shape((), (frozenset(),)))
 """One row without columns: what a SELECT without FROM reads."""
 
 

@@ -9,6 +9,7 @@ from sinkql import logical, physical
 from sinkql.extension.capture import log_connection
 from sinkql.logical.function import AGGREGATES
 from sinkql.logical.type import INTEGER
+from sinkql.lowering.constant import constant
 from sinkql.lowering.context import Context
 from sinkql.lowering.flatten import flatten, repeat
 from sinkql.lowering.join import JoinLowering
@@ -56,6 +57,9 @@ class _View:
     name: str
 
     def relation(self, relation: logical.Relation) -> physical.Operator:
+        known = constant(relation, self.context.catalog)
+        if known is not None:
+            return known
         match relation:
             case logical.Get():
                 return self.whole.item(relation.item)

@@ -17,6 +17,7 @@ from sinkql.physical.job import secrets_in as secrets_in
 from sinkql.physical.job import to_data as to_data
 from sinkql.physical.need import columns_read as columns_read
 from sinkql.physical.need import narrowed as narrowed
+from sinkql.physical.operator import CONSTANT as CONSTANT
 from sinkql.physical.operator import DIFF as DIFF
 from sinkql.physical.operator import SEQ as SEQ
 from sinkql.physical.operator import VIEW as VIEW

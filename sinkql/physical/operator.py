@@ -18,6 +18,8 @@ Change = Literal["append", "upsert", "retract"]
 DIFF, SEQ = "$diff", "$seq"
 VIEW = "view"
 """The connector of what reads and writes the log of a materialized view that is a job of its own."""
+CONSTANT = "constant"
+"""The connector of what reads the rows that stand in a query."""
 
 
 class Column(msgspec.Struct, frozen=True):

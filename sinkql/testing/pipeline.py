@@ -15,6 +15,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.errors import Notice, SinkqlError
 from sinkql.evaluate import UnsureError, function_of
 from sinkql.extension.registry import discover
+from sinkql.extension.stream import Reader
 from sinkql.lowering.job import lower, lower_relation, lower_view
 from sinkql.parser import parse
 from sinkql.planner.edit.row import Target as TableTarget
@@ -29,6 +30,7 @@ from sinkql.session.deploy.script_catalog import Script, read_scripts
 from sinkql.session.row.modify import Fitting, duplicate
 from sinkql.session.row.query import now
 from sinkql.table.row import Row
+from sinkql.testing.constant import RowsOfQuery
 from sinkql.testing.given import GivenReader, GivenSource
 from sinkql.testing.row import Given, alike, names_of, value_of
 from sinkql.testing.target import Target, ViewTarget
@@ -202,13 +204,16 @@ class Pipeline:
         if full_name not in self._targets:
             item = self._catalog.item(full_name)
             job = self._view_job(item) if isinstance(item, logical.View) else lower(full_name, self._catalog)
-            readers = {each.read.source: GivenReader(each) for each in self._sources.values()}
-            own = {read.source: readers[read.source] for read in job.reads()}
+            own = {read.source: self._reader(read) for read in job.reads()}
             folder = self._folder / str(len(self._targets))
             folder.mkdir()
             made = ViewTarget if isinstance(item, logical.View) else Target
             self._targets[full_name] = made(job, own, folder)
         return self._targets[full_name]
+
+    def _reader(self, read: physical.Read) -> Reader:
+        given = {each.read.source: each for each in self._sources.values()}
+        return GivenReader(given[read.source]) if read.source in given else RowsOfQuery(read)
 
     def _view_job(self, view: logical.View) -> physical.Job:
         body, texts = lower_view(view, self._catalog)

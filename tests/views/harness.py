@@ -19,10 +19,12 @@ import pyarrow as pa
 
 import sinkql.testing
 from sinkql import logical, physical
+from sinkql.extension.stream import Reader
 from sinkql.extension.types import arrow_type
 from sinkql.lowering.job import lower
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.testing.constant import RowsOfQuery
 from sinkql.testing.given import GivenReader, GivenSource
 from sinkql.testing.target import MemoryWriter, Unwatched
 from views.rows import Row, Rows, different, plain
@@ -187,7 +189,10 @@ class Views:
         """Return a job of its own folder, which has read nothing yet."""
         folder = self.folder / f"{view}{len(list(self.folder.iterdir()))}"
         folder.mkdir()
-        return Running(job, {read.source: self.readers[read.source] for read in job.reads()}, folder, self.buckets)
+        readers: dict[str, Reader] = {}
+        for read in job.reads():
+            readers[read.source] = self.readers.get(read.source) or RowsOfQuery(read)
+        return Running(job, readers, folder, self.buckets)
 
     def batch(self, changes: Changes) -> None:
         """Give the relations changes, and check all views."""
@@ -248,7 +253,7 @@ class Views:
 class Running:
     """A job with its state, whose rows are added up."""
 
-    def __init__(self, job: physical.Job, readers: Mapping[str, GivenReader], folder: Path, buckets: int) -> None:
+    def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, buckets: int) -> None:
         self.writer = MemoryWriter(job.write, job.sink)
         self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets), folder, Unwatched())
         self._keyed = job.write.mode == "upsert"

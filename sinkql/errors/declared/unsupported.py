@@ -57,10 +57,6 @@ CODES = {
         "An expression contains a query.",
         "Put the query into FROM, or write its result as a constant.",
     ),
-    "SQ2927": _code(
-        "A view selects from VALUES or has no FROM.",
-        "Select from a source, table or view.",
-    ),
     "SQ2928": _code(
         "FROM has a table function, VALUES or LATERAL, or an expression calls a function that returns a set.",
         "Select from a source, table or view.",

@@ -130,14 +130,12 @@ class From:
         if isinstance(node, exp.Table):
             return self.queries.table(node, self.around)
         if isinstance(node, exp.Values):
-            assert self.queries.once is not None
             return plan_values(self.syntax, node, self.queries.once), ()
         return self.queries.plan(node, self.around), ()
 
     def _refuse_function(self, node: Any) -> None:
-        known = isinstance(node, exp.Subquery) or (isinstance(node, exp.Values) and self.queries.once is not None)
-        if not known and not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
-            message = "table functions, VALUES and LATERAL in FROM are not supported yet"
+        if not isinstance(node, exp.Subquery | exp.Values) and not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
+            message = "table functions and LATERAL in FROM are not supported yet"
             hint = "Select from a source or view."
             raise SinkqlError("SQ2928", message, self.syntax.span(node), hint=hint)
 

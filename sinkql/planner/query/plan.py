@@ -61,12 +61,12 @@ class Planner:
                 return self._union(node, around)
             case exp.Subquery():
                 return self.plan(node.this, around)
-            case exp.Values() if self.once is not None:
+            case exp.Values():
                 return plan_values(self.syntax, node, self.once)
             case exp.Except() | exp.Intersect():
                 return self._set_operation(node, around)
             case _:
-                raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
+                raise AssertionError(type(node))
 
     def _with(self, node: Any, around: Around) -> Around:
         with_ = node.args.get("with_")
@@ -105,30 +105,28 @@ class Planner:
     def _select(self, node: Any, around: Around) -> logical.Relation:
         from_ = node.args.get("from_")
         hidden = self.hidden if node is self.syntax.tree else None
-        if from_ is None and self.once is not None:
-            scope = Scope(now=self.once, outer=around.outer)
-            return plan_select(self.syntax, node, logical.ONE, scope, hidden)
         if from_ is None:
-            raise self._without_from(node)
+            if self.once is None and around.outer is None and any(each.find(exp.Column) for each in node.expressions):
+                self._check_without_from(node)
+            return plan_select(self.syntax, node, logical.ONE, Scope(now=self.once, outer=around.outer), hidden)
         found = From(self, around).plan(node)
         return plan_select(self.syntax, node, found.relation, found.scope, hidden)
 
-    def _without_from(self, node: Any) -> SinkqlError:
-        """Return the error for a SELECT without FROM: the last name without AS may be what it should read."""
+    def _check_without_from(self, node: Any) -> None:
+        """Raise SQ2224 for a SELECT without FROM whose last name without AS may be what it should read."""
         last = node.expressions[-1] if node.expressions else node
         named = last.args.get("alias") if isinstance(last, exp.Alias) else None
         relations = {split_name(full)[-1] for kind in RELATION_KINDS for full in self.catalog.names(kind)}
         if named is not None and identifier(named) in relations:
             place = Span(named.meta["start"], named.meta["end"] + 1).shifted(self.syntax.offset)
             hint = f"Write FROM before {self.syntax.text[named.meta['start'] : named.meta['end'] + 1]}."
-            return SinkqlError("SQ2224", f'expected FROM, found "{identifier(named)}"', place, hint=hint)
+            raise SinkqlError("SQ2224", f'expected FROM, found "{identifier(named)}"', place, hint=hint)
         clause = next((node.args[each] for each in ("where", "group", "having") if node.args.get(each)), None)
-        if clause is not None and any(column.find(exp.Column) for column in node.expressions):
+        if clause is not None:
             start = self.syntax.from_word(clause, clause.key.upper()).start
             place = Span(start, start + len(clause.key))
             hint = f"Write FROM and a relation before {clause.key.upper()}."
-            return SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", place, hint=hint)
-        return self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
+            raise SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", place, hint=hint)
 
     def _union(self, node: Any, around: Around) -> logical.Relation:
         left, right = self.plan(node.this, around), self.plan(node.expression, around)
@@ -208,6 +206,5 @@ _CLAUSES = {
 _WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
 _HINTS = {
     "SQ2923": "Leave it out: a view's rows have no order.",
-    "SQ2927": "Select from a source or view.",
     "SQ2928": "Select from a source or view.",
 }

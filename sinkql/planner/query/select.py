@@ -78,7 +78,7 @@ def plan_select(
     return query_relation.distinct(relation, syntax.span(select))
 
 
-def plan_values(syntax: Syntax, values: Any, now: datetime) -> logical.Relation:
+def plan_values(syntax: Syntax, values: Any, now: datetime | None) -> logical.Relation:
     """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
     scope = Scope(now=now)
     plain = Translator(syntax, RowContext(scope, "VALUES"))
@@ -102,7 +102,7 @@ def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
             if each.name not in taken:
                 taken[each.name] = node
                 wanted.append(each)
-            elif scope.now is not None:
+            elif scope.now is not None or _renamed(select):
                 wanted.append(replace(each, name=f"{each.name}{SAME}{len(wanted)}"))
             else:
                 message = f'column "{each.name}" is specified more than once'
@@ -113,6 +113,15 @@ def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
         place = Span(start := syntax.span(select).start, start + len("SELECT"))
         raise SinkqlError("SQ2201", "expected a list of columns after SELECT", place, hint=hint)
     return wanted
+
+
+def _renamed(node: Any) -> bool:
+    """Tell whether a query is a later side of a set operation, whose first side names the columns."""
+    while isinstance(node.parent, exp.Subquery | exp.SetOperation):
+        if isinstance(node.parent, exp.SetOperation) and node.arg_key == "expression":
+            return True
+        node = node.parent
+    return False
 
 
 def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:

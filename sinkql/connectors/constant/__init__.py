@@ -1,0 +1,21 @@
+"""Rows that a query says itself, as VALUES does: each is read once, and stays.
+
+* `reader`: their texts → rows.
+"""
+
+from __future__ import annotations
+
+from sinkql import physical
+from sinkql.extension.plan import Connector
+from sinkql.extension.stream import Context, Reader
+
+
+def _open_reader(read: physical.Read, context: Context) -> Reader:
+    from sinkql.connectors.constant.reader import ConstantReader  # pyarrow, only where a job runs
+
+    return ConstantReader.of(read)
+
+
+connector = Connector(
+    "constant", readers={physical.CONSTANT: _open_reader}, tasks=("sinkql.connectors.constant.reader",)
+)
