@@ -13,9 +13,10 @@ _RELATIONS = (Relation("t", {"a": "integer", "b": "text"}), Relation("s", {"a": 
 _VIEWS = {
     "one": "SELECT 1 AS a, 'x' AS b, NULL AS c, 1.50 AS d, DATE '2024-02-29' AS e",
     "several": "VALUES (1, 'x'), (2, NULL), (2, NULL)",
-    "named": "SELECT n + 1 AS m, s FROM (VALUES (1, 'x'), (2, NULL)) AS v (n, s) WHERE n > 1",
+    "named": "SELECT n + 1 AS m, s FROM (VALUES (1, NULL), (2, 'x'), (2.5, '3'), (NULL, NULL)) AS v (n, s) WHERE n > 1",
     "beside": "SELECT a, b FROM t UNION ALL VALUES (1, 'x'), (3, 'z')",
     "beside_appended": "SELECT a, b FROM s UNION ALL SELECT 7, 'q'",
+    "null_beside": "SELECT a, b FROM t UNION ALL SELECT NULL, NULL UNION ALL SELECT 7, 'q'",
     "less": "(VALUES (0), (1), (2)) EXCEPT SELECT a FROM t",
     "grouped": "SELECT x, count(*) AS n FROM (SELECT b AS x FROM t UNION ALL VALUES ('x'), ('z')) AS u GROUP BY x",
     "counted": "SELECT count(*) AS n, sum(x) AS s FROM (VALUES (1), (2)) AS v (x)",

@@ -134,7 +134,9 @@ class From:
         return self.queries.plan(node, self.around), ()
 
     def _refuse_function(self, node: Any) -> None:
-        if not isinstance(node, exp.Subquery | exp.Values) and not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
+        if not isinstance(node, exp.Subquery | exp.Values) and not (
+            isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        ):
             message = "table functions and LATERAL in FROM are not supported yet"
             hint = "Select from a source or view."
             raise SinkqlError("SQ2928", message, self.syntax.span(node), hint=hint)

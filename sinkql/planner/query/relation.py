@@ -11,7 +11,7 @@ from sinkql.logical import Change
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
-from sinkql.planner.expression.typed import Typed, column, settled
+from sinkql.planner.expression.typed import Typed, column, null_of, settled
 
 Item = tuple[str, Typed]
 
@@ -109,8 +109,8 @@ def alike(
         message = f"each part of {word} must have the same number of columns, found {counts}"
         raise SinkqlError("SQ2221", message, span, hint="Select the same number of columns in each part.")
     wanted = []
-    for name, a, b in zip(names, left.shape.columns, right.shape.columns, strict=True):
-        type_ = types.common((a.type, b.type))
+    for place, (name, a, b) in enumerate(zip(names, left.shape.columns, right.shape.columns, strict=True)):
+        type_ = b.type if _null(left, place) else a.type if _null(right, place) else types.common((a.type, b.type))
         if type_ is None:
             message = f'types {a.type.name} and {b.type.name} of column "{name}" of {word} cannot be matched'
             raise SinkqlError("SQ2213", message, span, hint="Cast one of them.")
@@ -130,11 +130,21 @@ def keyed(relation: logical.Relation, keys: Sequence[frozenset[str]]) -> logical
     return replace(relation, shape=shape)
 
 
+def _null(relation: logical.Relation, place: int) -> bool:
+    """Tell whether a column is NULL as it was written, of no type of its own."""
+    if not isinstance(relation, logical.Project):
+        return False
+    expression = relation.outputs[place].expression
+    return isinstance(expression, logical.Literal) and expression.text is None and expression.type == types.TEXT
+
+
 def _as(relation: logical.Relation, wanted: Sequence[tuple[str, logical.Type]], span: Span) -> logical.Relation:
     items = []
-    for each, (name, type_) in zip(relation.shape.columns, wanted, strict=True):
+    for place, (each, (name, type_)) in enumerate(zip(relation.shape.columns, wanted, strict=True)):
         value = reference(each, span)
-        items.append((name, value if value.type == type_ else coerced(value, type_)))
+        if value.type != type_:
+            value = null_of(type_, span) if _null(relation, place) else coerced(value, type_)
+        items.append((name, value))
     return project(relation, items)
 
 

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.errors import MissingError, SinkqlError, Span
 from sinkql.planner import types
+from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
@@ -80,15 +81,27 @@ def plan_select(
 
 def plan_values(syntax: Syntax, values: Any, now: datetime | None) -> logical.Relation:
     """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
-    scope = Scope(now=now)
-    plain = Translator(syntax, RowContext(scope, "VALUES"))
+    plain = Translator(syntax, RowContext(Scope(now=now), "VALUES"))
+    rows = [[plain.translate(node) for node in row.expressions] for row in values.expressions]
+    for row, node in zip(rows, values.expressions, strict=True):
+        if len(row) != len(rows[0]):
+            message = f"each row of VALUES must have the same number of columns, found {len(rows[0])} and {len(row)}"
+            raise SinkqlError("SQ2221", message, syntax.span(node))
+    columns = [_alike(column, syntax.span(values)) for column in zip(*rows, strict=True)]
     found: logical.Relation | None = None
-    for row in values.expressions:
-        wanted = [_Wanted(f"column{number}", node) for number, node in enumerate(row.expressions, 1)]
-        one = query_relation.project(logical.ONE, [_item(plain, each) for each in wanted])
-        found = one if found is None else query_relation.union(found, one, syntax.span(row))
+    for place, node in enumerate(values.expressions):
+        items = [(f"column{number}", column[place]) for number, column in enumerate(columns, 1)]
+        one = query_relation.project(logical.ONE, items)
+        found = one if found is None else query_relation.union(found, one, syntax.span(node))
     assert found is not None
     return found
+
+
+def _alike(values: Sequence[Typed], span: Span) -> tuple[Typed, ...]:
+    """Return the values of a column of VALUES as of one type."""
+    if all(each.type == types.UNKNOWN for each in values):
+        return tuple(coerced(each, types.TEXT) for each in values)
+    return operators.settled(values, span, "VALUES")[1]
 
 
 def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
