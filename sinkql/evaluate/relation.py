@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
@@ -42,7 +43,9 @@ def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run |
             return _flatten(relation, catalog)
         case logical.Repeat():
             return _repeat(relation, catalog)
-        case logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
+        case logical.Bound():
+            return _bound(relation, catalog)
+        case logical.Rank() | logical.Window() | logical.Collect():
             return None
 
 
@@ -156,6 +159,22 @@ def _key(values: Sequence[tuple[Value, bool]], row: Row) -> Row | None:
     if any(each is None and not safe for each, safe in found):
         return None
     return tuple(comparable(each) for each, _ in found)
+
+
+def _bound(relation: logical.Bound, catalog: logical.CatalogReader) -> Run | None:
+    """Return what gives the rows that show now."""
+    below = rows_of(relation.input, catalog)
+    begins = _values([relation.begin] if relation.begin is not None else [], relation.input)
+    ends = _values([relation.end] if relation.end is not None else [], relation.input)
+    if below is None or begins is None or ends is None:
+        return None
+
+    def run(read: Read) -> list[Row]:
+        now = time.time_ns() // 1_000_000
+        come = [row for row in below(read) if all(begin(row) <= now for begin in begins)]
+        return [row for row in come if all(now < end(row) for end in ends)]
+
+    return run
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from sinkql import logical, physical
 from sinkql.extension.capture import log_connection
 from sinkql.logical.function import AGGREGATES
 from sinkql.logical.type import INTEGER
+from sinkql.lowering.bound import bound
 from sinkql.lowering.constant import constant
 from sinkql.lowering.context import Context
 from sinkql.lowering.flatten import flatten, repeat
@@ -79,7 +80,9 @@ class _View:
                 return flatten(relation, self.relation(relation.input), self.context, self.name)
             case logical.Repeat():
                 return repeat(relation, self.relation(relation.input), self.context, self.name)
-            case logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
+            case logical.Bound():
+                return bound(relation, self.relation(relation.input), self.context, self.name)
+            case logical.Rank() | logical.Window() | logical.Collect():
                 raise NotImplementedError
 
     def project(self, relation: logical.Project) -> physical.Operator:

@@ -109,7 +109,15 @@ def narrowed(operator: Operator, names: Iterable[str]) -> Operator:
         case Repeat():
             used = _computed((), operator.times) | wanted
             return msgspec.structs.replace(operator, input=narrowed(operator.input, used))
-        case Pick() | Rank() | Recompute() | Bound():  # any column may decide what it gives
+        case Bound():
+            # rows without any column would be none
+            kept = tuple(name for name in operator.kept if name in wanted) or operator.kept[:1]
+            bound, below = msgspec.structs.replace(operator, kept=kept), operator.input
+            if isinstance(below, Map):
+                outputs = tuple(each for each in below.outputs if each.name in taken(bound))
+                below = msgspec.structs.replace(below, outputs=outputs)
+            return msgspec.structs.replace(bound, input=narrowed(below, taken(bound)))
+        case Pick() | Rank() | Recompute():  # any column may decide what it gives
             return msgspec.structs.replace(operator, input=_narrowed_whole(operator.input))
 
 
@@ -174,7 +182,7 @@ def _narrowed_whole(operator: Operator) -> Operator:
 
 def _narrowed_map(operator: Map, wanted: set[str]) -> Operator:
     """Return a projection with the outputs that are used, and those that say which rows overwrite each other."""
-    if all(not isinstance(below, Normalize | Join) for below in walk_operators(operator)):
+    if all(not isinstance(below, Normalize | Join | Bound) for below in walk_operators(operator)):
         return operator
     wanted = wanted | set(key_of(operator))
     outputs = tuple(each for each in operator.outputs if each.name in wanted) or operator.outputs[:1]

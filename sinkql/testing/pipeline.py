@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from sinkql.errors import Notice, SinkqlError
 from sinkql.evaluate import UnsureError, function_of
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Reader
+from sinkql.logical.type import Type
 from sinkql.lowering.job import lower, lower_relation, lower_view
 from sinkql.parser import parse
 from sinkql.planner.edit.row import Target as TableTarget
@@ -24,6 +25,7 @@ from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import as_name, find, short_name, with_article
 from sinkql.printer.part import name as print_name
 from sinkql.program import compile_text
+from sinkql.runtime.batch.clock import machine_ms, with_clock
 from sinkql.script.file import read_script, script_files
 from sinkql.script.variable import substitute
 from sinkql.session.deploy.script_catalog import Script, read_scripts
@@ -39,6 +41,8 @@ Rows = Given | Iterable[Given]
 """One row or several, each a dictionary of values by column."""
 _FED = ("SOURCE", "TABLE")
 _VIEWS = ("VIEW", "MATERIALIZED VIEW")
+_TIME = logical.Column("mz_now()", Type("timestamptz"))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def compiled(script: Path | str, variables: Mapping[str, str]) -> Pipeline:
@@ -82,7 +86,8 @@ class Pipeline:
                 read = lower_relation(item, catalog)
                 assert isinstance(read, physical.Read)
                 self._sources[name] = GivenSource(item, read)
-        self._batches = 0
+        self._times: list[int] = []
+        self._time: int | None = None
 
     # --- rows in -----------------------------------------------------------------------------------------------------
 
@@ -147,7 +152,7 @@ class Pipeline:
         failed: SinkqlError | None = None
         for name in self._catalog.names("SINK"):
             try:
-                self._target(name).run(self._batches)
+                self._target(name).run(len(self._times))
             except SinkqlError as error:
                 failed = failed or error
         if failed is not None:
@@ -171,6 +176,17 @@ class Pipeline:
         entry = find(self._catalog, as_name(name), "SINK", *_VIEWS)
         return self._caught_up(entry.name).changes()
 
+    def set_time(self, moment: datetime | str) -> None:
+        """Let it be that time from the next batch on: what mz_now() gives. Until a test sets it, it is the machine's.
+
+        A text is read as SQL reads a timestamptz. Raises SQ2661 for a time before the one that was set.
+        """
+        zoned = moment.replace(tzinfo=UTC) if isinstance(moment, datetime) and moment.tzinfo is None else moment
+        at = (value_of(zoned, _TIME) - _EPOCH) // timedelta(milliseconds=1)
+        if at < max(self._times[-1:], default=0):
+            raise SinkqlError("SQ2661", "the time of a pipeline cannot go back", hint="Set a later time.")
+        self._time = at
+
     def skipped(self, source: str) -> int:
         """Return how many records were left out under ON ERROR = SKIP because they did not decode."""
         return self._fed(source)[0].skipped()
@@ -188,27 +204,29 @@ class Pipeline:
     # --- how ---------------------------------------------------------------------------------------------------------
 
     def _end_batch(self) -> None:
-        if self._batches and not any(source.waiting for source in self._sources.values()):
+        passed = self._time is not None and self._times[-1:] != [self._time]
+        if self._times and not passed and not any(source.waiting for source in self._sources.values()):
             return
         for source in self._sources.values():
             source.end_batch()
-        self._batches += 1
+        now = machine_ms() if self._time is None else self._time
+        self._times.append(max([now, *self._times[-1:]]))
 
     def _caught_up(self, full_name: str) -> Target:
         self._end_batch()
         target = self._target(full_name)
-        target.run(self._batches)
+        target.run(len(self._times))
         return target
 
     def _target(self, full_name: str) -> Target:
         if full_name not in self._targets:
             item = self._catalog.item(full_name)
             job = self._view_job(item) if isinstance(item, logical.View) else lower(full_name, self._catalog)
-            own = {read.source: self._reader(read) for read in job.reads()}
+            own = with_clock(job, {read.source: self._reader(read) for read in job.reads()}, lambda: self._times[-1])
             folder = self._folder / str(len(self._targets))
             folder.mkdir()
             made = ViewTarget if isinstance(item, logical.View) else Target
-            self._targets[full_name] = made(job, own, folder)
+            self._targets[full_name] = made(job, own, folder, self._times)
         return self._targets[full_name]
 
     def _reader(self, read: physical.Read) -> Reader:

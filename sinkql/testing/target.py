@@ -16,6 +16,7 @@ from sinkql.extension.stream import (
     Compacted,
     JobOffsets,
     Marker,
+    Offsets,
     Reader,
     Switch,
     Writer,
@@ -23,6 +24,7 @@ from sinkql.extension.stream import (
     WriteTask,
     claimed,
 )
+from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
@@ -161,9 +163,10 @@ class Unwatched(CommitLog):
 
 
 class Target:
-    """A job whose batches are those of the test, whenever somebody asks for its rows."""
+    """A job whose batches are those of the test, at its `times`, whenever somebody asks for its rows."""
 
-    def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path) -> None:
+    def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, times: Sequence[int]) -> None:
+        self._times = times
         self.writer = MemoryWriter(job.write, job.sink)
         self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets=1), folder, Unwatched())
         self._started = self._failed = False
@@ -181,10 +184,13 @@ class Target:
                 self._process(number)
 
     def _done(self) -> int:
-        return max((int(each["batch"]) for each in self._loop.marker.end.values()), default=0)
+        ends = self._loop.marker.end
+        return max((int(each["batch"]) for name, each in ends.items() if name != CLOCK), default=0)
 
     def _process(self, number: int) -> None:
-        end = {name: {"batch": number} for name in self._loop.readers}
+        end: dict[str, Offsets] = {name: {"batch": number} for name in self._loop.readers}
+        if CLOCK in end:
+            end[CLOCK] = {"at": self._times[number - 1]}
         self._failed = True
         self._loop.process(self._loop.marker.end, end)
         self._failed = False

@@ -68,7 +68,12 @@ def _entry(code: str, messages: list[str]) -> str:
 
 def _whole(code: str, message: str) -> str:
     """Return a message as it is shown; the source may name alone what a helper says is not supported."""
-    if not code.startswith("SQ29") or "support" in message or message.endswith(" yet") or message == "…":
+    if (
+        not code.startswith("SQ29")
+        or any(word in message for word in ("support", "allowed"))
+        or message.endswith(" yet")
+        or message == "…"
+    ):
         return message
     return f"{message} not supported yet" if message.endswith(" are") else f"{message} is not supported yet"
 

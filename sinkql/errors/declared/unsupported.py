@@ -77,6 +77,12 @@ CODES = {
         "The dialect has this type, but this version of SinkQL does not support it here.",
         "Use the type that the hint names.",
     ),
+    "SQ2936": _code(
+        "mz_now() stands where no time follows from it at which rows come or go: in the select list, in OR or NOT, or "
+        "within an expression.",
+        "Compare it alone with one value, in WHERE or HAVING: WHERE mz_now() <= created_at + INTERVAL '1 hour'. Move "
+        "what is added to it or taken from it to the other side. In place of OR combine views with UNION.",
+    ),
     "SQ2940": _code(
         "CREATE TABLE has a CHECK constraint.",
         "Leave it out, and test the rows in a view with WHERE.",

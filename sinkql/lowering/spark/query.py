@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from sinkql import logical
@@ -12,10 +13,14 @@ from sinkql.planner.query.once import Once
 
 @dataclass(slots=True)
 class QuerySql:
-    """Write a query; `inputs` are the relations that it reads, by the names of their tables in the text."""
+    """Write a query; `inputs` are the relations that it reads, by the names of their tables in the text.
+
+    Rows that show from a time until a time are those of `now_ms`, in milliseconds since 1970.
+    """
 
     catalog: logical.CatalogReader
     inputs: dict[str, str] = field(default_factory=dict)
+    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def once(self, query: Once) -> str:
         """Return the text of a query with its order and limit."""
@@ -54,7 +59,11 @@ class QuerySql:
             case logical.Repeat():
                 copies = f"SELECT *, explode(array_repeat(1, CAST({spark_sql(relation.times)} AS INT)))"
                 return f"SELECT {_list(relation.shape.columns)} FROM ({copies} FROM ({self.relation(relation.input)}))"
-            case logical.Rank() | logical.Window() | logical.Collect() | logical.Bound():
+            case logical.Bound():
+                tests = [f"{spark_sql(relation.begin)} <= {self.now_ms}L"] if relation.begin is not None else []
+                tests += [f"{self.now_ms}L < {spark_sql(relation.end)}"] if relation.end is not None else []
+                return f"SELECT * FROM ({self.relation(relation.input)}) WHERE {' AND '.join(tests)}"
+            case logical.Rank() | logical.Window() | logical.Collect():
                 raise NotImplementedError
 
     def _flatten(self, flatten: logical.Flatten) -> str:

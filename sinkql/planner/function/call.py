@@ -38,7 +38,7 @@ NAMES = (*HANDLERS, *_LISTED, *ALIASES)
 _VOLATILE = (
     "now", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "random",
     "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday", "gen_random_uuid",
-    "uuid_generate_v4", "mz_now", "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
+    "uuid_generate_v4", "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
 )  # fmt: skip
 _SET_RETURNING = (
     "unnest", "generate_series", "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlglot import exp
@@ -29,7 +29,9 @@ _CLOCK_TYPES = {
     "clock_timestamp": types.TIMESTAMPTZ,
     "current_date": types.DATE,
     "localtimestamp": types.TIMESTAMP,
+    "mz_now": types.UINT8,
 }
+_EPOCH = datetime(1970, 1, 1)
 
 
 def _part(whole: str, type_: logical.Type, names: tuple[str, ...]) -> str | None:
@@ -245,5 +247,7 @@ def _clock(node: Any, now: datetime | None, span: Span) -> Typed | None:
     type_ = _CLOCK_TYPES.get(name or "")
     if type_ is None:
         return None
+    if type_ == types.UINT8:
+        return literal(str((now - _EPOCH) // timedelta(milliseconds=1)), type_, span)
     text = f"{now:%Y-%m-%d}" if type_ == types.DATE else f"{now:%Y-%m-%d %H:%M:%S.%f}"
     return literal(text, type_, span)

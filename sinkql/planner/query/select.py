@@ -17,7 +17,7 @@ from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import grouping, pushdown
+from sinkql.planner.query import clock, grouping, pushdown
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
@@ -61,7 +61,9 @@ def plan_select(
     if where is None:
         relation = pushdown.arranged(relation)
     else:
-        relation = pushdown.keep(relation, rows.boolean(where.this, "WHERE"))
+        condition = clock.parted(rows, where.this, "WHERE")
+        relation = pushdown.arranged(relation) if condition.plain is None else pushdown.keep(relation, condition.plain)
+        relation = clock.bound(relation, condition.times)
     wanted = _expand(syntax, select, scope)
     if hidden is not None:
         wanted += [_Wanted(name, node) for name, node in hidden(tuple(each.name for each in wanted))]
@@ -194,10 +196,11 @@ def _plan_groups(
         items.append(_group_item(above, context, each))
     calls.wanted = None
     having = select.args.get("having")
-    predicate = above.boolean(having.this, "HAVING") if having is not None else None
+    condition = clock.parted(above, having.this, "HAVING") if having is not None else clock.Condition(None)
     found = grouping.grouped(relation, named, calls.found, groupings, syntax.span(select))
-    if predicate is not None:
-        found = query_relation.keep(found, predicate)
+    if condition.plain is not None:
+        found = query_relation.keep(found, condition.plain)
+    found = clock.bound(found, condition.times)
     return query_relation.project(found, items)
 
 

@@ -41,6 +41,7 @@ from sinkql.planner.function import (
 from sinkql.planner.function import (
     time as functions_time,
 )
+from sinkql.planner.query import clock
 from sinkql.planner.query.predicate import HANDLERS as PREDICATES
 from sinkql.planner.query.predicate import joined, negated
 from sinkql.planner.query.scope import identifier
@@ -214,6 +215,8 @@ def _named(name: str, *parts: str) -> Handler:
 def _call(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expressions")
     name = str(node.this if isinstance(node.this, str) else node.this.name).lower()
+    if name == clock.NAME:
+        raise clock.misplaced(t, node)
     if name == "row":
         return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
     if name in functions.AGGREGATES:
