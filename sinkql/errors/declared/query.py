@@ -119,6 +119,11 @@ CODES = {
         "NATURAL JOIN is on the columns that both relations have, and these have none in common.",
         "Write the condition after ON, or CROSS JOIN for all pairs of rows.",
     ),
+    "SQ2229": _code(
+        "A join has no equality between its relations: each row of one may meet each row of the other. All rows of one "
+        "are kept in every task, and each change of the other reads all of them.",
+        "Join on an equality if there is one. Nothing is to be done where one of the relations is small.",
+    ),
     "SQ2284": _code(
         "A query over the system catalog has a form, or an expression, that is not supported there.",
         "Use joins, subqueries, GROUP BY, ORDER BY, and the expressions that views may have.",

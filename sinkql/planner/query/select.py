@@ -122,6 +122,10 @@ def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
             else:
                 message = f'column "{each.name}" is specified more than once'
                 hint = f"Rename one of them: … AS {each.name.strip('?')}_2."
+                if each.column is not None and len(scope.parts) > 1:
+                    hint = (
+                        f"Write the columns instead of *, one of them … AS {each.name}_2, or join USING ({each.name})."
+                    )
                 raise SinkqlError("SQ2008", message, syntax.span(node), hint=hint)
     if not wanted:
         hint = "Write the columns, or * for all of them, after SELECT."

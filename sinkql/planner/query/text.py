@@ -105,13 +105,20 @@ def _relation(column: Any, written: tuple[str, ...]) -> Any | None:
     while node is not None:
         if isinstance(node, exp.Select):
             from_ = node.args.get("from_")
-            sources = [from_.this] if from_ is not None else []
-            sources += [join.this for join in node.args.get("joins") or ()]
-            for source in sources:
-                if _goes_by(source, written):
-                    return source
+            joined = [join.this for join in node.args.get("joins") or ()]
+            for source in [from_.this, *joined] if from_ is not None else []:
+                for each in _together(source):
+                    if _goes_by(each, written):
+                        return each
         node = node.parent
     return None
+
+
+def _together(source: Any) -> list[Any]:
+    """Return what goes by a name of its own: a relation and those that are joined to it within its place in FROM."""
+    inner = source.this if isinstance(source, exp.Subquery) and _alias(source) is None else None
+    own = _together(inner) if isinstance(inner, exp.Table | exp.Subquery) else [source]
+    return [*own, *(each for join in source.args.get("joins") or () for each in _together(join.this))]
 
 
 def _goes_by(source: Any, written: tuple[str, ...]) -> bool:

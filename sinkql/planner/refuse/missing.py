@@ -37,6 +37,8 @@ def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
             return f"Write a relation after {before}."
         case "a type":
             return f"Write a type after {before}."
+        case "ON or USING" if found in _ENDS or found in (",", ";", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS"):
+            return f"Write ON and a condition {where}; CROSS JOIN is of all pairs of rows."
         case "a field":
             return f"Write a field {where}, such as year."
         case "SELECT" if (before, found) == ("(", ")"):
