@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import random
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -10,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 from sinkql.errors import SinkqlError
@@ -148,6 +151,59 @@ def test_having_shows_groups_by_what_they_come_to() -> None:
         assert pipeline.rows("fresh") == [{"g": "b", "n": 2}]
         pipeline.delete("t", {"g": "b", "at": START})
         assert pipeline.rows("fresh") == []
+
+
+JOINS = """
+    CREATE TABLE a (id integer NOT NULL, g integer, seen timestamp);
+    CREATE TABLE b (g integer, name text, until timestamp);
+"""
+JOINED = {
+    "both": ("a JOIN b USING (g)", "mz_now() <= seen AND mz_now() < until"),
+    "one": ("a JOIN b ON a.g = b.g AND a.id > 0", "mz_now() <= seen AND name <> 'z'"),
+    "left": ("a LEFT JOIN b USING (g)", "mz_now() <= seen"),
+    "filled": ("a LEFT JOIN b USING (g)", "mz_now() < until"),
+    "right": ("b RIGHT JOIN a USING (g)", "mz_now() <= seen"),
+    "full": ("a FULL JOIN b USING (g)", "mz_now() <= seen AND mz_now() < until"),
+    "within": (
+        "(SELECT seen + INTERVAL '5 seconds' AS late, id, name FROM a JOIN b USING (g)) AS x",
+        "mz_now() < late",
+    ),
+    "of two": ("a JOIN b USING (g)", "mz_now() < greatest(seen, until)"),
+}
+
+
+@pytest.mark.parametrize("form", JOINED)
+def test_a_join_shows_what_its_sides_do_at_each_time(form: str) -> None:
+    from_, where = JOINED[form]
+    rng = random.Random(form)
+    a = [(i, rng.choice([1, 2, 3, None]), _time(rng.choice([*range(0, 60, 5), None]))) for i in range(12)]
+    b = [(rng.choice([1, 2, 4, None]), rng.choice("xyz"), _time(rng.choice([10, 30, 50, None]))) for _ in range(8)]
+    with loads(f"{JOINS} CREATE VIEW v AS SELECT id, name FROM {from_} WHERE {where};") as pipeline:
+        for second in range(0, 61, 5):
+            pipeline.set_time(START + timedelta(seconds=second))
+            half = slice(second % 2, None, 2)
+            if second in (0, 15):
+                pipeline.insert("a", [{"id": i, "g": g, "seen": seen} for i, g, seen in a[half]])
+                pipeline.insert("b", [{"g": g, "name": name, "until": until} for g, name, until in b[half]])
+            if second == 25:
+                pipeline.delete("a", {"id": 2})
+            found = Counter(tuple(row.values()) for row in pipeline.rows("v"))
+            then = where.replace("mz_now()", f"(TIMESTAMP '{START}' + INTERVAL {second} SECOND)")
+            assert found == _of_duckdb(pipeline, f"SELECT id, name FROM {from_} WHERE {then}"), second
+
+
+def _of_duckdb(pipeline: Pipeline, sql: str) -> Counter[tuple[Any, ...]]:
+    with duckdb.connect() as database:
+        for table in JOINS.strip().splitlines():
+            database.execute(table)
+        for name in "ab":
+            rows = [list(row.values()) for row in pipeline.rows(name)]
+            database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
+        return Counter(database.execute(sql).fetchall())
+
+
+def _time(second: int | None) -> datetime | None:
+    return None if second is None else START + timedelta(seconds=second)
 
 
 @pytest.mark.parametrize("holes", [False, True])

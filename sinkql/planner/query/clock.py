@@ -6,15 +6,16 @@ mz_now(). As that is compared with one value alone, it is so from a time on, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlglot import exp
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical import NUMERIC
+from sinkql.logical import NUMERIC, JoinKind
+from sinkql.logical.expression import children, walk, with_children
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
@@ -28,6 +29,7 @@ _FAR = 1 << 62
 """Milliseconds that no clock shows; times beyond are taken for it."""
 _OPERATORS: dict[type, str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_Time = logical.Expression | None
 _EXAMPLE = "mz_now() <= created_at + INTERVAL '1 hour'"
 
 
@@ -84,10 +86,13 @@ def conjuncts(node: Any) -> Iterator[Any]:
 
 
 def bound(relation: logical.Relation, times: Sequence[Times]) -> logical.Relation:
-    """Return the rows of a relation that show at the time of a commit; they come and go."""
+    """Return the rows of a relation that show at the time of a commit; they come and go.
+
+    Times that follow from one side of a join bound that side, so that the join keeps nothing of what is gone.
+    """
     for each in times:
         begin, end = (None if side is None else settled(side) for side in (each.begin, each.end))
-        relation = _bound(relation, begin, end)
+        relation = _below(relation, begin, end) or _bound(relation, begin, end)
     return relation
 
 
@@ -193,18 +198,60 @@ def _at(times: Times, now: int) -> list[Typed]:
     return found
 
 
-def _bound(
-    relation: logical.Relation, begin: logical.Expression | None, end: logical.Expression | None
-) -> logical.Relation:
+def _below(relation: logical.Relation, begin: _Time, end: _Time) -> logical.Relation | None:
+    """Return a relation with rows bounded below a join of it; None where it has no join of whose sides one is enough.
+
+    Rows of the side that an outer join fills with NULLs are not bounded below it.
+    """
+    match relation:
+        case logical.Filter() | logical.Bound():
+            below = _below(relation.input, begin, end)
+            return None if below is None else replace(relation, input=below, shape=_retracting(relation.shape))
+        case logical.Project():
+            by = {each.name: each.expression for each in relation.outputs}
+            below = _below(relation.input, _replaced(begin, by), _replaced(end, by))
+            return None if below is None else replace(relation, input=below, shape=_retracting(relation.shape))
+        case logical.Join():
+            return _beside(relation, begin, end)
+        case _:
+            return None
+
+
+def _beside(join: logical.Join, begin: _Time, end: _Time) -> logical.Relation | None:
+    used = {each.name for side in (begin, end) if side is not None for each in walk(side) if _column(each)}
+    shape = _retracting(join.shape)
+    if join.kind not in (JoinKind.RIGHT, JoinKind.FULL) and used <= {each.name for each in join.left.shape.columns}:
+        left = _below(join.left, begin, end) or _bound(join.left, begin, end)
+        return replace(join, left=left, shape=shape)
+    if join.kind in (JoinKind.INNER, JoinKind.RIGHT) and used <= {each.name for each in join.right.shape.columns}:
+        right = _below(join.right, begin, end) or _bound(join.right, begin, end)
+        return replace(join, right=right, shape=shape)
+    return None
+
+
+def _column(node: logical.Expression) -> TypeGuard[logical.Reference]:
+    return isinstance(node, logical.Reference)
+
+
+def _replaced(time: _Time, by: Mapping[str, logical.Expression]) -> _Time:
+    """Return a time over the columns of what is projected."""
+    if time is None or isinstance(time, logical.Reference):
+        return None if time is None else by[time.name]
+    return with_children(time, tuple(found for each in children(time) if (found := _replaced(each, by)) is not None))
+
+
+def _retracting(shape: logical.Shape) -> logical.Shape:
+    return replace(shape, change=logical.Change.RETRACT)
+
+
+def _bound(relation: logical.Relation, begin: _Time, end: _Time) -> logical.Relation:
     if isinstance(relation, logical.Bound):
         both = _both("greatest(any…)", relation.begin, begin), _both("least(any…)", relation.end, end)
         return logical.Bound(relation.input, *both, relation.shape)
-    return logical.Bound(relation, begin, end, replace(relation.shape, change=logical.Change.RETRACT))
+    return logical.Bound(relation, begin, end, _retracting(relation.shape))
 
 
-def _both(
-    function: str, known: logical.Expression | None, more: logical.Expression | None
-) -> logical.Expression | None:
+def _both(function: str, known: _Time, more: _Time) -> _Time:
     """Return the narrower of two bounds."""
     if known is None or more is None:
         return more if known is None else known
