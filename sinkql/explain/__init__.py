@@ -13,13 +13,13 @@ from __future__ import annotations
 from sinkql import ast, logical, physical
 from sinkql.explain.expression import sql as sql
 from sinkql.explain.item import sink_tree, view_tree
-from sinkql.explain.job import job_tree, operator_tree
+from sinkql.explain.job import graph_tree, job_tree, operator_tree
 from sinkql.explain.job import title as title
 from sinkql.explain.syntax import node_tree
 from sinkql.explain.tree import Tree, dot, lines
 from sinkql.explain.word import without_literals as without_literals
 
-Plan = ast.Statement | logical.Item | physical.Job | physical.Operator
+Plan = ast.Statement | logical.Item | physical.Job | physical.Graph | physical.Operator
 
 
 def to_text(plan: Plan) -> str:
@@ -36,6 +36,8 @@ def _tree(plan: Plan) -> Tree:
     match plan:
         case physical.Job():
             return job_tree(plan)
+        case physical.Graph():
+            return graph_tree(plan)
         case (
             physical.Read()
             | physical.Map()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from sinkql import physical
@@ -19,7 +21,21 @@ def job_tree(job: physical.Job) -> Tree:
         f"most rows a commit: {job.max_rows_per_commit}",
         None if job.snapshot else "starts at: the source's end",
         _write(job.write),
+        _shared(job.graph),
     )
+
+
+def graph_tree(graph: physical.Graph) -> Tree:
+    """Return the tree of what gives a relation's rows, with what is used several times below it."""
+    root = operator_tree(graph.root)
+    return Tree(root.title, (*root.parts, *_shared(graph)))
+
+
+def _shared(graph: physical.Graph) -> Iterator[Tree]:
+    uses = Counter(each.name for each in graph.operators() if isinstance(each, physical.Use))
+    for label, operator in graph.shared.items():
+        times = "twice" if uses[label] == 2 else f"{uses[label]} times"
+        yield tree(f"{name(label)}, used {times}:", operator_tree(operator))
 
 
 def _write(write: physical.Write) -> Tree:
@@ -121,7 +137,7 @@ def title(operator: physical.Operator) -> str:
         case physical.Normalize():
             return f"Normalize {operator.arrangement} by {', '.join(map(name, operator.key))}"
         case physical.Use():
-            return f"Use {operator.name}"
+            return f"Use {name(operator.name)}"
         case physical.Flatten():
             return f"Flatten {sql(operator.array.expression)} as {name(operator.name)}"
         case physical.Repeat():

@@ -1,4 +1,4 @@
-"""What the lowering of one job gathers: names of states, the statements that origins point into, connections."""
+"""What the lowering of one job gathers: what is used several times, the statements of views, connections."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical, physical
 from sinkql.errors import Span
 from sinkql.logical.expression import without_spans
+from sinkql.lowering.share import unused
 from sinkql.printer import to_sql
 
 
@@ -16,12 +17,21 @@ class Context:
 
     catalog: logical.CatalogReader
     texts: dict[str, str] = field(default_factory=dict)
-    arrangements: int = 0
+    shared: dict[str, physical.Operator] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)
 
     def arrangement(self) -> str:
-        """Return a name for an operator's state; ask once its input is lowered, so that no other gets the same."""
-        self.arrangements += 1
-        return f"a{self.arrangements}"
+        """Return what stands for the name of an operator's state until the whole job is known."""
+        return ""
+
+    def again(self, body: physical.Operator, name: str = "shared") -> physical.Operator:
+        """Return what stands for an operator where its rows are used once more: itself, if it keeps no state."""
+        if not any(isinstance(each, physical.Stateful) for each in physical.walk(body)):
+            return body
+        if id(body) not in self._names:
+            known = self._names[id(body)] = unused(name, self.shared)
+            self.shared[known] = body
+        return physical.Use(self._names[id(body)], physical.columns_of(body), physical.change_of(body))
 
     def retracting(self, body: physical.Operator) -> physical.Operator:
         """Return rows that come and go where `body` gives rows that overwrite each other."""

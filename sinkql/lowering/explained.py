@@ -13,7 +13,7 @@ from sinkql import ast, logical, physical
 from sinkql.errors import SinkqlError, one_of
 from sinkql.explain import Plan, to_dot, to_text, without_literals
 from sinkql.extension.registry import Registry
-from sinkql.lowering.job import lower, lower_relation, lower_sink
+from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
 from sinkql.lowering.spark.job import job_sql
 from sinkql.planner import plan
 from sinkql.planner.name import find
@@ -38,7 +38,7 @@ def explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Re
     if statement.output == "DOT":
         return to_dot(value)
     if statement.stage == "SPARK SQL":
-        assert isinstance(value, physical.Job | physical.Operator)
+        assert isinstance(value, physical.Job | physical.Graph | physical.Operator)
         text = job_sql(value)
         return json.dumps({"spark_sql": text}, indent=2) if statement.output == "JSON" else text
     return json.dumps(without_literals(_data(value)), indent=2) if statement.output == "JSON" else to_text(value)
@@ -95,7 +95,14 @@ def _schema(statement: ast.Explain, plans: logical.CatalogReader, registry: Regi
 
 def _work(found: logical.Item | physical.Job, plans: logical.CatalogReader) -> Plan:
     """Return what a source or a view does; of what does no work by itself, what it means."""
-    return lower_relation(found, plans) if isinstance(found, logical.Source | logical.View) else found
+    match found:
+        case logical.Source():
+            return lower_relation(found, plans)
+        case logical.View():
+            graph, _ = lower_view(found, plans)
+            return graph if graph.shared else graph.root
+        case _:
+            return found
 
 
 def _data(value: Plan) -> Any:

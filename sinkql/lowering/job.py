@@ -8,6 +8,7 @@ import msgspec
 
 from sinkql import logical, physical
 from sinkql.lowering.context import Context
+from sinkql.lowering.share import named, once, settled
 from sinkql.lowering.view import ItemLowering, physical_columns
 
 _SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")
@@ -43,9 +44,9 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
         # where a key's row goes, another of its rows may be there still
         body, proven = physical.Pick(body, context.arrangement(), sink.key), True
     columns = physical_columns(sink.shape.columns)
-    body = physical.narrowed(body, [column.name for column in columns])
+    graph = settled(physical.Graph(body, context.shared), [column.name for column in columns])
     write = physical.Write(
-        input=body,
+        input=graph.root,
         connector=sink.kind,
         connection=context.connection(sink.connection),
         columns=columns,
@@ -69,18 +70,20 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
         write=write,
         texts=context.texts,
         snapshot=sink.snapshot,
+        shared=graph.shared,
     )
 
 
-def lower_relation(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> physical.Operator:
-    """Return the operators that give the rows of a source or a view, which need not be in the catalog."""
-    return ItemLowering(Context(catalog)).operator(item)
+def lower_relation(source: logical.Source, catalog: logical.CatalogReader) -> physical.Read:
+    """Return what reads a source, which need not be in the catalog."""
+    return ItemLowering(Context(catalog)).source(source)
 
 
-def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[physical.Operator, dict[str, str]]:
+def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[physical.Graph, dict[str, str]]:
     """Return the operators that give the rows of a view, and the statements that their origins point into."""
     context = Context(catalog)
-    return ItemLowering(context).operator(view), context.texts
+    graph = once(physical.Graph(ItemLowering(context).operator(view), context.shared))
+    return named(graph), context.texts
 
 
 def lower_connection(name: str, catalog: logical.CatalogReader) -> physical.Connection:

@@ -104,8 +104,9 @@ class JoinLowering:
     # --- what is tested on pairs -------------------------------------------------------------------------------------
 
     def _by_pairs(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
-        left, right = self.context.retracting(left), self.context.retracting(right)
+        left, right = (self.context.again(self.context.retracting(side)) for side in (left, right))
         pairs = self._where(self._plain(replace(join, kind=JoinKind.INNER), left, right), join.residual)
+        pairs = self.context.again(pairs)
         if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
             return self._having(join.kind, left, join.left, pairs)
         parts = [pairs, self._without(left, join.left, pairs)]

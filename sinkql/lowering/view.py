@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sinkql import logical, physical
@@ -14,53 +14,69 @@ from sinkql.lowering.constant import constant
 from sinkql.lowering.context import Context
 from sinkql.lowering.flatten import flatten, repeat
 from sinkql.lowering.join import JoinLowering
+from sinkql.planner.name import split_name
 
 
 @dataclass(frozen=True, slots=True)
 class ItemLowering:
-    """Lower the sources and views that one job reads."""
+    """Lower the sources and views that one job reads, each once."""
 
     context: Context
+    _known: dict[str, physical.Operator] = field(default_factory=dict)
 
     def item(self, name: str) -> physical.Operator:
+        if name in self._known:
+            return self.context.again(self._known[name], split_name(name)[-1])
         item = self.context.catalog.item(name)
         assert isinstance(item, logical.Source | logical.View)
         body = self.operator(item)
         # what the server left out of a row is known before anything is computed of it
-        return self.context.retracting(body) if isinstance(body, physical.Read) and body.holes else body
+        if isinstance(body, physical.Read) and body.holes:
+            body = self.context.retracting(body)
+        self._known[name] = body
+        return body
 
     def operator(self, item: logical.Source | logical.View) -> physical.Operator:
         if isinstance(item, logical.Source):
-            entry = self.context.catalog.entry(item.name)
-            known_as = entry.facts.get("identity", item.name) if entry is not None else item.name
-            log = log_connection(item.options)
-            return physical.Read(
-                source=known_as,
-                connector=item.kind,
-                options=dict(item.options),
-                columns=physical_columns(item.shape.columns),
-                change=item.shape.change.value,
-                key=_key(item.shape),
-                holes=bool(item.options.get("holes")),
-                connection=self.context.connection(item.connection) if item.connection else None,
-                renamed=item.name if item.name != known_as else None,
-                log=self.context.connection(log) if log is not None else None,
-            )
+            return self.source(item)
         body = _View(self, item.name).relation(item.relation)
         return _renamed(body, item.relation.shape.columns, item.shape.columns)
+
+    def source(self, item: logical.Source) -> physical.Read:
+        entry = self.context.catalog.entry(item.name)
+        known_as = entry.facts.get("identity", item.name) if entry is not None else item.name
+        log = log_connection(item.options)
+        return physical.Read(
+            source=known_as,
+            connector=item.kind,
+            options=dict(item.options),
+            columns=physical_columns(item.shape.columns),
+            change=item.shape.change.value,
+            key=_key(item.shape),
+            holes=bool(item.options.get("holes")),
+            connection=self.context.connection(item.connection) if item.connection else None,
+            renamed=item.name if item.name != known_as else None,
+            log=self.context.connection(log) if log is not None else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Lower the relations of one view."""
+    """Lower the relations of one view, each once."""
 
     whole: ItemLowering
     name: str
+    _known: dict[int, tuple[logical.Relation, physical.Operator]] = field(default_factory=dict)
 
     def relation(self, relation: logical.Relation) -> physical.Operator:
-        known = constant(relation, self.context.catalog)
+        known = self._known.get(id(relation))
         if known is not None:
-            return known
+            return self.context.again(known[1])
+        found = constant(relation, self.context.catalog) or self._relation(relation)
+        self._known[id(relation)] = (relation, found)  # the relation is kept: no other one has its id then
+        return found
+
+    def _relation(self, relation: logical.Relation) -> physical.Operator:
         match relation:
             case logical.Get():
                 return self.whole.item(relation.item)

@@ -1,13 +1,19 @@
 """A job as data: what to read, which operators to run, what to write, and when. No Spark in it; JSON in, JSON out.
 
 * `operator`: the operators, from reads to the write.
-* `need`: which columns are used, and where.
+* `graph`: operators of which some are used several times.
+* `need`, `narrow`: which columns are used, and where.
 * `identity`: what of them decides rows → the hash that the sink's table remembers.
 * `job`: one sink's work.
 """
 
 from __future__ import annotations
 
+from sinkql.physical.graph import Graph as Graph
+from sinkql.physical.graph import Shared as Shared
+from sinkql.physical.graph import inputs_of as inputs_of
+from sinkql.physical.graph import reads_below as reads_below
+from sinkql.physical.graph import with_inputs as with_inputs
 from sinkql.physical.job import Earlier as Earlier
 from sinkql.physical.job import Job as Job
 from sinkql.physical.job import decode as decode
@@ -15,8 +21,8 @@ from sinkql.physical.job import encode as encode
 from sinkql.physical.job import meant_otherwise as meant_otherwise
 from sinkql.physical.job import secrets_in as secrets_in
 from sinkql.physical.job import to_data as to_data
-from sinkql.physical.need import columns_read as columns_read
-from sinkql.physical.need import narrowed as narrowed
+from sinkql.physical.narrow import columns_read as columns_read
+from sinkql.physical.narrow import narrowed as narrowed
 from sinkql.physical.operator import CONSTANT as CONSTANT
 from sinkql.physical.operator import DIFF as DIFF
 from sinkql.physical.operator import SEQ as SEQ

@@ -15,23 +15,18 @@ import msgspec
 
 from sinkql.logical.expression import Cast, Expression, Literal, Reference
 from sinkql.logical.type import parse_type
+from sinkql.physical.graph import Graph, inputs_of, with_inputs
 from sinkql.physical.identity import meaning_of
 from sinkql.physical.job import Job
 from sinkql.physical.operator import (
-    Aggregate,
-    Bound,
     Column,
     Flatten,
-    Join,
     Map,
-    Normalize,
     Operator,
     Output,
-    Pick,
-    Rank,
     Read,
-    Recompute,
     Repeat,
+    Stateful,
     Union,
     Use,
     Write,
@@ -72,16 +67,18 @@ def evolution(old: Job, new: Job, *, same: bool = False) -> Evolution:
     if _kind(before) != _kind(after):
         raise InPlaceError("its rows change in another way")
     had, has = _by_name(before), _by_name(after)
-    now = after.input if new.stateful() else _narrowed(after.input, old)
-    renamed = _renamed(before, after, now)
+    now = new.graph if new.stateful() else _narrowed(new.graph, old)
+    renamed = _renamed(old, after, now)
     widened = _widened(before, after, renamed)
     stay = [(name, now_called) for name in had if (now_called := renamed.get(name, name)) is not None]
     names = [name for _, name in stay]
-    now = _without_casts(now, {name: type_ for name, type_, _ in widened})
-    if (exact or same) and meaning_of(before.input, [name for name, _ in stay]) != meaning_of(now, names):
+    now = Graph(_without_casts(now.root, {name: type_ for name, type_, _ in widened}), now.shared)
+    if (exact or same) and meaning_of(old.graph, [name for name, _ in stay]) != meaning_of(now, names):
         raise InPlaceError("rows that it has written come about in another way")
+    if not new.arrangements() <= old.arrangements():
+        raise InPlaceError("what it keeps of rows that it has read is other than before")
     added = tuple(name for name in has if name not in names)
-    unread = tuple(each for name in added for each in _origins(after.input, name)) if exact else ()
+    unread = tuple(each for name in added for each in _origins(new, after.input, name)) if exact else ()
     return Evolution(added, renamed, widened, tuple(dict.fromkeys(unread)))
 
 
@@ -132,15 +129,15 @@ _WIDER = {
 }  # fmt: skip
 
 
-def _renamed(before: Write, after: Write, now: Operator) -> dict[str, str | None]:
+def _renamed(old: Job, after: Write, now: Graph) -> dict[str, str | None]:
     """Return the new names of columns that have others, None for a column that goes."""
-    had, has = _by_name(before), _by_name(after)
+    had, has = _by_name(old.write), _by_name(after)
     come = {name: meaning_of(now, [name]) for name in has if name not in had}
     renamed: dict[str, str | None] = {}
     for name in had:
         if name in has:
             continue
-        meaning = meaning_of(before.input, [name])
+        meaning = meaning_of(old.graph, [name])
         renamed[name] = next(
             (each for each, its in come.items() if its == meaning and each not in renamed.values()), None
         )
@@ -167,30 +164,24 @@ def _widened(before: Write, after: Write, renamed: Mapping[str, str | None]) -> 
     return tuple(found)
 
 
-def _narrowed(operator: Operator, old: Job) -> Operator:
+def _narrowed(graph: Graph, old: Job) -> Graph:
     """Return what is read as it was read before, where columns of sources have wider types now, or are gone."""
-    match operator:
-        case Read():
-            had = {
-                column.name: column for read in old.reads() if read.source == operator.source for column in read.columns
-            }
-            has = {column.name: _as_before(column, had.get(column.name)) for column in operator.columns}
-            if had.keys() <= has.keys():
-                return msgspec.structs.replace(operator, columns=tuple(has.values()))
-            # a source only loses columns if it finds them by their names, and then what it reads of others is the same
-            return msgspec.structs.replace(operator, columns=tuple((had | has).values()))
-        case Union():
-            return Union(tuple(_narrowed(each, old) for each in operator.inputs), operator.change)
-        case Join():
-            sides = [
-                msgspec.structs.replace(side, input=_narrowed(side.input, old))
-                for side in (operator.left, operator.right)
-            ]
-            return msgspec.structs.replace(operator, left=sides[0], right=sides[1])
-        case Use():
-            return operator
-        case Map() | Flatten() | Repeat() | Aggregate() | Pick() | Normalize() | Rank() | Recompute() | Bound():
-            return msgspec.structs.replace(operator, input=_narrowed(operator.input, old))
+
+    def narrowed(operator: Operator) -> Operator:
+        if isinstance(operator, Read):
+            return _read_as_before(operator, old)
+        return with_inputs(operator, [narrowed(each) for each in inputs_of(operator)])
+
+    return Graph(narrowed(graph.root), {name: narrowed(each) for name, each in graph.shared.items()})
+
+
+def _read_as_before(read: Read, old: Job) -> Read:
+    had = {column.name: column for each in old.reads() if each.source == read.source for column in each.columns}
+    has = {column.name: _as_before(column, had.get(column.name)) for column in read.columns}
+    if had.keys() <= has.keys():
+        return msgspec.structs.replace(read, columns=tuple(has.values()))
+    # a source only loses columns if it finds them by their names, and then what it reads of others is the same
+    return msgspec.structs.replace(read, columns=tuple((had | has).values()))
 
 
 def _as_before(column: Column, before: Column | None) -> Column:
@@ -215,25 +206,27 @@ def _without_cast(output: Output, type_: str | None) -> Output:
     return Output(output.name, cast.operand)
 
 
-def _origins(operator: Operator, name: str) -> Unread:
+def _origins(job: Job, operator: Operator, name: str) -> Unread:
     """Return the columns of sources that are NULL where a column is; raises InPlaceError where others decide it."""
     match operator:
         case Read():
             return ((operator.source, name),)
         case Map(outputs=()):
-            return _origins(operator.input, name)
+            return _origins(job, operator.input, name)
         case Map():
             (output,) = (each for each in operator.outputs if each.name == name)
             origin = _origin(output.expression)
             if isinstance(origin, Reference):
-                return _origins(operator.input, origin.name)
+                return _origins(job, operator.input, origin.name)
             if isinstance(origin, Literal):
                 return ()
         case Union():
             place = [column.name for column in columns_of(operator)].index(name)
             inputs = ((each, columns_of(each)[place].name) for each in operator.inputs)
-            return tuple(found for each, its in inputs for found in _origins(each, its))
-        case Aggregate() | Pick() | Normalize():
+            return tuple(found for each, its in inputs for found in _origins(job, each, its))
+        case Use():
+            return _origins(job, job.shared[operator.name], name)
+        case Flatten() | Repeat() | Stateful():
             pass
     raise InPlaceError(f'rows that are there have a value in column "{name}"')
 

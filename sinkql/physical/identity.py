@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from sinkql.logical.expression import Call, Case, Cast, Expression, Literal, Reference, allow_deep_trees, walk
-from sinkql.physical.need import chosen, needed
+from sinkql.physical.graph import Graph, Inline, Shared
+from sinkql.physical.need import Needed, sided
 from sinkql.physical.operator import (
     Aggregate,
     AggregateCall,
@@ -46,17 +48,20 @@ from sinkql.physical.operator import (
 _Places = dict[str, int]
 
 
-def plan_of(write: Write) -> str:
+def plan_of(write: Write, shared: Shared) -> str:
     """Return the hash of all that decides the rows that are written."""
     allow_deep_trees()
-    data = msgspec.json.encode(_write(write), order="sorted")
-    return hashlib.sha256(data).hexdigest()[:16]
+    below = Needed().of(Inline(shared).of(write.input), [each.name for each in write.columns])
+    places = _places(below)
+    columns = [[each.name, each.type, each.nullable, places[each.name]] for each in write.columns]
+    modes = [write.mode, write.change, write.changelog, write.proven]
+    return _hash(["write", write.connector, modes, list(write.key), columns, _Meaning().of(below)])[:16]
 
 
-def meaning_of(operator: Operator, names: Sequence[str]) -> str:
+def meaning_of(graph: Graph, names: Sequence[str]) -> str:
     """Return the hash of all that decides the values of some columns, whatever they and others are called."""
     allow_deep_trees()
-    return hashlib.sha256(msgspec.json.encode(_operator(chosen(operator, names)), order="sorted")).hexdigest()
+    return _Meaning().of(Needed().chosen(Inline(graph.shared).of(graph.root), names))
 
 
 def deciding(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,80 +73,111 @@ def deciding(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(write: Write) -> list[Any]:
-    below = needed(write.input, [each.name for each in write.columns])
-    places = _places(below)
-    columns = [[each.name, each.type, each.nullable, places[each.name]] for each in write.columns]
-    modes = [write.mode, write.change, write.changelog, write.proven]
-    return ["write", write.connector, modes, list(write.key), columns, _operator(below)]
+def _hash(data: list[Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()
 
 
-def _operator(operator: Operator) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """Hash operators that stand in line, each once."""
+
+    _known: dict[int, tuple[Operator, str]] = field(default_factory=dict)
+
+    def of(self, operator: Operator) -> str:
+        """Return the hash of what an operator gives."""
+        known = self._known.get(id(operator))
+        if known is None:  # the operator is kept: no other one has its id then
+            known = self._known[id(operator)] = (operator, self._hash(operator))
+        return known[1]
+
+    def side(self, side: Side) -> list[Any]:
+        """Return what a side of a join says of its rows."""
+        places = _places(side.input)
+        key, kept = ([places[each] for each in names] for names in (side.key, side.kept))
+        return ["side", key, kept, side.keeps, side.replicated, self.of(side.input)]
+
+    def _hash(self, operator: Operator) -> str:
+        if isinstance(operator, Map) and operator.where is None:
+            outputs = [each.expression for each in operator.outputs]
+            if _same_columns(outputs, operator.input):
+                return self.of(operator.input)
+        return _hash(self._said(operator))
+
+    def _said(self, operator: Operator) -> list[Any]:
+        match operator:
+            case Read():
+                columns = [[each.name, each.type, each.nullable] for each in operator.columns]
+                options = deciding(operator.options)
+                changes = [operator.change, list(operator.key)] if operator.change == "upsert" else operator.change
+                return ["read", operator.source, operator.connector, options, columns, changes]
+            case Map():
+                places = _places(operator.input)
+                where = None if operator.where is None else _expression(operator.where.expression, places)
+                outputs = [_expression(each.expression, places) for each in operator.outputs]
+                return ["map", where, outputs, self.of(operator.input)]
+            case Union():
+                return ["union", operator.change, [self.of(each) for each in operator.inputs]]
+            case Use():
+                raise AssertionError(operator)
+            case Join():
+                sides = [self.side(each) for each in (operator.left, operator.right)]
+                return ["join", operator.kind, list(operator.safe), *sides]
+            case Flatten():
+                array = _expression(operator.array.expression, _places(operator.input))
+                more = [operator.ordinality is not None, operator.outer]
+                return ["flatten", array, operator.element, more, self.of(operator.input)]
+            case Repeat():
+                times = _expression(operator.times.expression, _places(operator.input))
+                return ["repeat", times, self.of(operator.input)]
+            case Aggregate() | Pick() | Normalize() | Rank() | Recompute() | Bound():
+                return [*_kept(operator, _places(operator.input)), self.of(operator.input)]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Say what operators with state hold: equal hashes, equal contents, in whatever job."""
+
+    inline: Inline
+    _needed: Needed = field(default_factory=Needed)
+    _meaning: _Meaning = field(default_factory=_Meaning)
+
+    def by(self, operator: Operator) -> str:
+        """Return the hash of an operator's own state: of what it is, and of all that it stands on."""
+        return self._meaning.of(self._needed.of(self.inline.of(operator), [each.name for each in columns_of(operator)]))
+
+    def by_side(self, side: Side) -> str:
+        """Return the hash of the rows that a side of a join keeps."""
+        below = self._needed.of(self.inline.of(side.input), sided(side))
+        return _hash(self._meaning.side(msgspec.structs.replace(side, input=below)))
+
+
+def _kept(operator: Aggregate | Pick | Normalize | Rank | Recompute | Bound, places: _Places) -> list[Any]:
+    """Return what an operator with state does with its input."""
     match operator:
-        case Read():
-            columns = [[each.name, each.type, each.nullable] for each in operator.columns]
-            options = deciding(operator.options)
-            changes = [operator.change, list(operator.key)] if operator.change == "upsert" else operator.change
-            return ["read", operator.source, operator.connector, options, columns, changes]
-        case Map():
-            return _map(operator)
-        case Union():
-            return ["union", operator.change, [_operator(each) for each in operator.inputs]]
         case Aggregate():
-            places = _places(operator.input)
             calls = [_call(each, places) for each in operator.calls]
-            groups = [places[each.name] for each in operator.group]
-            below = _operator(operator.input)
-            return ["aggregate", operator.arrangement, groups, calls, operator.input_change, below]
+            return ["aggregate", [places[each.name] for each in operator.group], calls, operator.input_change]
         case Pick():
-            places = _places(operator.input)
-            return ["pick", operator.arrangement, [places[name] for name in operator.key], _operator(operator.input)]
-        case Use():
-            return ["use", operator.name]
-        case Flatten():
-            array = _expression(operator.array.expression, _places(operator.input))
-            more = [operator.ordinality is not None, operator.outer]
-            return ["flatten", array, operator.element, more, _operator(operator.input)]
-        case Repeat():
-            return [
-                "repeat",
-                _expression(operator.times.expression, _places(operator.input)),
-                _operator(operator.input),
-            ]
-        case Join():
-            sides = [_side(each) for each in (operator.left, operator.right)]
-            return ["join", operator.arrangement, operator.kind, list(operator.safe), *sides]
+            return ["pick", [places[name] for name in operator.key]]
         case Rank():
-            places = _places(operator.input)
             by = [places[each] for each in operator.partition], _ordered(operator.order, places)
             numbers = [operator.function, operator.first, operator.last, operator.number is not None, operator.parts]
-            return ["rank", operator.arrangement, *by, numbers, _operator(operator.input)]
+            return ["rank", *by, numbers]
         case Recompute():
-            places = _places(operator.input)
             key, calls = [places[each] for each in operator.key], [_window(each, places) for each in operator.calls]
-            return ["recompute", operator.arrangement, key, calls, operator.grouped, _operator(operator.input)]
+            return ["recompute", key, calls, operator.grouped]
         case Bound():
-            places = _places(operator.input)
             bounds = [None if each is None else places[each] for each in (operator.begin, operator.end)]
-            kept = [places[each] for each in operator.kept]
-            return ["bound", operator.arrangement, bounds, kept, _operator(operator.input)]
+            return ["bound", bounds, [places[each] for each in operator.kept]]
         case Normalize():
-            places = _places(operator.input)
             key, kept = ([places[name] for name in names] for names in (operator.key, operator.kept))
             # a source may have got columns since that nobody asks for
-            some = [kept] if 0 < len(kept) < len(places) else []
-            return ["normalize", operator.arrangement, key, *some, _operator(operator.input)]
+            return ["normalize", key, *([kept] if 0 < len(kept) < len(places) else [])]
 
 
 def _call(call: AggregateCall, places: _Places) -> list[Any]:
     column = None if call.column is None else places[call.column]
     return [call.function, call.version, column, call.distinct, call.type]
-
-
-def _side(side: Side) -> list[Any]:
-    places = _places(side.input)
-    key, kept = ([places[each] for each in names] for names in (side.key, side.kept))
-    return [side.arrangement, key, kept, side.keeps, side.replicated, _operator(side.input)]
 
 
 def _ordered(order: Sequence[Order], places: _Places) -> list[Any]:
@@ -153,16 +189,6 @@ def _window(call: WindowCall, places: _Places) -> list[Any]:
     frame = None if call.frame is None else msgspec.to_builtins(call.frame)
     order = _ordered(call.order, places)
     return [call.function, call.version, columns, order, frame, call.distinct, list(call.constants), call.type]
-
-
-def _map(operator: Map) -> list[Any]:
-    places = _places(operator.input)
-    below = _operator(operator.input)
-    where = None if operator.where is None else _expression(operator.where.expression, places)
-    outputs = [each.expression for each in operator.outputs]
-    if where is None and _same_columns(outputs, operator.input):
-        return below
-    return ["map", where, [_expression(each, places) for each in outputs], below]
 
 
 def _same_columns(outputs: list[Expression], below: Operator) -> bool:

@@ -11,8 +11,9 @@ from sinkql.logical import expression
 from sinkql.logical.expression import allow_deep_trees
 from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
 from sinkql.logical.type import decoded, encoded
+from sinkql.physical.graph import Graph
 from sinkql.physical.identity import plan_of
-from sinkql.physical.operator import Aggregate, Bound, Map, Operator, Read, Stateful, Write, walk
+from sinkql.physical.operator import Aggregate, Bound, Map, Operator, Read, Stateful, Write, arrangements_of
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +54,7 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def plan(self) -> str:
         """The hash of what decides the rows that it writes."""
-        return plan_of(self.write)
+        return plan_of(self.write, self.shared)
 
     @property
     def renewable(self) -> bool:
@@ -62,9 +63,14 @@ class Job(msgspec.Struct, frozen=True):
         foreign = write.options.get("existing_rows") == "keep"
         return write.mode == "upsert" and not write.final and self.snapshot and not foreign
 
+    @property
+    def graph(self) -> Graph:
+        """What gives the rows that it writes."""
+        return Graph(self.write.input, self.shared)
+
     def operators(self) -> list[Operator]:
         """Return all operators, inputs before those that use them."""
-        return [each for root in (*self.shared.values(), self.write.input) for each in walk(root)]
+        return self.graph.operators()
 
     def reads(self) -> tuple[Read, ...]:
         """Return the job's sources, each once, in the order they stand in the tree."""
@@ -89,6 +95,10 @@ class Job(msgspec.Struct, frozen=True):
         """Whether its rows depend on the time of a commit."""
         return any(isinstance(operator, Bound) for operator in self.operators())
 
+    def arrangements(self) -> frozenset[str]:
+        """Return the names of what its operators keep."""
+        return frozenset(name for each in self.operators() for name in arrangements_of(each))
+
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""
         return any(isinstance(operator, Stateful) for operator in self.operators())
@@ -100,8 +110,8 @@ def encode(job: Job) -> bytes:
     return msgspec.json.format(msgspec.json.encode(job, enc_hook=encoded), indent=2)
 
 
-def to_data(plan: Job | Operator) -> Any:
-    """Return a job or an operator as JSON-able data."""
+def to_data(plan: Job | Graph | Operator) -> Any:
+    """Return a job or operators as JSON-able data."""
     allow_deep_trees()
     return msgspec.to_builtins(plan, enc_hook=encoded)
 

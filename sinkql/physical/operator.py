@@ -441,6 +441,17 @@ def walk(operator: Operator) -> list[Operator]:
             return [*(below for each in operator.inputs for below in walk(each)), operator]
 
 
+def arrangements_of(operator: Operator) -> tuple[str, ...]:
+    """Return the names of an operator's own state, first the one that its tasks go by."""
+    match operator:
+        case Join():
+            return (operator.arrangement, operator.left.arrangement, operator.right.arrangement)
+        case Stateful():
+            return (operator.arrangement,)
+        case Read() | Map() | Union() | Flatten() | Repeat() | Use():
+            return ()
+
+
 def columns_of(operator: Operator) -> tuple[Column, ...]:
     """Return the columns that an operator gives, without `$seq` and `$diff`."""
     match operator:

@@ -83,9 +83,7 @@ class Pipeline:
             for name in catalog.names(kind):
                 item = catalog.item(name)
                 assert isinstance(item, logical.Source)
-                read = lower_relation(item, catalog)
-                assert isinstance(read, physical.Read)
-                self._sources[name] = GivenSource(item, read)
+                self._sources[name] = GivenSource(item, lower_relation(item, catalog))
         self._times: list[int] = []
         self._time: int | None = None
 
@@ -234,13 +232,14 @@ class Pipeline:
         return GivenReader(given[read.source]) if read.source in given else RowsOfQuery(read)
 
     def _view_job(self, view: logical.View) -> physical.Job:
-        body, texts = lower_view(view, self._catalog)
+        graph, texts = lower_view(view, self._catalog)
+        body = graph.root
         if key := physical.key_of(body):
             body = physical.Normalize(body, "shown", key)
         columns, change = physical.columns_of(body), physical.change_of(body)
         nowhere = physical.Connection("", "", {})
         write = physical.Write(body, "", nowhere, columns, "append", change, False, (), False, {})
-        return physical.Job(view.name, view.name, "", "", {}, timedelta(), 0, write, texts)
+        return physical.Job(view.name, view.name, "", "", {}, timedelta(), 0, write, texts, shared=graph.shared)
 
     def _fed(self, name: str) -> tuple[GivenSource, TableTarget | None]:
         entry = find(self._catalog, as_name(name), *_FED, *_VIEWS, "SINK")

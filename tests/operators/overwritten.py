@@ -58,8 +58,9 @@ def view(text: str) -> physical.Operator:
     assert catalog is not None
     item = catalog.item("materialize.public.v")
     assert isinstance(item, logical.View)
-    body = _named(lower_view(item, catalog)[0])
-    body = physical.narrowed(body, [column.name for column in physical.columns_of(body)])  # as a sink's job is
+    body = _named(lower_view(item, catalog)[0].root)
+    names = [column.name for column in physical.columns_of(body)]
+    body = physical.narrowed(physical.Graph(body), names).root  # as a sink's job is
     (read, *_) = [each for each in physical.walk(body) if isinstance(each, physical.Read)]
     assert (read.change, read.key) == ("upsert", ("k",))
     return body

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 from expressions import vectors
@@ -121,11 +122,18 @@ class Pipeline:
     """
 
     def __init__(
-        self, folder: Path, view: physical.Operator, *, buckets: int = 2, engine: Engine | None = None
+        self,
+        folder: Path,
+        view: physical.Operator,
+        *,
+        buckets: int = 2,
+        engine: Engine | None = None,
+        shared: dict[str, physical.Operator] | None = None,
     ) -> None:
         self.folder = folder
         self.engine = engine or LocalEngine(buckets)
-        self.reads = {each.source: each for each in physical.walk(view) if isinstance(each, physical.Read)}
+        graph = physical.Graph(view, shared or {})
+        self.reads = {each.source: each for each in graph.operators() if isinstance(each, physical.Read)}
         self.readers = {name: Listed(read, []) for name, read in self.reads.items()}
         self.inputs: dict[str, Counter[Row]] = {name: Counter() for name in self.reads}
         self.names = [column.name for column in physical.columns_of(view)]
@@ -135,7 +143,8 @@ class Pipeline:
             view, "iceberg", connection, physical.columns_of(view), "upsert", change, False, tuple(self.names), True, {}
         )
         self.key = [self.names.index(name) for name in physical.key_of(view)]
-        self.job = physical.Job("sink", "id", "quickstart", "local[*]", {}, timedelta(seconds=1), 1_000_000, write, {})
+        job = physical.Job("sink", "id", "quickstart", "local[*]", {}, timedelta(seconds=1), 1_000_000, write, {})
+        self.job = msgspec.structs.replace(job, shared=graph.shared)
         empty = state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
         self.manifests = [state.save(folder, empty, epoch=1)]
         self.table: Counter[Row] = Counter()

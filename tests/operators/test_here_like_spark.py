@@ -107,7 +107,7 @@ def _united() -> physical.Operator:
 
 def _some(normalize: physical.Normalize, *names: str) -> physical.Operator:
     body = physical.Map(normalize, tuple(output(normalize, name, f'"{name}"') for name in names))
-    return physical.narrowed(body, names)
+    return physical.narrowed(physical.Graph(body), names).root
 
 
 def _pipeline(folder: Path, body: physical.Operator, engine: SparkEngine) -> tuple[Pipeline, list[bool]]:

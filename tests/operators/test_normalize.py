@@ -70,7 +70,7 @@ def test_a_column_that_a_source_gets_and_nobody_asks_for_changes_no_meaning() ->
         read = overwriting("e", "k", k="integer", x="bigint", **more)
         normalize = physical.Normalize(read, "rows", ("k",))
         body = physical.Map(normalize, tuple(output(normalize, name, name) for name in used))
-        return meaning_of(physical.narrowed(body, used), ["x"])
+        return meaning_of(physical.narrowed(physical.Graph(body), used), ["x"])
 
     assert meaning("x") == meaning("x", t="text") == meaning("x", t="text", u="text")
     assert meaning("xt", t="text") == meaning("xt", t="text", u="text")
@@ -95,7 +95,7 @@ def test_it_stands_on_rows_that_overwrite_each_other_alone() -> None:
 )
 def test_only_columns_that_are_used_are_read_and_kept(name: str, read: str, kept: str | None) -> None:
     body = view(VIEWS[name])
-    used = physical.columns_read(body, [column.name for column in physical.columns_of(body)])
+    used = physical.columns_read(physical.Graph(body), [column.name for column in physical.columns_of(body)])
     assert used == {"e": frozenset(read)}
     found = [each for each in physical.walk(body) if isinstance(each, physical.Normalize)]
     assert [each.kept for each in found] == ([] if kept is None else [tuple(kept)])

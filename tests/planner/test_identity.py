@@ -96,12 +96,12 @@ def test_pinned_plans_take_in_every_operator_and_every_kind_of_expression() -> N
         if case.command == "given":
             _keep(catalog, case.input)
             continue
-        for operator in physical.walk(_job(catalog, case.input.rstrip().removesuffix(";")).write.input):
+        for operator in _job(catalog, case.input.rstrip().removesuffix(";")).operators():
             seen.add(type(operator))
             if isinstance(operator, physical.Map):
                 outputs = operator.outputs if operator.where is None else (*operator.outputs, operator.where)
                 seen |= {type(node) for each in outputs for node in logical.expression.walk(each.expression)}
-    operators = {physical.Read, physical.Map, physical.Union, physical.Aggregate, physical.Pick}
+    operators = {physical.Read, physical.Map, physical.Union, physical.Aggregate, physical.Pick, physical.Use}
     assert seen == operators | {logical.Reference, logical.Literal, logical.Cast, logical.Case, logical.Call}
 
 

@@ -10,9 +10,23 @@ from sinkql.lowering.spark.map import map_steps
 from sinkql.lowering.spark.text import quoted
 
 
-def job_sql(plan: physical.Job | physical.Operator) -> str:
+def job_sql(plan: physical.Job | physical.Graph | physical.Operator) -> str:
     """Return the Spark SQL texts of a plan's operators, inputs first."""
-    return "\n".join(_lines(plan.write.input if isinstance(plan, physical.Job) else plan))
+    match plan:
+        case physical.Job():
+            graph = plan.graph
+        case physical.Graph():
+            graph = plan
+        case _:
+            graph = physical.Graph(plan)
+    return "\n".join(_graph_lines(graph))
+
+
+def _graph_lines(graph: physical.Graph) -> Iterator[str]:
+    for name, operator in graph.shared.items():
+        yield from _lines(operator)
+        yield f"-- {name}"
+    yield from _lines(graph.root)
 
 
 def _lines(root: physical.Operator) -> Iterator[str]:

@@ -12,7 +12,7 @@ told how many there were.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
@@ -100,6 +100,7 @@ class _Following:
 
     job: physical.Job
     outcome: Outcome
+    _shared: dict[str, _Rows] = field(default_factory=dict)
 
     def to_the_sink(self) -> _Rows:
         """Return what comes to the write; raises SQ3392 where an operator took fewer or more than there was."""
@@ -125,7 +126,9 @@ class _Following:
             case physical.Flatten() | physical.Repeat():
                 return _Rows(None, exact=False)
             case physical.Use():
-                return self._of(self.job.shared[operator.name])
+                if operator.name not in self._shared:
+                    self._shared[operator.name] = self._of(self.job.shared[operator.name])
+                return self._shared[operator.name]
             case physical.Stateful():
                 return self._stateful(operator)
 

@@ -32,9 +32,9 @@ class Batch:
     letters: WriteTask | None = None
     clock: tuple[int, int] = (0, 0)
 
-    def below(self, operator: physical.Operator) -> Below:
-        """Return what is special of the sources that an operator stands on."""
-        reads = {each.source for each in physical.walk(operator) if isinstance(each, physical.Read)}
+    def below(self, operator: physical.Operator, shared: physical.Shared) -> Below:
+        """Return what is special of the sources that an operator stands on; `shared` is that of its job."""
+        reads = {each.source for each in physical.reads_below(operator, shared)}
         cleared, snapshotting = bool(reads & self.cleared), bool(reads & self.snapshotting)
         return Below(cleared, snapshotting, *self.clock)
 

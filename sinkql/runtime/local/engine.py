@@ -59,6 +59,7 @@ class _Work:
     buckets: int
     tallies: dict[str, Tally] = field(default_factory=dict)
     _read: dict[str, pa.Table] = field(default_factory=dict)
+    _shared: dict[str, pa.Table] = field(default_factory=dict)
 
     def rows(self, operator: physical.Operator) -> pa.Table:
         match operator:
@@ -77,7 +78,9 @@ class _Work:
             case physical.Repeat():
                 return repeated(self.job, operator, self.rows(operator.input))
             case physical.Use():
-                raise NotImplementedError
+                if operator.name not in self._shared:
+                    self._shared[operator.name] = self.rows(self.job.shared[operator.name])
+                return self._shared[operator.name]
 
     def read(self, read: physical.Read) -> pa.Table:
         first = 0
@@ -110,7 +113,7 @@ class _Work:
 
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
-        below = map(self.batch.below, operator.inputs)
+        below = [self.batch.below(each, self.job.shared) for each in operator.inputs]
         # as a task comes to a process of Spark's
         task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, *below)))
         buckets = meant.preparation.buckets(self.buckets)

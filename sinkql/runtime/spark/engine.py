@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 from pyspark.sql.types import StructType
@@ -87,6 +87,7 @@ class SparkEngine:
                 raise found from None
             raise
         finally:
+            frames.close()
             shutil.rmtree(side, ignore_errors=True)
 
     def _run(self, frames: _Frames) -> Outcome:
@@ -119,6 +120,7 @@ class _Frames:
     side: Path
     stateful: dict[str, int] = field(default_factory=dict)
     whole: bool = False
+    _shared: dict[str, DataFrame] = field(default_factory=dict)
 
     @property
     def used(self) -> Used:
@@ -184,7 +186,19 @@ class _Frames:
             case physical.Repeat():
                 return repeated(operator, self.frame(operator.input, sequence=False, first=first))
             case physical.Use():
-                raise NotImplementedError
+                return self._use(operator)
+
+    def close(self) -> None:
+        """Give up the rows that were kept for several uses."""
+        for rows in self._shared.values():
+            rows.unpersist()
+
+    def _use(self, use: physical.Use) -> DataFrame:
+        if use.name not in self._shared:
+            rows = self.frame(self.job.shared[use.name], sequence=False, first=False).persist(StorageLevel.DISK_ONLY)
+            self._shared[use.name] = rows
+            rows.count()  # before two of its uses run at once, on two machines
+        return self._shared[use.name]
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         if not self.batch.settled or not read.key or read.holes:  # a row may have what the next one lacks
@@ -244,7 +258,7 @@ class _Frames:
     def _stateful(self, operator: physical.Stateful, *, first: bool) -> DataFrame:
         arrangements, side = self.batch.arrangements, self.side
         meant = stateful(operator)
-        task = task_of(meant, arrangements, *map(self.batch.below, operator.inputs))
+        task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.inputs))
         preparation = meant.preparation
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         delivered = [*preparation.types(), None]

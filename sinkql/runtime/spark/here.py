@@ -149,7 +149,7 @@ class Here:
     def _stateful(self, operator: StatefulOperator, struct: physical.Stateful) -> Iterator[pa.RecordBatch]:
         (below,) = struct.inputs
         rows = prepared(operator.preparation, self._table(below, sequence=True))
-        task = task_of(operator, self.batch.arrangements, self.batch.below(below))
+        task = task_of(operator, self.batch.arrangements, self.batch.below(below, self.job.shared))
         buckets = self._buckets(operator)
         places = buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
         for bucket, part in enumerate(_parts(rows, places, buckets)):

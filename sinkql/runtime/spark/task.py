@@ -123,7 +123,7 @@ class FusedTask:
 
 def used_columns(job: physical.Job) -> Used:
     """Return the columns that a job uses of each source."""
-    return physical.columns_read(job.write.input, [column.name for column in job.write.columns])
+    return physical.columns_read(job.graph, [column.name for column in job.write.columns])
 
 
 def read_task(read: physical.Read, used: Collection[str], batch: Batch, side: Path, *, sequence: bool) -> ReadTask:

@@ -29,7 +29,7 @@ def empty(*, bucketing: str, buckets: int) -> Manifest:
 
 
 def after(manifest: Manifest, new: report.LiveRuns) -> Manifest:
-    """Return the manifest with a batch's new runs in place of those of the same arrangements.
+    """Return the manifest with the runs that a batch of a job leaves; what the job does not keep any more is left out.
 
     SQ3408: the batch ran with another number of buckets than the state has.
     """
@@ -41,7 +41,7 @@ def after(manifest: Manifest, new: report.LiveRuns) -> Manifest:
                 f'the batch has arrangement "{name}" in {len(buckets)} buckets, expected {len(before[name])}',
                 hint=_HINT,
             )
-    return {**manifest, "arrangements": {**before, **new}}
+    return {**manifest, "arrangements": dict(new)}
 
 
 def noted(entries: Sequence[Entry], note: str) -> int:

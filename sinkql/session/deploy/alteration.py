@@ -85,7 +85,6 @@ def _read(name: str, catalog: MemoryCatalog) -> Read:
     item = catalog.item(name)
     assert isinstance(item, logical.Source)
     found = lower_relation(item, catalog)
-    assert isinstance(found, Read)
     return Read(
         found.source,
         found.connector,

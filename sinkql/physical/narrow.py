@@ -1,0 +1,176 @@
+"""A graph of operators and the columns that are used of it → the graph in which state keeps no others.
+
+What is used several times gives the columns that any of its uses asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sinkql.physical.graph import Graph, Shared, inputs_of, with_inputs
+from sinkql.physical.need import computed, grouped, sided, taken
+from sinkql.physical.operator import (
+    Aggregate,
+    Bound,
+    Flatten,
+    Join,
+    Map,
+    Normalize,
+    Operator,
+    Pick,
+    Rank,
+    Read,
+    Recompute,
+    Repeat,
+    Side,
+    Stateful,
+    Union,
+    Use,
+    columns_of,
+    key_of,
+    walk,
+)
+
+
+def narrowed(graph: Graph, names: Iterable[str]) -> Graph:
+    """Return a graph of which the columns `names` are used, where what keeps rows keeps no others."""
+    narrow = _Narrowing()
+    root = narrow.of(graph.root, set(names))
+    shared: dict[str, Operator] = {}
+    for name, operator in reversed(graph.shared.items()):  # those that use it come before it
+        shared[name] = narrow.of(operator, narrow.used.get(name, set()))
+    found: dict[str, Operator] = {}
+    for name in graph.shared:
+        found[name] = _refreshed(shared[name], found)
+    return Graph(_refreshed(root, found), found)
+
+
+def columns_read(graph: Graph, names: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """Return by source the columns that are used of it where `names` are of a graph."""
+    reading = _Reading()
+    reading.take(graph.root, frozenset(names))
+    for name, operator in reversed(graph.shared.items()):
+        reading.take(operator, reading.used.get(name, frozenset()))
+    return reading.found
+
+
+def _refreshed(operator: Operator, shared: Shared) -> Operator:
+    """Return the operator with the columns that what is shared has now."""
+    if isinstance(operator, Use):
+        return Use(operator.name, columns_of(shared[operator.name]), operator.change)
+    return with_inputs(operator, [_refreshed(each, shared) for each in inputs_of(operator)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowing:
+    """Narrow operators; `used` gathers the columns that are wanted of what is shared."""
+
+    used: dict[str, set[str]] = field(default_factory=dict)
+
+    def of(self, operator: Operator, wanted: set[str]) -> Operator:
+        match operator:
+            case Read():
+                return operator
+            case Use():
+                self.used.setdefault(operator.name, set()).update(wanted)
+                return operator
+            case Map():
+                return self._map(operator, wanted)
+            case Union():
+                return Union(tuple(map(self._whole, operator.inputs)), operator.change)
+            case Aggregate():
+                return self._above(operator, grouped(operator))
+            case Normalize():
+                return self._normalize(operator, wanted)
+            case Join():
+                return self._join(operator, wanted)
+            case Flatten():
+                return self._above(operator, computed((), operator.array) | wanted)
+            case Repeat():
+                return self._above(operator, computed((), operator.times) | wanted)
+            case Bound():
+                return self._bound(operator, wanted)
+            case Pick() | Rank() | Recompute():  # any column may decide what it gives
+                return msgspec.structs.replace(operator, input=self._whole(operator.input))
+
+    def _above(self, operator: Aggregate | Flatten | Repeat, names: set[str]) -> Operator:
+        return msgspec.structs.replace(operator, input=self.of(operator.input, names))
+
+    def _whole(self, operator: Operator) -> Operator:
+        return self.of(operator, {column.name for column in columns_of(operator)})
+
+    def _map(self, operator: Map, wanted: set[str]) -> Operator:
+        """Return a projection with the outputs that are used, and those that say which rows overwrite each other."""
+        if not any(isinstance(below, Stateful | Use) for below in walk(operator)):
+            return operator
+        wanted = wanted | set(key_of(operator))
+        outputs = tuple(each for each in operator.outputs if each.name in wanted) or operator.outputs[:1]
+        used = computed(outputs, operator.where)
+        below = self.of(operator.input, used if outputs else used | wanted)
+        return msgspec.structs.replace(operator, input=below, outputs=outputs)
+
+    def _normalize(self, operator: Normalize, wanted: set[str]) -> Operator:
+        columns = [column.name for column in columns_of(operator.input)]
+        kept = tuple(name for name in columns if name in wanted or name in operator.key)
+        given = self.of(operator.input, set(kept))
+        left = len(columns_of(given)) > len(kept)
+        return msgspec.structs.replace(operator, input=given, kept=kept if left else ())
+
+    def _join(self, operator: Join, wanted: set[str]) -> Operator:
+        left, right = (tuple(each for each in side.kept if each in wanted) for side in (operator.left, operator.right))
+        if not left and not right:  # rows without any column would be none
+            left = operator.left.kept[:1]
+            right = operator.right.kept[:1] if not left else ()
+        sides = self._side(operator.left, left), self._side(operator.right, right)
+        return msgspec.structs.replace(operator, left=sides[0], right=sides[1])
+
+    def _bound(self, operator: Bound, wanted: set[str]) -> Operator:
+        # rows without any column would be none
+        kept = tuple(name for name in operator.kept if name in wanted) or operator.kept[:1]
+        bound, below = msgspec.structs.replace(operator, kept=kept), operator.input
+        if isinstance(below, Map):
+            outputs = tuple(each for each in below.outputs if each.name in taken(bound))
+            below = msgspec.structs.replace(below, outputs=outputs)
+        return msgspec.structs.replace(bound, input=self.of(below, taken(bound)))
+
+    def _side(self, side: Side, kept: tuple[str, ...]) -> Side:
+        return msgspec.structs.replace(side, kept=kept, input=self.of(side.input, {*side.key, *kept}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Collect the columns that are read; `used` has those of what is shared."""
+
+    found: dict[str, frozenset[str]] = field(default_factory=dict)
+    used: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def take(self, operator: Operator, wanted: frozenset[str]) -> None:
+        match operator:
+            case Read():
+                # rows without any column would be none
+                own = wanted | frozenset(operator.key) or frozenset([operator.columns[0].name])
+                self.found[operator.source] = self.found.get(operator.source, frozenset()) | own
+            case Use():
+                self.used[operator.name] = self.used.get(operator.name, frozenset()) | wanted
+            case Map():
+                used = computed(operator.outputs, operator.where)
+                self.take(operator.input, frozenset(used if operator.outputs else used | wanted))
+            case Aggregate():
+                self.take(operator.input, frozenset(grouped(operator)))
+            case Normalize():
+                self.take(operator.input, frozenset(each.name for each in operator.columns))
+            case Join():
+                for side in (operator.left, operator.right):
+                    self.take(side.input, frozenset(sided(side)))
+            case Flatten():
+                self.take(operator.input, frozenset(computed((), operator.array) | wanted))
+            case Repeat():
+                self.take(operator.input, frozenset(computed((), operator.times) | wanted))
+            case Rank() | Recompute() | Bound():
+                self.take(operator.input, frozenset(taken(operator)))
+            case Union() | Stateful():
+                for each in operator.inputs:
+                    self.take(each, frozenset(column.name for column in columns_of(each)))
