@@ -6,7 +6,11 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Literal
+
+import msgspec
 
 from operators.pipeline import Change, Row, call, columns, overwriting, source
 from sinkql import physical
@@ -15,6 +19,7 @@ LEFT = {"lk": "integer", "lx": "bigint", "ls": "text"}
 RIGHT = {"rk": "integer", "rs": "text", "ry": "bigint"}
 KINDS: tuple[physical.JoinKind, ...] = ("inner", "left", "right", "full", "semi", "anti")
 
+Changes = tuple[physical.Change, physical.Change]
 Keeps = Literal["rows", "latest", "counts"]
 
 
@@ -23,15 +28,18 @@ class Case:
     """A join of sources l and r: how their rows change, what is kept of them, and by which columns they meet."""
 
     kind: physical.JoinKind
-    changes: tuple[physical.Change, physical.Change] = ("retract", "retract")
+    changes: Changes = ("retract", "retract")
     keys: tuple[tuple[str, ...], tuple[str, ...]] = (("lk",), ("rk",))
     safe: bool = False
     replicated: tuple[bool, bool] = (False, False)
     kept: tuple[tuple[str, ...], tuple[str, ...]] = (("lk", "lx", "ls"), ("rk", "rs", "ry"))
 
-    def with_kind(self, kind: physical.JoinKind) -> Case:
-        """Return the same of another kind."""
-        return replace(self, kind=kind)
+    arrangements: tuple[str, str] = ("j-l", "j-r")
+
+    @property
+    def latest(self) -> list[str]:
+        """Return the sources whose rows overwrite each other."""
+        return [name for name, change in zip("lr", self.changes, strict=True) if change == "upsert"]
 
     @property
     def one_sided(self) -> bool:
@@ -44,7 +52,7 @@ class Case:
         kept = self.kept[0], () if self.one_sided else self.kept[1]
         keeps: tuple[Keeps, Keeps] = (self._keeps(0), self._keeps(1))
         sides = [
-            physical.Side(self._source(place), f"j-{'lr'[place]}", key, kept[place], keeps[place], replicated)
+            physical.Side(self._source(place), self.arrangements[place], key, kept[place], keeps[place], replicated)
             for place, (key, replicated) in enumerate(zip(self.keys, self.replicated, strict=True))
         ]
         return physical.Join(self.kind, sides[0], sides[1], "j", tuple(self.safe for _ in self.keys[0]))
@@ -57,7 +65,9 @@ class Case:
     def _source(self, place: int) -> physical.Read:
         types = (LEFT, RIGHT)[place]
         if self.changes[place] == "upsert":
-            return overwriting("lr"[place], *self.keys[place], **types)
+            read = overwriting("lr"[place], *self.keys[place], **types)
+            named = (physical.Column(each.name, each.type, each.name not in read.key) for each in read.columns)
+            return msgspec.structs.replace(read, columns=tuple(named))
         return source("lr"[place], self.changes[place], **types)
 
     @property
@@ -69,6 +79,34 @@ class Case:
             word = "" if self.kind == "semi" else "NOT "
             return f"SELECT {', '.join(self.kept[0])} FROM l WHERE {word}EXISTS (SELECT 1 FROM r WHERE {on})"
         return f"SELECT {', '.join((*self.kept[0], *self.kept[1]))} FROM l {self.kind} JOIN r ON {on}"
+
+
+RETRACT: Changes = ("retract", "retract")
+APPEND: Changes = ("append", "append")
+NO_KEY: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+FIRST, SECOND = (True, False), (False, True)
+CASES = {
+    **{kind: Case(kind) for kind in KINDS},
+    **{f"{kind}, NULL is a value": Case(kind, safe=True) for kind in KINDS},
+    **{f"{kind} of rows that only come": Case(kind, APPEND) for kind in KINDS},
+    **{f"{kind} with the latest": Case(kind, ("retract", "upsert")) for kind in KINDS},
+    **{f"{kind} of the latest": Case(kind, ("upsert", "append")) for kind in ("inner", "left", "anti")},
+    **{f"{kind} of the latest with the latest": Case(kind, ("upsert", "upsert")) for kind in ("left", "full")},
+    **{
+        f"{kind} with a replicated side": Case(kind, RETRACT, NO_KEY, replicated=SECOND)
+        for kind in ("inner", "left", "semi", "anti")
+    },
+    **{
+        f"{kind} with a replicated left side": Case(kind, RETRACT, NO_KEY, replicated=FIRST)
+        for kind in ("inner", "right")
+    },
+    **{f"{kind} with all that came": Case(kind, APPEND, NO_KEY, replicated=SECOND) for kind in ("inner", "semi")},
+    "full with all": Case("full", RETRACT, NO_KEY),
+    "by two columns": Case("full", keys=(("lk", "ls"), ("rk", "rs"))),
+    "by one of few columns": Case("full", kept=(("lx",), ("rs",))),
+    "of no columns": Case("left", kept=(("ls",), ())),
+    "with no columns of the latest": Case("inner", ("retract", "upsert"), kept=(("lk", "ls"), ())),
+}
 
 
 def changes(
@@ -126,3 +164,41 @@ def chain() -> physical.Join:
 
 CHAIN = """SELECT lk, lx, ry, rk, n FROM (SELECT lk, lx, ry FROM l LEFT JOIN r ON lk = rk) AS j
     FULL JOIN (SELECT rk, count(*) AS n FROM r GROUP BY rk) AS g ON lk = rk"""
+
+
+TYPES: dict[str, list[object]] = {
+    "text": ["", "a", "A", "ä", "a "],
+    "numeric(10,2)": [Decimal("0.00"), Decimal("1.50"), Decimal("-1.50")],
+    "double precision": [0.0, -0.0, 1.5, float("nan"), float("inf")],
+    "real": [0.0, -0.0, 1.5, float("nan")],
+    "timestamp": [datetime(2020, 1, 1), datetime(2020, 1, 1, 0, 0, 0, 1)],
+    "date": [date(2020, 1, 1), date(1, 1, 1)],
+    "time": [time(0), time(23, 59, 59, 999_999)],
+    "boolean": [True, False],
+    "bytea": [b"", b"\x00", b"a"],
+    "integer[]": [(), (1,), (1, None), (None, 1), (1, 2)],
+    "double precision[]": [(0.0,), (-0.0,), (float("nan"),), (1.5, None)],
+}
+"""Values of types of keys, of which two are equal where they are one."""
+
+
+def of_type(type_: str) -> physical.Join:
+    """Return a full join by keys of a type."""
+    sides = []
+    for name in "lr":
+        key, number = f"{name}k", f"{name}n"
+        columns = physical.Column(key, type_), physical.Column(number, "integer")
+        read = physical.Read(name, "listed", {}, columns, "retract")
+        sides.append(physical.Side(read, f"t-{name}", (key,), (key, number)))
+    return physical.Join("full", sides[0], sides[1], "t", (False,))
+
+
+TYPED = "SELECT * FROM l FULL JOIN r ON lk = rk"
+
+
+def typed(type_: str) -> tuple[list[Change], list[Change]]:
+    """Return rows with all values of a type, for each side."""
+    values = [*TYPES[type_], None]
+    return [((value, place), 1) for place, value in enumerate(values)], [
+        ((value, place), 1) for place, value in enumerate(values[::-1])
+    ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import duckdb
@@ -139,8 +139,9 @@ class Pipeline:
         self.names = [column.name for column in physical.columns_of(view)]
         change = physical.change_of(view)
         connection = physical.Connection("lake", "iceberg-catalog", {})
+        mode: Literal["append", "upsert"] = "upsert" if physical.internal_of(view) else "append"
         write = physical.Write(
-            view, "iceberg", connection, physical.columns_of(view), "upsert", change, False, tuple(self.names), True, {}
+            view, "iceberg", connection, physical.columns_of(view), mode, change, False, tuple(self.names), True, {}
         )
         self.key = [self.names.index(name) for name in physical.key_of(view)]
         job = physical.Job("sink", "id", "quickstart", "local[*]", {}, timedelta(seconds=1), 1_000_000, write, {})
@@ -149,6 +150,7 @@ class Pipeline:
         self.manifests = [state.save(folder, empty, epoch=1)]
         self.table: Counter[Row] = Counter()
         self.merged = self.pieces = 0
+        self.cleared: set[str] = set()
         self.since = self.now = 0
 
     def batch(self, **changes: Sequence[Change]) -> None:
@@ -189,6 +191,12 @@ class Pipeline:
         found = state.load(self.folder, manifest)["arrangements"].values()
         return sum("starts" in run for buckets in found for runs in buckets.values() for run in runs)
 
+    def truncate(self, *names: str) -> None:
+        """Have the rows that sources had be gone with the next batch that is offered."""
+        self.cleared = set(names)
+        for name in names:
+            self.inputs[name].clear()
+
     def offer(self, **changes: Sequence[Change]) -> None:
         for name, reader in self.readers.items():
             reader.batches.append(list(changes.get(name, ())))
@@ -214,19 +222,24 @@ class Pipeline:
         splits = {name: [{"batch": len(reader.batches) - 1}] for name, reader in self.readers.items()}
         task = Taking(commit, self.engine.buckets, tuple(self.names))
         clock = self.since, self.now
-        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements, clock=clock))
+        batch = Batch(task, splits, self.readers, arrangements, clock=clock, cleared=frozenset(self.cleared))
+        outcome = self.engine.run(self.job, batch)
         account(self.job, outcome)
         name = state.save(self.folder, state.after(manifest, outcome.runs), epoch=1)
         return [row for result in outcome.results for row in result.data], name
 
     def commit(self, changes: list[Row], manifest: str) -> None:
         self.manifests.append(manifest)
+        self.cleared.clear()
         self.since = self.now
         self.merged += sum(
             run["merges"] > 0 for buckets in self.entries().values() for runs in buckets.values() for run in runs
         )
         if self.job.write.change == "upsert":
             self._overwrite(changes)
+            return
+        if not physical.internal_of(self.job.write.input):
+            self.table += Counter(map(plain, changes))
             return
         retract = self.job.write.change == "retract"
         for *row, last in changes:

@@ -1,30 +1,99 @@
-"""Joins: after every batch the table is what the view's SQL gives, whatever came and went on which side."""
+"""Joins: after every batch the table is what the view's SQL gives, whatever came and went on which side.
+
+And what a join gives is one of the rule: a row that comes is of the new result, and one that goes of the old.
+"""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+import msgspec
+import pyarrow as pa
 import pytest
 
-from operators.joined import CHAIN, KINDS, Case, batch, chain
-from operators.pipeline import Pipeline
+from operators.joined import (
+    CASES,
+    CHAIN,
+    FIRST,
+    NO_KEY,
+    RETRACT,
+    SECOND,
+    TYPED,
+    TYPES,
+    Case,
+    batch,
+    chain,
+    of_type,
+    typed,
+)
+from operators.pipeline import Change, Pipeline, Row, plain
 from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.lowering.preparation import Hash
+from sinkql.runtime.local import engine, sides
+from sinkql.runtime.local.preparation import hashed
+from sinkql.runtime.state.operator import stateful
+
+MASKS = (-1, -1, 7 << 60, 1 << 40)
+"""What is left of the first half of a key's hash: with the later ones, most keys share it."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("safe", [False, True])
-def test_after_every_batch_a_join_is_what_its_sql_gives(kind: physical.JoinKind, safe: bool, tmp_path: Path) -> None:
-    case = Case(kind, safe=safe)
-    check(case, tmp_path, f"{kind}{safe}")
+@contextmanager
+def colliding(mask: int) -> Iterator[None]:
+    """Have keys share the first half of their hashes."""
+
+    def masked(hash_: Hash, values: dict[str, list[object]], count: int) -> list[int]:
+        found = hashed(hash_, values, count)
+        return [each & mask for each in found] if hash_.name == "$h1" else found
+
+    with patch.object(sides, "hashed", masked):
+        yield
 
 
-def check(case: Case, folder: Path, seed: str) -> None:
+@contextmanager
+def told() -> Iterator[list[pa.Table]]:
+    """Collect what comes to the sink before it is added up."""
+    found: list[pa.Table] = []
+    add_up = engine._consolidated
+
+    def kept(rows: pa.Table) -> pa.Table:
+        found.append(rows)
+        return add_up(rows)
+
+    with patch.object(engine, "_consolidated", kept):
+        yield found
+
+
+def check(case: Case, folder: Path, seed: str, sizes: tuple[int, ...]) -> None:
+    """Run batches of random changes and assert that the table and what was told are right after each."""
     rng = random.Random(seed)
     pipeline = Pipeline(folder, case.view)
-    for size in (3, 0, 12, 1, 20, 5, 8, 2, 15, 1):
-        pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
-        assert pipeline.expected(case.sql) == pipeline.got()
+    with colliding(rng.choice(MASKS)), told() as tables:
+        for size in sizes:
+            before = pipeline.got()
+            tables.clear()
+            pipeline.truncate(*(name for name in case.latest if rng.random() < 0.2))
+            pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
+            expected = pipeline.expected(case.sql)
+            assert expected == pipeline.got()
+            assert transient(tables, before, expected) == []
+
+
+def transient(tables: list[pa.Table], before: Counter[Row], after: Counter[Row]) -> list[tuple[Row, int]]:
+    """Return changes of rows that are neither of the old result nor of the new one."""
+    rows = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+    changes = [(plain(row), diff) for *row, diff in rows]
+    return [(row, diff) for row, diff in changes if not (after if diff > 0 else before)[row]]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_after_every_batch_a_join_is_what_its_sql_gives(name: str, tmp_path: Path) -> None:
+    check(CASES[name], tmp_path, name, (4, 12, 0, 20, 1, 8, 15))
 
 
 def test_a_join_of_a_join_and_a_group_is_what_its_sql_gives(tmp_path: Path) -> None:
@@ -33,3 +102,93 @@ def test_a_join_of_a_join_and_a_group_is_what_its_sql_gives(tmp_path: Path) -> N
     for size in (5, 12, 0, 8, 3):
         pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], Case("full"), size))
         assert pipeline.expected(CHAIN) == pipeline.got()
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_keys_of_every_type_meet_as_values(type_: str, tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, of_type(type_))
+    left, right = typed(type_)
+    pipeline.batch(l=left)
+    pipeline.batch(r=right)
+    assert pipeline.expected(TYPED) == pipeline.got()
+    pipeline.batch(l=[(row, -1) for row, _ in left[::2]], r=[(row, -1) for row, _ in right[::2]])
+    assert pipeline.expected(TYPED) == pipeline.got()
+
+
+@pytest.mark.parametrize("kind", ["inner", "left", "full", "semi", "anti"])
+def test_a_row_taken_back_that_was_never_there_is_refused(kind: physical.JoinKind, tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, Case(kind).view)
+    pipeline.batch(l=[((1, 1, "a"), 1)], r=[((1, "b", 2), 1), ((None, "b", 2), 1)])
+    wrong: dict[str, list[Change]] = {"l": [((1, 1, "a"), -2)], "r": [((1, "b", 2), -2)]}
+    for name, changes in wrong.items():
+        for each in "lr":
+            pipeline.readers[each].batches.append(changes if each == name else [])
+        with pytest.raises(SinkqlError, match=r'join "j", bucket [01]') as caught:
+            pipeline.attempt()
+        assert caught.value.code == "SQ3401"
+
+
+def test_fewer_rows_than_none_on_a_replicated_side_are_refused(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, CASES["anti with a replicated side"].view)
+    pipeline.batch(l=[((1, 1, "a"), 1)], r=[((1, "b", 2), 1)])
+    pipeline.readers["l"].batches.append([])
+    pipeline.readers["r"].batches.append([((1, "b", 2), -2)])
+    with pytest.raises(SinkqlError) as caught:
+        pipeline.attempt()
+    assert caught.value.code == "SQ3401"
+
+
+REFUSED = {
+    "cannot be replicated": [
+        Case("left", RETRACT, NO_KEY, replicated=FIRST),
+        Case("right", RETRACT, NO_KEY, replicated=SECOND),
+        Case("full", RETRACT, NO_KEY, replicated=SECOND),
+        Case("semi", RETRACT, NO_KEY, replicated=FIRST),
+        Case("anti", RETRACT, NO_KEY, replicated=FIRST),
+        Case("inner", replicated=SECOND),
+    ],
+    "one arrangement": [Case("inner", arrangements=("j-l", "j-l"))],
+}
+
+
+@pytest.mark.parametrize(("why", "case"), [(why, case) for why, cases in REFUSED.items() for case in cases])
+def test_a_join_that_would_give_false_rows_is_refused(why: str, case: Case) -> None:
+    with pytest.raises(ValueError, match=why):
+        stateful(case.view)
+
+
+def test_the_latest_rows_are_kept_by_their_key_alone_and_without_holes() -> None:
+    view = CASES["inner with the latest"].view
+    read = view.right.input
+    assert isinstance(read, physical.Read)
+    nullable = tuple(physical.Column(each.name, each.type) for each in read.columns)
+    others = {
+        "not by its key": msgspec.structs.replace(view.right, key=("rs",)),
+        "leaves values out": msgspec.structs.replace(view.right, input=msgspec.structs.replace(read, holes=True)),
+        "which its input does not allow": msgspec.structs.replace(view.right, keeps="rows"),
+        "key with NULL": msgspec.structs.replace(view.right, input=msgspec.structs.replace(read, columns=nullable)),
+    }
+    for why, side in others.items():
+        kind: physical.JoinKind = "right" if "NULL" in why else "inner"
+        with pytest.raises(ValueError, match=why):
+            stateful(msgspec.structs.replace(view, kind=kind, right=side))
+
+
+def test_a_key_with_null_goes_to_any_bucket_and_is_not_kept(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, Case("left").view, buckets=4)
+    pipeline.batch(l=[((None, number, "a"), 1) for number in range(40)], r=[((None, "b", 1), 1)])
+    assert pipeline.expected(Case("left").sql) == pipeline.got()
+    assert all(not runs for buckets in pipeline.entries().values() for runs in buckets.values())
+
+
+def test_changes_that_come_to_nothing_are_told_to_nobody(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, Case("full").view, buckets=1)
+    pipeline.batch(l=[((1, 1, "a"), 1)], r=[((1, "b", 2), 1)])
+    kept = pipeline.entries()
+    with told() as tables:
+        pipeline.batch(
+            l=[((1, 2, "a"), 1), ((1, 2, "a"), -1), ((None, 2, "a"), 1), ((None, 2, "a"), -1)],
+            r=[((2, "b", 2), 1), ((2, "b", 2), -1)],
+        )
+    assert [len(table) for table in tables if len(table)] == []
+    assert kept == pipeline.entries()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operators import pipeline as pipeline_module
-from operators.joined import CHAIN, Case, batch, chain
+from operators.joined import CASES, CHAIN, TYPED, TYPES, Case, batch, chain, of_type, typed
 from operators.pipeline import Pipeline
-from sinkql import physical
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.placing import hashes_of
 
@@ -30,15 +29,33 @@ def session(spark: SparkSession) -> SparkSession:
     return spark
 
 
-@pytest.mark.parametrize("kind", ["full", "semi", "anti"])
-def test_in_spark_too_a_join_is_what_its_sql_gives(
-    kind: physical.JoinKind, tmp_path: Path, session: SparkSession
-) -> None:
-    rng, case = random.Random(kind), Case(kind)
+IN_SPARK = (
+    "full",
+    "anti with the latest",
+    "full of the latest with the latest",
+    "left with a replicated side",
+    "right",
+    "semi of rows that only come",
+    "by two columns",
+)
+
+
+@pytest.mark.parametrize("name", IN_SPARK)
+def test_in_spark_too_a_join_is_what_its_sql_gives(name: str, tmp_path: Path, session: SparkSession) -> None:
+    rng, case = random.Random(name), CASES[name]
     pipeline = Pipeline(tmp_path, case.view, engine=SparkEngine(lambda: session, buckets=2))
-    for size in (12, 0, 8):
+    for size in (12, 8):
         pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
         assert pipeline.expected(case.sql) == pipeline.got()
+
+
+def test_in_spark_too_keys_of_every_type_meet_as_values(tmp_path: Path, session: SparkSession) -> None:
+    engine = SparkEngine(lambda: session, buckets=2)
+    for number, type_ in enumerate(TYPES):
+        pipeline = Pipeline(tmp_path / str(number), of_type(type_), engine=engine)
+        left, right = typed(type_)
+        pipeline.batch(l=left, r=right)
+        assert pipeline.expected(TYPED) == pipeline.got(), type_
 
 
 def test_in_spark_too_a_task_knows_its_bucket_wherever_it_stands(tmp_path: Path, session: SparkSession) -> None:

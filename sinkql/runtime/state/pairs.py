@@ -39,7 +39,7 @@ class Shape:
         """Return pairs of rows."""
         return self._table([*left.columns, *right.columns], diff)
 
-    def alone(self, rows: pa.Table, diff: Ints, *, side: int) -> pa.Table:
+    def one(self, rows: pa.Table, diff: Ints, *, side: int) -> pa.Table:
         """Return rows of a side with NULLs for the other one, if that has columns."""
         types = [each.type for each in self.schema if each.name != DIFF]
         others = types[: self.left] if side else types[self.left :]
@@ -119,13 +119,14 @@ class Joining:
         for which, rows_of, sign in steps:
             if which.any():
                 found = rows_of(touched.some(which))
-                yield from _slices(self.shape, found.rows, found.diff * sign, side)
+                yield from alone(self.shape, found.rows, found.diff * sign, side)
 
 
-def _slices(shape: Shape, rows: pa.Table, diff: Ints, side: int) -> Iterator[pa.Table]:
+def alone(shape: Shape, rows: pa.Table, diff: Ints, side: int) -> Iterator[pa.Table]:
+    """Yield changes of a side's rows without a match."""
     for start in range(0, len(diff), ROWS):
         end = start + ROWS
-        yield shape.alone(rows.slice(start, ROWS), diff[start:end], side=side)
+        yield shape.one(rows.slice(start, ROWS), diff[start:end], side=side)
 
 
 def _cuts(counts: Ints) -> Iterator[tuple[int, int]]:
@@ -133,8 +134,3 @@ def _cuts(counts: Ints) -> Iterator[tuple[int, int]]:
     steps = np.cumsum(counts) // ROWS
     cuts = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(counts)]
     yield from pairwise(cuts)
-
-
-def unmatched(shape: Shape, rows: pa.Table, diff: Ints, side: int) -> Iterator[pa.Table]:
-    """Yield rows that have no match whatever the other side has."""
-    yield from _slices(shape, rows, diff, side)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,10 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.lowering.sides import SIDE, UNMATCHED, PreparedSide, SidesPreparation, prepare
 from sinkql.physical import DIFF
+from sinkql.runtime.state.arrangement import Multiset
+from sinkql.runtime.state.crossed import Crossing, Spread, Whole
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
-from sinkql.runtime.state.pairs import Joining, Shape, unmatched
+from sinkql.runtime.state.pairs import Joining, Shape, alone
 from sinkql.runtime.state.run import ints
 from sinkql.runtime.state.side import (
     Held,
@@ -39,8 +41,6 @@ class JoinState:
     @classmethod
     def of(cls, join: physical.Join) -> JoinState:
         """Return the operator; raises ValueError for sides that no join can stand on."""
-        if join.left.replicated or join.right.replicated:
-            raise ValueError(f'join "{join.arrangement}" has a side that is replicated')
         left, right = (_arrangement(side) for side in (join.left, join.right))
         return cls(join.arrangement, prepare(join), join.kind, (left, right))
 
@@ -49,6 +49,9 @@ class JoinState:
         where = f'join "{self.name}", bucket {bucket.number}'
         which = ints(rows.column(SIDE))
         parts = [rows.filter(pa.array(which == number)) for number in range(2 * UNMATCHED)]
+        if self.preparation.repeated is not None:
+            yield from self._crossed(self.preparation.repeated, parts, bucket, where)
+            return
         left, right = (self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides)
         for side in self.preparation.sides:
             yield from self._unmatched(side, parts[side.number + UNMATCHED])
@@ -60,9 +63,38 @@ class JoinState:
     def _shape(self) -> Shape:
         return Shape(self.preparation.output(), len(self.preparation.sides[0].kept))
 
+    def _crossed(self, repeated: int, parts: Sequence[pa.Table], bucket: Bucket, where: str) -> Iterator[pa.Table]:
+        """Yield the changes of all pairs; the side that every bucket has comes with the first part of a batch."""
+        other = 1 - repeated
+        if self.name not in bucket.kept:
+            schema, multiset, run = self._run(repeated, parts[repeated], bucket, where)
+            bucket.kept[self.name] = Whole(schema, multiset, run)
+            multiset.put(run)
+        schema, multiset, run = self._run(other, parts[other], bucket, where)
+        spread = Spread(schema, multiset, run, bucket.low, bucket.high)
+        yield from Crossing(self.kind, bucket.kept[self.name], spread, other, self._shape, where).run()
+        multiset.put(run)
+
+    def _run(self, number: int, rows: pa.Table, bucket: Bucket, where: str) -> tuple[pa.Schema, Multiset, pa.Table]:
+        """Return the columns that a side gives, what it keeps, and its changes as a run."""
+        arrangement, schema = self.arrangements[number], self._schema(self.preparation.sides[number], rows)
+        multiset = bucket.multisets[arrangement.name]
+        match arrangement.kind:
+            case "appended":
+                return schema, multiset, appended_run(rows, schema.names)
+            case "counted":
+                return schema, multiset, counted_run(rows)
+            case _:
+                held = HeldRows(schema, multiset, multiset_run(rows, schema.names))
+                held.verify(where)
+                return schema, multiset, held.table
+
+    def _schema(self, side: PreparedSide, rows: pa.Table) -> pa.Schema:
+        return pa.schema([rows.schema.field(each.name) for each in side.kept])
+
     def _held(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> Held:
         arrangement = self.arrangements[side.number]
-        schema = pa.schema([rows.schema.field(each.name) for each in side.kept])
+        schema = self._schema(side, rows)
         match arrangement.kind:
             case "values":
                 values, below = bucket.values[arrangement.name], bucket.sides[side.number]
@@ -85,7 +117,7 @@ class JoinState:
         names = [each.name for each in side.kept]
         run = (appended_run if side.change == "append" else multiset_run)(rows, names)
         diff = ints(run.column(DIFF)) if DIFF in run.column_names else np.ones(len(run), np.int64)
-        yield from unmatched(self._shape, run.select(names), diff, side.number)
+        yield from alone(self._shape, run.select(names), diff, side.number)
 
 
 def _arrangement(side: physical.Side) -> Arrangement:

@@ -51,7 +51,8 @@ class Bucket:
 
     An operator adds to `superseded` how many rows have a later one of their key in the batch. `below` tells of the
     operator's sources, and `sides` of those of each of its inputs; `others` opens what all buckets have of an
-    arrangement from before. The rows that the operator gets have the hashes from `low` to `high`.
+    arrangement from before. The rows that the operator gets have the hashes from `low` to `high`. `kept` is what it
+    hands on from one part of a batch to the next.
     """
 
     number: int
@@ -63,6 +64,7 @@ class Bucket:
     superseded: list[int] = field(default_factory=list)
     low: int = 0
     high: int = LAST
+    kept: dict[str, Any] = field(default_factory=dict)
 
     @property
     def below(self) -> Below:
