@@ -2,6 +2,7 @@
 
 * `syntax`, `item`, `job`: each vocabulary to a tree.
 * `expression`: an expression's tree to SQL.
+* `state`: what a job's operators hold, beside each.
 * `tree`: the tree to text or to DOT.
 * `word`: names, values and options.
 
@@ -15,6 +16,8 @@ from sinkql.explain.expression import sql as sql
 from sinkql.explain.item import sink_tree, view_tree
 from sinkql.explain.job import graph_tree, job_tree, operator_tree
 from sinkql.explain.job import title as title
+from sinkql.explain.state import Held as Held
+from sinkql.explain.state import with_state
 from sinkql.explain.syntax import node_tree
 from sinkql.explain.tree import Tree, dot, lines
 from sinkql.explain.word import without_literals as without_literals
@@ -22,14 +25,19 @@ from sinkql.explain.word import without_literals as without_literals
 Plan = ast.Statement | logical.Item | physical.Job | physical.Graph | physical.Operator
 
 
-def to_text(plan: Plan) -> str:
-    """Return a plan as an indented tree, without a newline at its end."""
-    return "\n".join(lines(_tree(plan)))
+def to_text(plan: Plan, held: Held | None = None) -> str:
+    """Return a plan as an indented tree, without a newline at its end; a job's with what its operators `held`."""
+    return "\n".join(lines(_with_state(plan, held)))
 
 
-def to_dot(plan: Plan) -> str:
-    """Return a plan as a graph in the DOT language."""
-    return dot(_tree(plan))
+def to_dot(plan: Plan, held: Held | None = None) -> str:
+    """Return a plan as a graph in the DOT language; a job's with what its operators `held`."""
+    return dot(_with_state(plan, held))
+
+
+def _with_state(plan: Plan, held: Held | None) -> Tree:
+    found = _tree(plan)
+    return found if held is None or not isinstance(plan, physical.Job) else with_state(found, plan, held)
 
 
 def _tree(plan: Plan) -> Tree:

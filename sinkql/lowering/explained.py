@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import msgspec
 
 from sinkql import ast, logical, physical
 from sinkql.errors import SinkqlError, one_of
-from sinkql.explain import Plan, to_dot, to_text, without_literals
+from sinkql.explain import Held, Plan, to_dot, to_text, without_literals
 from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
 from sinkql.lowering.spark.job import job_sql
@@ -25,23 +25,47 @@ _SCHEMAS: Mapping[str, Literal["key", "value"]] = {"KEY SCHEMA": "key", "VALUE S
 _USE = "Use RAW PLAN, OPTIMIZED PLAN, PHYSICAL PLAN or SPARK SQL, AS TEXT, AS JSON or AS DOT."
 
 
-def explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> str:
-    """Return a stage of what EXPLAIN names, a CREATE with its facts; SQ2970 for a stage that there is not, SQ2367."""
+def explained(
+    statement: ast.Explain,
+    plans: logical.CatalogReader,
+    registry: Registry,
+    facts: logical.Facts,
+    held: Callable[[str], Held] = lambda sink: {},
+) -> str:
+    """Return a stage of what EXPLAIN names, a CREATE with its facts; SQ2970 for a stage that there is not, SQ2367.
+
+    `held` gives what the state of a sink holds, by its full name.
+    """
     if statement.stage in _SCHEMAS:
         return json.dumps(_schema(statement, plans, registry, facts), indent=2, ensure_ascii=False)
     if statement.stage not in _STAGES:
         raise SinkqlError("SQ2970", f"EXPLAIN {statement.stage} is not supported yet", statement.span, hint=_USE)
-    if statement.options:
-        span = statement.options[0].name_span
-        raise SinkqlError("SQ2970", "EXPLAIN … WITH (…) is not supported yet", span, hint="Leave it out.")
     value = _explained(statement, plans, registry, facts)
+    state = _state(statement, plans, held)
     if statement.output == "DOT":
-        return to_dot(value)
+        return to_dot(value, state)
     if statement.stage == "SPARK SQL":
         assert isinstance(value, physical.Job | physical.Graph | physical.Operator)
         text = job_sql(value)
         return json.dumps({"spark_sql": text}, indent=2) if statement.output == "JSON" else text
-    return json.dumps(without_literals(_data(value)), indent=2) if statement.output == "JSON" else to_text(value)
+    return json.dumps(without_literals(_data(value)), indent=2) if statement.output == "JSON" else to_text(value, state)
+
+
+def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[[str], Held]) -> Held | None:
+    """Return what WITH (STATE) is to show; None without it. Raises SQ2970 where nothing has a state."""
+    if not statement.options:
+        return None
+    option = statement.options[0]
+    if len(statement.options) > 1 or option.name.upper() != "STATE" or option.value is not None:
+        message = f"EXPLAIN WITH ({option.name}) is not supported"
+        raise SinkqlError("SQ2970", message, option.name_span, hint="Write WITH (STATE), or leave it out.")
+    explainee = statement.explainee
+    named = find(plans, explainee.name, explainee.kind) if isinstance(explainee, ast.ItemRef) else None
+    if named is None or named.kind != "SINK" or statement.stage != "PHYSICAL" or statement.output == "JSON":
+        message = "EXPLAIN WITH (STATE) is only supported for the physical plan of a sink, as text or as a graph"
+        hint = "Write EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK name."
+        raise SinkqlError("SQ2970", message, option.name_span, hint=hint)
+    return held(named.name)
 
 
 def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Plan:

@@ -186,6 +186,23 @@ committed_at timestamptz p.committed_at
         f") AS b ON b.sink_id = {_SINK_ID}\n"
         "WHERE i.kind = 'SINK'",
     ),
+    # SinkQL's own: what each arrangement of a sink's state holds, and what went through its operator in the last batch.
+    relation(
+        "mz_internal.mz_state",
+        """
+id text
+arrangement text a.key
+operator text a.value ->> 'operator'
+rows uint8 a.value ->> 'held_rows'
+bytes uint8 a.value ->> 'bytes'
+runs uint8 a.value ->> 'runs'
+widest_key uint8 a.value ->> 'widest'
+taken_rows uint8 a.value ->> 'taken'
+given_rows uint8 a.value ->> 'gave'
+""",
+        f"FROM items AS i\nJOIN measures AS m ON m.id = {_SINK_ID}\n"
+        "JOIN json_each(m.figures, '$.\"$state\".arrangements') AS a",
+    ),
     # SinkQL's own: what compactions of its table did, and why the last one failed if it did.
     relation(
         "mz_internal.mz_sink_maintenance",

@@ -112,6 +112,8 @@ _IF_ANY = (
     "files_optimized",
     "branch",
     "lag_seconds",
+    "amplification",
+    "widest_key",
     "retained",
     "log",
     "kept_by",

@@ -141,7 +141,7 @@ CODES = {
     ),
     "SQ2970": _code(
         "EXPLAIN has a stage or an option that this version of SinkQL does not show.",
-        "Use one of the stages that the hint lists, without options.",
+        "Use one of the stages that the hint lists, without options but STATE, which a sink's physical plan has.",
     ),
     "SQ2971": _code(
         "The dialect has sources from this system, but this version of SinkQL cannot read from it.",

@@ -34,6 +34,7 @@ from sinkql.runtime.batch.conservation import Account, account, reread
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.failure import room_needed
+from sinkql.runtime.batch.figures import Figures
 from sinkql.runtime.batch.letter import DeadLetters
 from sinkql.runtime.batch.position import PositionFiles
 from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, silent
@@ -79,6 +80,7 @@ class BatchLoop:
     letters: DeadLetters | None = None
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
+    figures: Figures = field(init=False)
     _beginning: Beginning = field(init=False)
     _state: JobState = field(init=False)
     _positions: PositionFiles = field(init=False)
@@ -89,6 +91,7 @@ class BatchLoop:
     _keep_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
+        self.figures = Figures(self.job)
         self.allowance.last = self.caught_up
         self.allowance.share = self.writer.share()
 
@@ -127,7 +130,7 @@ class BatchLoop:
             self._positions.restore(self.marker.end)
             if found is not None and not same(found.end, self.marker.end):
                 self._positions.attach(self.marker.end)
-            self._state.known(self.marker)
+            self.figures.known(self._state.known(self.marker))
         self._sweep_positions()
         self._committed_at = time.monotonic()
         return self.marker
@@ -179,6 +182,7 @@ class BatchLoop:
                 continue
             self._anew, self.marker = False, committed.marker
             self._state.remember()
+            self.figures.known(anew.manifest)
             self._settle()
             if self.targets is not None and onward:
                 self.targets = {name: reader.target_at(anew.at[name]) for name, reader in self.readers.items()}
@@ -262,6 +266,7 @@ class BatchLoop:
                 end = self._mended(error, end, offered)
                 continue
             self.marker = committed.marker
+            self.figures.take(self._state.load(self.marker), outcome)
             self._record(committed, account(self.job, outcome), more=more)
             self._maintain(before)
             return committed

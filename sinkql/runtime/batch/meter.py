@@ -12,6 +12,7 @@ from typing import Any
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import FirstSnapshot, JobOffsets, Measure, Reader
 from sinkql.runtime.batch.control import Control
+from sinkql.runtime.batch.figures import STATE
 from sinkql.runtime.batch.progress import Progress, SinkSnapshotting
 
 _EVERY_SECONDS = 5.0
@@ -31,20 +32,39 @@ class Meter:
     _snapshot: FirstSnapshot | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self, sink: str, readers: Mapping[str, Reader], at: JobOffsets, *, waits: bool, last: bool) -> None:
+    def look(
+        self,
+        sink: str,
+        readers: Mapping[str, Reader],
+        at: JobOffsets,
+        *,
+        waits: bool,
+        last: bool,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         """Look how far a sink is at `at`; of one that `waits`, as its batch fails, also for how long it has.
 
-        Nothing is left untold at the `last` look.
+        `state` is what `Figures.now` has. Nothing is left untold at the `last` look.
         """
         with self._lock:
             going_on = self._snapshot is not None and not self._snapshot.done
             if last or going_on or self.clock() >= self._looked_at + _EVERY_SECONDS:
-                self._look(sink, readers, at, waits=waits, last=last)
+                self._look(sink, readers, at, {STATE: state} if state else {}, waits=waits, last=last)
 
-    def _look(self, sink: str, readers: Mapping[str, Reader], at: JobOffsets, *, waits: bool, last: bool) -> None:
+    def _look(
+        self,
+        sink: str,
+        readers: Mapping[str, Reader],
+        at: JobOffsets,
+        state: Mapping[str, Mapping[str, Any]],
+        *,
+        waits: bool,
+        last: bool,
+    ) -> None:
         now = self.clock()
         self._looked_at = now
-        measures, figures = {}, {}
+        measures: dict[str, Measure] = {}
+        figures = dict(state)
         for name, reader in readers.items():
             with suppress(SinkqlError):
                 measures[name] = reader.measure(at[name])

@@ -133,7 +133,8 @@ class SinkRunner:
         loop, seat = self._loop, self._seat
         if loop is not None:
             waits = seat is not None and seat.stalls
-            self._meter.look(loop.job.sink, loop.readers, loop.marker.end, waits=waits, last=last)
+            at, state = loop.marker.end, loop.figures.now
+            self._meter.look(loop.job.sink, loop.readers, at, waits=waits, last=last, state=state)
 
     def leave(self) -> SinkOutcome | None:
         """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -113,6 +113,9 @@ class LookUp:
 class _Runs:
     """A bucket's runs before this batch, oldest first; the manifest entries that stand for them, once it is closed."""
 
+    keyed: ClassVar[bool] = False
+    """Whether a key may have several rows."""
+
     place: Place
     entries: list[Entry]
     runs: list[Run] = field(init=False)
@@ -125,7 +128,7 @@ class _Runs:
     def put(self, table: pa.Table) -> None:
         """Add rows to the batch's run, sorted by their first column and of later hashes than those before them."""
         if self._writer is None:
-            self._writer = RunWriter(self.place.folder / f"{self.place.prefix}.arrow")
+            self._writer = RunWriter(self.place.folder / f"{self.place.prefix}.arrow", keyed=self.keyed)
         self._writer.add(table)
 
     def close(self) -> None:
@@ -149,7 +152,7 @@ class _Runs:
 
     def _merge(self, start: int, path: Path) -> None:
         parts, runs = self.entries[start:], self.runs[start:]
-        writer = RunWriter(path)
+        writer = RunWriter(path, keyed=self.keyed)
         for low, high in _ranges(sum(int(part["bytes"]) for part in parts)):
             writer.add(self._merge_tables([run.between(low, high) for run in runs], bottom=start == 0))
         del self.entries[start:], self.runs[start:]
@@ -220,6 +223,7 @@ class Multiset(_Runs):
     """
 
     __slots__ = ()
+    keyed: ClassVar[bool] = True
 
     def count(self, packed: Keys, hashes: Ints, rows: Ints) -> Ints:
         """Return the multiplicity of each asked row; they are sorted."""

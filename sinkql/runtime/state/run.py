@@ -20,7 +20,8 @@ from sinkql.errors import LostStateError, SinkqlError
 Entry = Mapping[str, Any]
 """What a manifest says of a run: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows.
 
-Of one in several pieces also `starts`, the first key of each.
+Of one in several pieces also `starts`, the first key of each; of one whose rows have keys `widest`, how many of them
+have the same key, at most.
 """
 
 Keys = NDArray[np.uint64]
@@ -119,11 +120,14 @@ def open_run(folder: Path, entry: Entry) -> Run:
 class RunWriter:
     """Write a run to a new file, durably, piece by piece; SQ3409 if the name is taken.
 
-    A piece comes after all before it, as `Run` wants it. No file is made before the second piece, or the end.
+    A piece comes after all before it, as `Run` wants it. No file is made before the second piece, or the end. Rows of
+    one key are `keyed` by the upper half of the first column.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, keyed: bool = False) -> None:
         self._path = path
+        self._keyed = keyed
+        self._widest = 0
         self._only: pa.Table | None = None
         self._starts: list[int] = []
         self._rows = 0
@@ -139,6 +143,8 @@ class RunWriter:
         self._starts.append(int(unsigned(piece.column(0).slice(0, 1))[0]))
         self._rows += piece.num_rows
         self._digest.add(piece)
+        if self._keyed:
+            self._widest = max(self._widest, _widest(piece))
         if len(self._starts) == 1:
             self._only = piece
             return
@@ -164,6 +170,8 @@ class RunWriter:
             "file": self._path.name, "rows": self._rows, "bytes": size, "merges": merges,
             "digest": self._digest.value if digest is None else digest,
         }  # fmt: skip
+        if self._keyed:
+            entry["widest"] = self._widest
         if only is not None:
             return entry, in_memory(only)
         entry["starts"] = self._starts
@@ -178,6 +186,13 @@ class RunWriter:
                 raise SinkqlError("SQ3409", f'state file "{name}" already exists', detail=str(self._path)) from error
             self._writer = pa.ipc.new_file(self._file, piece.schema)
         self._writer.write_table(piece.combine_chunks())
+
+
+def _widest(piece: pa.Table) -> int:
+    """Return how many rows have the same upper half of their key, at most."""
+    halves = unsigned(piece.column(0)) & HIGH
+    ends = np.append(np.flatnonzero(halves[1:] != halves[:-1]), len(halves) - 1)
+    return int(np.diff(ends, prepend=-1).max())
 
 
 class _Digest:

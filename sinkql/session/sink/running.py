@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from sinkql.runtime.process.application import Workload
     from sinkql.runtime.sink.host import SinkOutcome
 
+_WIDE = 1_000_000
+"""From how many rows of one key on a change of it is worth a warning."""
+_WIDE_HINT = (
+    "'A key of the sink''s state has ' || w.widest_key || ' rows, all of which a change of it may read or write. '"
+    " || 'EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK ' || k.name || ' shows where.'"
+)
 _STATUS = f"""
 WITH measured AS (
   SELECT m.id, max(e.value ->> 'lag') AS lag, sum(e.value ->> 'rows') AS rows,
@@ -29,6 +35,13 @@ WITH measured AS (
 ),
 far AS (
   SELECT sink_id, group_concat(behind || ' ' || unit, ', ') AS behind FROM ({SINKS_BEHIND}) GROUP BY sink_id
+),
+state AS (
+  SELECT m.id, max(a.value ->> 'widest') AS widest_key,
+    CASE WHEN m.figures ->> '$."$state".read' > 0 THEN
+      round((m.figures ->> '$."$state".given') * 1.0 / (m.figures ->> '$."$state".read'), 1) END AS amplification
+  FROM measures AS m JOIN json_each(m.figures, '$."$state".arrangements') AS a
+  GROUP BY m.id
 )
 SELECT k.name, s.status, p.desired, s.details -> 'rebuild' ->> 'rows' AS rows_read_again,
   CASE WHEN NOT f.done THEN f.rows || coalesce(' of about ' || f.of_rows, '') END AS snapshot,
@@ -36,7 +49,8 @@ SELECT k.name, s.status, p.desired, s.details -> 'rebuild' ->> 'rows' AS rows_re
   t.messages_committed AS rows, p.failed_rows AS skipped, p.stale_keys, p.commits, b.behind,
   coalesce(f.lag, p.lag) AS lag_seconds,
   p.committed_at AS last_commit, m.compacted_at AS last_compaction,
-  m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, g.branch, s.error, s.hint, s.id
+  m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, g.branch, w.amplification, w.widest_key,
+  s.error, coalesce(s.hint, CASE WHEN w.widest_key > {_WIDE} THEN {_WIDE_HINT} END) AS hint, s.id
 FROM mz_sinks AS k
 JOIN mz_sink_statuses AS s ON s.id = k.id
 JOIN mz_sink_progress AS p ON p.id = k.id
@@ -44,6 +58,7 @@ JOIN mz_sink_statistics AS t ON t.id = k.id
 JOIN mz_sink_maintenance AS m ON m.id = k.id
 LEFT JOIN items AS i ON i.id = k.id
 LEFT JOIN measured AS f ON f.id = json_extract(i.details, '$.sink_id')
+LEFT JOIN state AS w ON w.id = json_extract(i.details, '$.sink_id')
 LEFT JOIN far AS b ON b.sink_id = json_extract(i.details, '$.sink_id')
 LEFT JOIN mz_iceberg_sinks AS g ON g.id = k.id
 ORDER BY k.name
