@@ -105,6 +105,17 @@ def _united() -> physical.Operator:
     return physical.Union((one, two, other), "retract")
 
 
+def _joined() -> physical.Operator:
+    """Return a join of a source with state and of rows that only come, with values of each type that is hashed here."""
+    read = _read()
+    kept = tuple(f"c{place}" for place, type_ in enumerate(_VALUES) if not type_.endswith("[]"))
+    left = physical.Side(
+        physical.Normalize(read, "a1", read.key), "j-l", ("g",), (*(each for each in kept if each != "c2"), "g")
+    )
+    right = physical.Side(source("f", "append", f="text", c2="bigint", c18="boolean[]"), "j-r", ("f",), ("c2",))
+    return physical.Join("full", left, right, "j", (False,))
+
+
 def _some(normalize: physical.Normalize, *names: str) -> physical.Operator:
     body = physical.Map(normalize, tuple(output(normalize, name, f'"{name}"') for name in names))
     return physical.narrowed(physical.Graph(body), names).root
@@ -134,7 +145,7 @@ def _too_large(*given: object) -> None:
     raise here._TooLargeError
 
 
-@pytest.mark.parametrize("body", [_whole, _united])
+@pytest.mark.parametrize("body", [_whole, _united, _joined])
 def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

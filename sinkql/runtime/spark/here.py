@@ -19,11 +19,12 @@ from sinkql import logical, physical
 from sinkql.capture.retract import net
 from sinkql.extension.stream import WriteResult
 from sinkql.extension.types import arrow_type
+from sinkql.lowering.sides import SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.spark.bucket import HASHED, buckets_of
 from sinkql.runtime.spark.task import ReadTask, read_task, tallies, used_columns, write_rows
-from sinkql.runtime.spark.xxhash64 import hashable, prepared
+from sinkql.runtime.spark.xxhash64 import hashable, prepared, prepared_sides
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import rows_to_merge
 from sinkql.runtime.state.operator import stateful
@@ -78,7 +79,10 @@ class Here:
         if not any(self.batch.splits.values()):
             return []
         names = [column.name for column in write.columns]
-        return [self._written(0, (each.select(names) for each in self._rows(write.input, sequence=False)))]
+        rows = self._rows(write.input, sequence=False)
+        if _stateful_below(write):  # whose rows may be more than come
+            rows = iter(self._table(write.input, sequence=False).to_batches())
+        return [self._written(0, (each.select(names) for each in rows))]
 
     def _keyed(self, buckets: int) -> list[WriteResult]:
         """Write the rows of each bucket."""
@@ -147,9 +151,15 @@ class Here:
                 yield found
 
     def _stateful(self, operator: StatefulOperator, struct: physical.Stateful) -> Iterator[pa.RecordBatch]:
-        (below,) = struct.inputs
-        rows = prepared(operator.preparation, self._table(below, sequence=True))
-        task = task_of(operator, self.batch.arrangements, self.batch.below(below, self.job.shared))
+        preparation = operator.preparation
+        if isinstance(preparation, SidesPreparation):
+            sides = zip(struct.inputs, preparation.sides, strict=True)
+            rows = prepared_sides(preparation, [self._table(each, sequence=side.latest) for each, side in sides])
+        else:
+            (below,) = struct.inputs
+            rows = prepared(preparation, self._table(below, sequence=True))
+        below_each = [self.batch.below(each, self.job.shared) for each in struct.inputs]
+        task = task_of(operator, self.batch.arrangements, *below_each)
         buckets = self._buckets(operator)
         places = buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
         for bucket, part in enumerate(_parts(rows, places, buckets)):
@@ -201,7 +211,7 @@ def _plain(operator: physical.Operator) -> bool:
             )
         case physical.Union():
             return True
-        case physical.Normalize():
+        case physical.Normalize() | physical.Join():
             return hashable(stateful(operator).preparation)
         case physical.Stateful() | physical.Flatten() | physical.Repeat() | physical.Use():
             return False

@@ -1,12 +1,13 @@
 """Columns of a batch → the hashes that Spark's `xxhash64` gives their rows.
 
 It hashes one column after the other, each with the hash of the one before as its seed; NULL leaves that as it is.
-Numbers are hashed here for all rows at once, texts one by one.
+Numbers are hashed here for all rows at once; texts, bytes and numerics of more than 18 digits one by one. Of floats
+there is one zero and one NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,16 @@ import pyarrow.compute as pc
 import xxhash
 from numpy.typing import NDArray
 
-from sinkql.lowering.preparation import Hash, Preparation
+from sinkql.extension.types import parse_type
+from sinkql.lowering.preparation import FLOATS, Hash, Preparation, Value
+from sinkql.lowering.sides import UNMATCHED, PreparedSide, SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.spark.bucket import HASHED, INTS, TEXTS, numbers
 
 Hashes = NDArray[np.uint64]
+_BYTES = frozenset({"bytea", "jsonb", "interval"})
+"""Names of types that are bytes, or texts."""
+_LONG_DIGITS = 18
 _SEED = 42
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
@@ -27,8 +33,19 @@ _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
 
 def hashable(preparation: Preparation) -> bool:
     """Tell whether all that goes into its hashes is hashed here, and rows come one by one."""
-    values = [value for each in preparation.hashes for value in each.values]
-    return preparation.ordered and all(each.type in HASHED for each in values)
+    if isinstance(preparation, SidesPreparation):
+        hashes = [each for side in preparation.sides for each in side.hashes]
+        kept = [value for side in preparation.sides for value in side.kept]
+        return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *kept]))
+    return preparation.ordered and all(map(_hashable, _values(preparation.hashes)))
+
+
+def _values(hashes: Iterable[Hash]) -> list[Value]:
+    return [value for each in hashes for value in each.values]
+
+
+def _hashable(value: Value) -> bool:
+    return value.type in HASHED | FLOATS | _BYTES or parse_type(value.type).name in ("numeric", "uint8")
 
 
 def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
@@ -38,6 +55,42 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
     found |= {name: rows.column(name) for name in (DIFF, SEQ)}
     schema = preparation.delivered()
     return pa.table([found[name] for name in schema.names], schema=schema)
+
+
+def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of both sides of a join as its tasks take them."""
+    parts = [_side(preparation, side, rows) for side, rows in zip(preparation.sides, inputs, strict=True)]
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
+    schema, count = preparation.delivered(), len(rows)
+    first, second, mark = (_hash(each, rows).view(np.int64) for each in side.hashes)
+    loose = np.zeros(count, np.bool_)
+    for value in side.unsafe:
+        loose |= rows.column(value.column).is_null().to_numpy()
+    found: dict[str, Any] = {
+        "$side": pa.array(np.where(loose, side.number + UNMATCHED, side.number)),
+        "$h1": pa.array(np.where(loose, mark, first)),
+        "$h2": pa.array(second),
+        "$r": pa.array(mark),
+        DIFF: pa.array(np.ones(count, np.int64)) if side.change == "append" else rows.column(DIFF),
+    }
+    if preparation.latest:
+        found[SEQ] = rows.column(SEQ) if side.latest else pa.nulls(count, pa.int64())
+    for each in side.kept:
+        column = rows.column(each.column)
+        found[each.name] = column if side.latest or each.type not in FLOATS else _normal(column)
+    arrays = [found.get(each.name) for each in schema]
+    filled = [pa.nulls(count, of.type) if each is None else each for each, of in zip(arrays, schema, strict=True)]
+    table = pa.table(filled, schema=schema)
+    return table if side.preserved or not loose.any() else table.filter(pa.array(~loose))
+
+
+def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floats with one zero and one NaN."""
+    one_zero = pc.if_else(pc.equal(column, 0), pa.scalar(0, column.type), column)
+    return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
 
 
 def _hash(hash_: Hash, rows: pa.Table) -> Hashes:
@@ -61,15 +114,49 @@ def xxhash64(columns: Sequence[pa.Array], types: Sequence[str]) -> Hashes:
 
 
 def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
-    if type_ in TEXTS:
-        texts = pc.fill_null(column, "").cast(pa.binary()).to_pylist()
-        each = map(xxhash.xxh64_intdigest, texts, seed.tolist())
-        return np.fromiter(each, np.uint64, len(texts))
+    if type_ in TEXTS | _BYTES:
+        return _bytes(column.cast(pa.binary()).to_pylist(), seed)
+    if type_ in FLOATS:
+        return _float(column, seed)
+    if pa.types.is_decimal(column.type):
+        return _numeric(column, seed)
     if type_ in INTS:
-        value = numbers(column, pa.int32()).view(np.uint32).astype(np.uint64)
-        return _end(_rotated(seed + _P5 + np.uint64(4) ^ value * _P1, 23) * _P2 + _P3)
-    value = numbers(column, pa.int64()).view(np.uint64)
+        return _int(numbers(column, pa.int32()).view(np.uint32), seed)
+    return _long(numbers(column, pa.int64()).view(np.uint64), seed)
+
+
+def _bytes(values: Sequence[bytes | None], seed: Hashes) -> Hashes:
+    each = map(xxhash.xxh64_intdigest, (value or b"" for value in values), seed.tolist())
+    return np.fromiter(each, np.uint64, len(values))
+
+
+def _int(value: NDArray[np.uint32], seed: Hashes) -> Hashes:
+    return _end(_rotated(seed + _P5 + np.uint64(4) ^ value.astype(np.uint64) * _P1, 23) * _P2 + _P3)
+
+
+def _long(value: NDArray[np.uint64], seed: Hashes) -> Hashes:
     return _end(_rotated(seed + _P5 + np.uint64(8) ^ _rotated(value * _P2, 31) * _P1, 27) * _P1 + _P4)
+
+
+def _float(column: pa.Array, seed: Hashes) -> Hashes:
+    values = np.ascontiguousarray(pc.fill_null(_normal(column), 0).to_numpy(zero_copy_only=False))
+    if column.type == pa.float32():
+        return _int(values.view(np.uint32), seed)
+    return _long(values.view(np.uint64), seed)
+
+
+def _numeric(column: pa.Array, seed: Hashes) -> Hashes:
+    """Hash a numeric's digits: as a long those of up to 18, as the fewest bytes of the number those of more."""
+    words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)[column.offset : column.offset + len(column)]
+    if column.type.precision <= _LONG_DIGITS:
+        return _long(np.ascontiguousarray(words[:, 0]).view(np.uint64), seed)
+    pairs = zip(words[:, 0].view(np.uint64).tolist(), words[:, 1].tolist(), strict=True)
+    return _bytes([_fewest((high << 64) | low) for low, high in pairs], seed)
+
+
+def _fewest(number: int) -> bytes:
+    magnitude = number if number >= 0 else ~number
+    return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 
 
 def _end(found: Hashes) -> Hashes:
