@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
+from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
 from sinkql.evaluate.operator import order_key
-from sinkql.logical import Call, Type
-from sinkql.logical.array import UNMATCHED, UnevenError, levels, squared
+from sinkql.logical import Call, Interval, Type
+from sinkql.logical.array import NO_STEP, UNMATCHED, UnevenError, levels, squared
+
+_MOST_IN_SERIES = 100_000
 
 
 def _element(value: tuple[Any, ...], index: int) -> Any:
@@ -68,7 +72,34 @@ def _among(call: Call, operands: list[Value]) -> Value | None:
     return found
 
 
+def _in_one(call: Call, operands: list[Value]) -> Value | None:
+    return strict(lambda value: _flat(value, call.arguments[0].type))(call, operands)
+
+
+def _series(first: int, last: int, step: int) -> tuple[int, ...]:
+    if not step:
+        raise RefusedError(NO_STEP)
+    return _few(range(first, last + (1 if step > 0 else -1), step))
+
+
+def _few(values: Sequence[Any]) -> tuple[Any, ...]:
+    if len(values) > _MOST_IN_SERIES:
+        raise UnsureError
+    return tuple(values)
+
+
+def _instants(first: datetime, last: datetime, step: Interval) -> tuple[datetime, ...]:
+    length = timedelta(days=step.days, microseconds=step.micros)
+    count = max(0, (last - first) // length + 1)
+    return _few([first + length * each for each in range(min(count, _MOST_IN_SERIES + 1))])
+
+
 FORMS: dict[str, Make] = {
+    "$flat(any)": _in_one,
+    "$series(integer,integer,integer)": strict(_series),
+    "$series(bigint,bigint,bigint)": strict(_series),
+    "$series(timestamp,timestamp,interval)": strict(_instants),
+    "$series(timestamptz,timestamptz,interval)": strict(_instants),
     "[](any,integer)": strict(_element),
     "ARRAY(any…)": _made,
     "= ANY(any,any)": _among,

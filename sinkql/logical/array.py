@@ -68,6 +68,7 @@ def _item(text: str, at: int, level: int, most: int | None) -> tuple[str | Items
 
 
 UNEVEN = "the arrays in it are not of one length"
+NO_STEP = "step size cannot equal zero"
 UNMATCHED = "multidimensional arrays must have array expressions with matching dimensions"
 
 

@@ -294,7 +294,8 @@ _ARRAY = (
     # of arrays and of lists; a dimension is the constant 1
     *_entries("[](any,integer) → any", "array_length(any,integer) → integer", nullable=Nullable.ALWAYS),
     *_entries("= ANY(any,any) → boolean", nullable=Nullable.ALWAYS),
-    *_entries("cardinality(any) → integer"),
+    *_entries("cardinality(any) → integer", "$flat(any) → any"),
+    *_entries(*_each("$series(T,T,T) → any", "integer", "bigint"), *_each("$series(T,T,interval) → any", *_INSTANTS)),
     *_entries("ARRAY(any…) → any", nullable=Nullable.NEVER),
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from sinkql.logical import Call, Literal
-from sinkql.logical.array import UNMATCHED, levels
+from sinkql.logical import Call, Interval, Literal
+from sinkql.logical.array import NO_STEP, UNMATCHED, levels
+from sinkql.logical.type import DAY
+from sinkql.lowering.spark.literal import day_time
 from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type
 
 
@@ -64,7 +66,39 @@ def _cardinality(call: Call) -> Form:
     return Form(f"size({_flat('@0', call, 0)})")
 
 
+def _in_one(call: Call) -> Form:
+    return Form(_flat("@0", call, 0))
+
+
+def _series(call: Call) -> Form:
+    step, type_ = call.arguments[2], spark_type(call.type)
+    known = step.value if isinstance(step, Literal) else None
+    if isinstance(known, int):
+        empty = "@0 > @1" if known > 0 else "@0 < @1"
+        return Form(f"CASE WHEN {empty} THEN CAST(array() AS {type_}) ELSE sequence(@0, @1, @2) END")
+    empty = "@2 > 0 AND @0 > @1 OR @2 < 0 AND @0 < @1"
+    none = f"WHEN @2 = 0 AND @0 IS NOT NULL AND @1 IS NOT NULL THEN {raised(NO_STEP, type_)}"
+    return Form(f"CASE {none} WHEN {empty} THEN CAST(array() AS {type_}) ELSE sequence(@0, @1, @2) END")
+
+
+def _instants(call: Call) -> Form:
+    step = call.arguments[2]
+    assert isinstance(step, Literal)
+    value = step.value
+    assert isinstance(value, Interval)
+    micros = value.days * DAY + value.micros
+    empty = "@0 > @1" if micros > 0 else "@0 < @1"
+    array = f"sequence(@0, @1, {day_time(micros)})"
+    none = f"CAST(array() AS {spark_type(call.type)})"
+    return Form(f"CASE WHEN {empty} THEN {none} ELSE {array} END", operands=call.arguments[:2])
+
+
 FORMS: dict[str, Spelling] = {
+    "$flat(any)": _in_one,
+    "$series(integer,integer,integer)": _series,
+    "$series(bigint,bigint,bigint)": _series,
+    "$series(timestamp,timestamp,interval)": _instants,
+    "$series(timestamptz,timestamptz,interval)": _instants,
     "[](any,integer)": _element,
     "ARRAY(any…)": _made,
     "= ANY(any,any)": _among,

@@ -12,7 +12,18 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed
 from sinkql.planner.expression.typed import call as listed
-from sinkql.planner.function import array, composite, condition, json, number, pattern, rangetype, text, time
+from sinkql.planner.function import (
+    array,
+    composite,
+    condition,
+    json,
+    number,
+    pattern,
+    rangetype,
+    rows,
+    text,
+    time,
+)
 from sinkql.planner.function.argument import Handler
 
 # what checks its arguments by more than their types
@@ -41,7 +52,7 @@ _VOLATILE = (
     "uuid_generate_v4", "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
 )  # fmt: skip
 _SET_RETURNING = (
-    "unnest", "generate_series", "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",
+    *rows.HANDLERS, "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",
     "regexp_split_to_table", "string_to_table",
 )  # fmt: skip
 AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "grouping")
@@ -77,6 +88,9 @@ def check(name: str, span: Span, arity: int) -> None:
         message = f"{name}() is volatile, which views do not allow"
         raise SinkqlError("SQ2217", message, span, hint="Let the source carry the time or the value as a column.")
     if name in _SET_RETURNING:
+        if name in rows.HANDLERS:
+            hint = "Write it in FROM, or as an item of the select list."
+            raise SinkqlError("SQ2928", f"{name}() returns a set, which is not supported here", span, hint=hint)
         raise SinkqlError("SQ2928", f"{name}() returns a set, which is not supported yet", span)
     if name in _REASONS:
         raise SinkqlError("SQ2214", f"{name}() is not supported: {_REASONS[name]}", span)

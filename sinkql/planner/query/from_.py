@@ -23,6 +23,7 @@ from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call, settled
+from sinkql.planner.query import flatten
 from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.keys import unique
@@ -98,6 +99,14 @@ class From:
                 groups[-1][1].append(join)
         found: Joined | None = None
         for node, more in groups:
+            called = flatten.table_call(node)
+            if called is not None:
+                if found is not None:
+                    self._refuse_right(more)
+                found = self._flattened(found or self._nothing(), called, node, outer=False)
+                for join in (*(node.args.get("joins") or ()), *more):
+                    found = self._join(found, join)
+                continue
             one = self._joined(node, more)
             found = one if found is None else self._paired(JoinKind.INNER, found, one, ())
         assert found is not None
@@ -201,9 +210,54 @@ class From:
     def _scope(self, parts: tuple[Part, ...], columns: tuple[Named, ...]) -> Scope:
         return Scope(parts, columns, self.queries.once, self.around.outer)
 
+    # --- functions ---------------------------------------------------------------------------------------------------
+
+    def _nothing(self) -> Joined:
+        return Joined(logical.ONE, self._scope((), ()))
+
+    def _flattened(self, left: Joined, called: flatten.TableCall, node: Any, *, outer: bool) -> Joined:
+        """Return each row so far with the rows of a function."""
+        span, names = self._place(node), called.named()
+        if len(called.columns) > called.width:
+            message = f"{len(called.columns)} column names for {called.width} columns"
+            raise SinkqlError("SQ2221", message, span)
+        own = [self._free(name, called.relation) for name in names]
+        relation = flatten.flattened(
+            self.syntax, left.relation, left.scope, called, own, span=self.syntax.span(node), outer=outer
+        )
+        columns = {each.name: each for each in relation.shape.columns}
+        named = tuple(Named(name, columns[new]) for name, new in zip(names, own, strict=True))
+        part = self._part(((called.relation,),), named, span)
+        return Joined(relation, self._scope((*left.scope.parts, part), (*left.scope.columns, *named)))
+
+    def _with_rows(self, left: Joined, called: flatten.TableCall, join: Any) -> Joined:
+        self._refuse_right([join])
+        on, outer = join.args.get("on"), join.args.get("side") == "LEFT"
+        always = on is None or (isinstance(on, exp.Boolean) and on.this)
+        if join.args.get("using") or join.args.get("method") or (outer and not always):
+            message = "a function in FROM can be joined ON TRUE only"
+            raise SinkqlError("SQ2928", message, self.syntax.span(join), hint="Put it into a subquery in FROM.")
+        found = self._flattened(left, called, join.this, outer=outer)
+        for each in join.this.args.get("joins") or ():
+            found = self._join(found, each)
+        if always:
+            return found
+        condition = Translator(self.syntax, RowContext(found.scope, "JOIN conditions")).boolean(on, "ON")
+        return replace(found, relation=query_relation.keep(found.relation, condition))
+
+    def _refuse_right(self, more: Sequence[Any]) -> None:
+        """Refuse joins that keep rows of their right side beside rows that a function makes of those on the left."""
+        for join in more:
+            if join.args.get("side") in ("RIGHT", "FULL"):
+                message = f"{join.args['side']} JOIN of a function in FROM is not supported"
+                raise SinkqlError("SQ2928", message, self.syntax.span(join), hint="Put it into a subquery in FROM.")
+
     # --- joins -------------------------------------------------------------------------------------------------------
 
     def _join(self, left: Joined, join: Any) -> Joined:
+        called = flatten.table_call(join.this)
+        if called is not None:
+            return self._with_rows(left, called, join)
         right = self._joined(join.this)
         kind = JoinKind(str(join.args.get("side") or "inner").lower())
         names = [(identifier(each), self.syntax.span(each)) for each in join.args.get("using") or ()]

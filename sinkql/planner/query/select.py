@@ -17,7 +17,7 @@ from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import clock, grouping, pushdown
+from sinkql.planner.query import clock, flatten, grouping, pushdown
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
@@ -70,8 +70,10 @@ def plan_select(
     if _grouped(select, wanted):
         relation = _plan_groups(syntax, select, relation, scope, wanted)
     else:
-        plain = Translator(syntax, RowContext(scope, "this place"))
-        relation = query_relation.project(relation, [_item(plain, each) for each in wanted])
+        context = flatten.SelectContext(syntax, scope)
+        plain = Translator(syntax, context)
+        items = [_item(plain, each) for each in wanted]
+        relation = query_relation.project(context.flattened(relation, syntax.span(select)), items)
     distinct = select.args.get("distinct")
     if distinct is None:
         return relation
