@@ -45,6 +45,9 @@ _CALLS = (
 _WITHIN = {f"*({type_},interval)" for type_ in ("smallint", "integer", "bigint")}
 _GUARDS = {"$sum(double precision,double precision)", "$avg(double precision,double precision,bigint)"}
 
+# what functions in FROM are; tests/views and tests/operators run them
+_OF_ROWS = {each for each in FUNCTIONS if each.startswith(("$flat(", "$series("))}
+
 
 def test_every_entry_has_a_spark_form_and_every_form_an_entry() -> None:
     assert sorted(FUNCTIONS.keys() - _WITHIN) == sorted(FORMS)
@@ -56,7 +59,7 @@ def test_every_entry_is_planned_by_some_call_and_rendered() -> None:
         assert "@" not in re.sub(r"'(\\.|[^'\\])*'", "", spark_sql(expression)), expression
         found |= {node.function for node in walk(expression) if isinstance(node, logical.Call)}
     assert found <= FUNCTIONS.keys()
-    assert sorted(FUNCTIONS.keys() - found - _GUARDS) == []
+    assert sorted(FUNCTIONS.keys() - found - _GUARDS - _OF_ROWS) == []
 
 
 def _expressions() -> list[logical.Expression]:

@@ -58,7 +58,7 @@ CODES = {
         "Put the query into FROM, or write its result as a constant.",
     ),
     "SQ2928": _code(
-        "FROM has a table function or LATERAL that is not supported, or an expression calls a function that returns a set.",
+        "FROM has a function or LATERAL that is not supported, or an expression calls a function that returns a set.",
         "Select from a source, table or view.",
     ),
     "SQ2929": _code(
