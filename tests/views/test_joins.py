@@ -51,6 +51,25 @@ _OUTER = {
     "mixed": "SELECT t.id AS a, u.x, k.v FROM t JOIN u ON u.id = t.id LEFT JOIN k ON k.id = t.g "
     "FULL JOIN s ON s.id = u.x",
 }
+_PAIRS = {
+    "left_safe": "SELECT t.id, u.id AS b FROM t LEFT JOIN u ON t.name IS NOT DISTINCT FROM u.name AND t.g = 1",
+    "constant": "SELECT t.id, u.id AS b FROM t LEFT JOIN u ON FALSE",
+    "self_pairs": "SELECT a.id, b.id AS c FROM u a LEFT JOIN u b ON a.x = b.x AND a.id < b.id",
+    "named": "WITH c AS (SELECT t.id, t.g, u.x FROM t JOIN u ON t.id = u.id) "
+    "SELECT a.id, a.x, b.x AS y FROM c a FULL JOIN c b ON a.g = b.x AND a.id <> b.id",
+    "left_pairs": "SELECT t.id AS a, t.g, u.id AS b, u.x FROM t LEFT JOIN u ON t.g = u.id AND t.id > u.x",
+    "keyed_pairs": "SELECT u.id, k.id AS b, k.line FROM u LEFT JOIN k ON u.x = k.v AND u.id > k.line",
+    "full_pairs": "SELECT t.id AS a, t.n, u.id AS b FROM t FULL JOIN u ON t.g = u.x AND t.id > u.id",
+    "all_pairs": "SELECT t.id AS a, u.id AS b FROM t CROSS JOIN u",
+    "less": "SELECT t.id AS a, u.id AS b FROM t JOIN u ON t.id < u.x",
+    "left_less": "SELECT t.id AS a, t.name, u.id AS b FROM t LEFT JOIN u ON t.id < u.x",
+    "left_all": "SELECT t.id AS a, u.id AS b FROM t LEFT JOIN u ON TRUE",
+    "full_less": "SELECT t.id AS a, t.name, u.id AS b FROM t FULL JOIN u ON t.id < u.x",
+    "beside_one": "SELECT t.id, m.c FROM t CROSS JOIN (SELECT count(*) AS c FROM u) AS m WHERE t.id < m.c",
+    "one_left": "SELECT m.c, u.id FROM (SELECT count(*) AS c FROM t) AS m LEFT JOIN u ON u.id < m.c",
+    "counted": "SELECT count(*) AS c FROM t JOIN u ON t.g = u.x",
+    "summed": "SELECT u.name, sum(t.n) AS n, count(*) AS c FROM t LEFT JOIN u ON t.g = u.id GROUP BY u.name",
+}
 _ORACLES = {"with_using": "SELECT t.id, t.name, t.g, t.n, u.x FROM t JOIN u USING (id, name)"}
 """What DuckDB is asked where it has other columns: it leaves those of USING where they are."""
 
@@ -84,7 +103,7 @@ def _changes(views: Views, random_: random.Random) -> dict[str, list[Change]]:
     return found
 
 
-@pytest.mark.parametrize("views", [_INNER, _OUTER], ids=["inner", "outer"])
+@pytest.mark.parametrize("views", [_INNER, _OUTER, _PAIRS], ids=["inner", "outer", "pairs"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_joins_give_what_their_sql_says(tmp_path: Path, views: dict[str, str], seed: int) -> None:
     made = {name: View(sql, _ORACLES.get(name)) for name, sql in views.items()}
