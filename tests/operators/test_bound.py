@@ -127,7 +127,7 @@ def test_the_least_time_to_come_is_noted(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, bound())
     assert due(pipeline) is None
     pipeline.now = 5
-    pipeline.batch(r=[((10, 30, 1), 1), ((20, None, 2), 1), ((1, 4, 3), 1), ((30, 30, 4), 1), ((None, None, 5), 1)])
+    pipeline.batch(r=[((10, 30, 1), 1), ((20, None, 2), 1), ((1, 4, 3), 1), ((25, 25, 4), 1), ((None, None, 5), 1)])
     times = []
     while (coming := due(pipeline)) is not None:
         times.append(coming)

@@ -83,6 +83,12 @@ CODES = {
         "Compare it alone with one value, in WHERE or HAVING: WHERE mz_now() <= created_at + INTERVAL '1 hour'. Move "
         "what is added to it or taken from it to the other side. In place of OR combine views with UNION.",
     ),
+    "SQ2939": _code(
+        "A relation is joined as it is at the time at which the other row is processed. Computed again, the view would "
+        "have other rows.",
+        "Leave FOR SYSTEM_TIME AS OF out: a join is kept up to date as either side changes. To join with what was "
+        "there at the time of a column, keep from when until when each row was valid, and compare that.",
+    ),
     "SQ2940": _code(
         "CREATE TABLE has a CHECK constraint.",
         "Leave it out, and test the rows in a view with WHERE.",
