@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sinkql import logical
 from sinkql.explain.expression import name, sql
+from sinkql.explain.frame import frame_sql
 from sinkql.explain.tree import Tree, tree
 from sinkql.explain.word import duration
 
@@ -109,7 +110,8 @@ def _order(order: tuple[logical.Sort, ...]) -> str:
 def _window_call(call: logical.WindowCall) -> str:
     arguments = ", ".join([*map(sql, call.arguments), *call.constants])
     order = f" ORDER BY {_order(call.order)}" if call.order else ""
-    return f"{name(call.name)} {call.type}: {call.function}({'distinct ' if call.distinct else ''}{arguments}){order}"
+    called = f"{call.function}({'distinct ' if call.distinct else ''}{arguments})"
+    return f"{name(call.name)} {call.type}: {called}{order}{frame_sql(call.frame)}"
 
 
 def _output(output: logical.Output) -> str:

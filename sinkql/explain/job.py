@@ -8,6 +8,7 @@ from typing import Any
 
 from sinkql import physical
 from sinkql.explain.expression import name, sql
+from sinkql.explain.frame import frame_sql
 from sinkql.explain.tree import Tree, tree
 from sinkql.explain.word import duration, flat, scalar
 
@@ -104,7 +105,8 @@ def _kept(side: physical.Side) -> str:
 def _window_call(call: physical.WindowCall) -> str:
     arguments = ", ".join([*map(name, call.columns), *call.constants])
     order = f" order by {_ordered(call.order)}" if call.order else ""
-    return f"{name(call.name)} {call.type}: {call.function}({'distinct ' if call.distinct else ''}{arguments}){order}"
+    called = f"{call.function}({'distinct ' if call.distinct else ''}{arguments})"
+    return f"{name(call.name)} {call.type}: {called}{order}{frame_sql(call.frame)}"
 
 
 def _ordered(order: tuple[physical.Order, ...]) -> str:

@@ -14,6 +14,7 @@ from sinkql.lowering.constant import constant
 from sinkql.lowering.context import Context
 from sinkql.lowering.flatten import flatten, repeat
 from sinkql.lowering.join import JoinLowering
+from sinkql.lowering.window import lower_collect, lower_rank, lower_window
 from sinkql.planner.name import split_name
 
 
@@ -98,8 +99,15 @@ class _View:
                 return repeat(relation, self.relation(relation.input), self.context, self.name)
             case logical.Bound():
                 return bound(relation, self.relation(relation.input), self.context, self.name)
-            case logical.Rank() | logical.Window() | logical.Collect():
-                raise NotImplementedError
+            case logical.Rank():
+                return lower_rank(relation, self.retracting(relation.input), self.context, self.output)
+            case logical.Window():
+                return lower_window(relation, self.retracting(relation.input), self.context, self.output)
+            case logical.Collect():
+                return lower_collect(relation, self.retracting(relation.input), self.context, self.output)
+
+    def retracting(self, relation: logical.Relation) -> physical.Operator:
+        return self.context.retracting(self.relation(relation))
 
     def project(self, relation: logical.Project) -> physical.Operator:
         below = self.relation(relation.input)

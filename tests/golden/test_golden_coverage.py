@@ -11,6 +11,7 @@ from golden.test_golden import FILES
 ELSEWHERE = {
     "SQ2482": "what a registry does not have: tests/kafka/test_formats.py",
     "SQ2483": "what a registry has instead: tests/kafka/test_formats.py",
+    "SQ2934": "a query that Spark runs: tests/views/test_windows.py",
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
     "SQ2209": "an expression too deep to be told: tests/planner/test_identity.py",

@@ -29,7 +29,7 @@ from sinkql.planner.expression.typed import Typed, column, settled
 from sinkql.planner.function.call import AGGREGATES
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.grouping import Groupings
-from sinkql.planner.query.once import row_count
+from sinkql.planner.query.ordering import row_count
 from sinkql.planner.query.scope import Groups, RowContext, Scope
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator

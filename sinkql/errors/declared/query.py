@@ -65,8 +65,11 @@ CODES = {
         "Write it with the functions and operators of Postgres.",
     ),
     "SQ2216": _code(
-        "An aggregate is used in WHERE, GROUP BY or inside another aggregate, where there are no groups.",
-        "Use HAVING for conditions on groups, or aggregate in a subquery in FROM.",
+        (
+            "An aggregate or a window function is used where there are no groups or no windows: in WHERE, in GROUP BY "
+            "or inside another aggregate; window functions are not allowed in HAVING either."
+        ),
+        "Use HAVING for conditions on groups, or compute the value in a subquery in FROM.",
     ),
     "SQ2217": _code(
         (
@@ -108,7 +111,10 @@ CODES = {
         "Write a number, as in LIMIT 10.",
     ),
     "SQ2226": _code(
-        "ORDER BY of a query with DISTINCT or UNION has an expression that is not a column of the result.",
+        (
+            "ORDER BY of a query with DISTINCT or UNION has an expression that is not a column of the result, or does "
+            "not begin with the expressions of DISTINCT ON."
+        ),
         "Order by columns of the result, or put the query into a subquery in FROM.",
     ),
     "SQ2227": _code(
@@ -123,6 +129,18 @@ CODES = {
         "A join has no equality between its relations: each row of one may meet each row of the other. All rows of one "
         "are kept in every task, and each change of the other reads all of them.",
         "Join on an equality if there is one. Nothing is to be done where one of the relations is small.",
+    ),
+    "SQ2241": _code(
+        "A view's query has ORDER BY without LIMIT. The rows of a view have no order, so it does nothing.",
+        "Leave ORDER BY out, or add LIMIT. A query that runs at once, such as SELECT * FROM v ORDER BY id, has it.",
+    ),
+    "SQ2242": _code(
+        "The frame of a window is not one that a window can have, or its offset is not a constant that fits.",
+        "Write the earlier bound first, as in ROWS BETWEEN 2 PRECEDING AND CURRENT ROW.",
+    ),
+    "SQ2243": _code(
+        "OVER names a window that WINDOW does not define, or changes what it takes from that window.",
+        "Define it behind FROM and WHERE, as in WINDOW w AS (PARTITION BY k), and add only what it leaves open.",
     ),
     "SQ2284": _code(
         "A query over the system catalog has a form, or an expression, that is not supported there.",

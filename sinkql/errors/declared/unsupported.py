@@ -41,14 +41,6 @@ CODES = {
         "The dialect has this catalog type, but this version of SinkQL cannot use it.",
         "Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'.",
     ),
-    "SQ2922": _code(
-        "The query uses a window function.",
-        "Aggregate with GROUP BY instead.",
-    ),
-    "SQ2923": _code(
-        "A view orders or limits its rows. The rows of a view have no order.",
-        "Leave ORDER BY and LIMIT out of the view; a query that runs at once can have them.",
-    ),
     "SQ2924": _code(
         "The query is WITH RECURSIVE.",
         "Write the query without recursion.",
@@ -61,10 +53,6 @@ CODES = {
         "FROM has a function or LATERAL that is not supported, or an expression calls a function that returns a set.",
         "Select from a source, table or view.",
     ),
-    "SQ2929": _code(
-        "The query uses DISTINCT ON.",
-        "Aggregate with GROUP BY instead.",
-    ),
     "SQ2932": _code(
         "The aggregate, or its form with DISTINCT or WITHIN GROUP, is not supported.",
         "Use another aggregate, or take the DISTINCT rows in a subquery in FROM.",
@@ -76,6 +64,10 @@ CODES = {
     "SQ2935": _code(
         "The dialect has this type, but this version of SinkQL does not support it here.",
         "Use the type that the hint names.",
+    ),
+    "SQ2934": _code(
+        "A query that runs once has a frame of GROUPS, or one with EXCLUDE, which only views have.",
+        "Create a view with it and a sink, and select from the sink.",
     ),
     "SQ2936": _code(
         "mz_now() stands where no time follows from it at which rows come or go: in the select list, in OR or NOT, or "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sinkql import logical
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.lowering.spark.window import rank_sql, window_sql
 from sinkql.planner.query.once import Once
 
 
@@ -63,7 +64,11 @@ class QuerySql:
                 tests = [f"{spark_sql(relation.begin)} <= {self.now_ms}L"] if relation.begin is not None else []
                 tests += [f"{self.now_ms}L < {spark_sql(relation.end)}"] if relation.end is not None else []
                 return f"SELECT * FROM ({self.relation(relation.input)}) WHERE {' AND '.join(tests)}"
-            case logical.Rank() | logical.Window() | logical.Collect():
+            case logical.Rank():
+                return rank_sql(relation, self.relation(relation.input))
+            case logical.Window():
+                return window_sql(relation, self.relation(relation.input))
+            case logical.Collect():
                 raise NotImplementedError
 
     def _flatten(self, flatten: logical.Flatten) -> str:

@@ -18,6 +18,8 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
 
     check_view(statement)
     planned = plan_query(statement.query, scope.catalog)
+    for notice in planned.notices:
+        scope.notice(notice)
     shape = _named(planned.relation.shape, statement)
     written = [column.span for column in statement.columns]
     spans = written or [statement.query.span] * len(shape.columns)

@@ -26,6 +26,7 @@ from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, resolved
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
+from sinkql.planner.query.translation import Windowing
 
 
 @dataclass
@@ -59,6 +60,9 @@ class Calls:
 
 class GroupContext:
     """Names above a GROUP BY: group expressions and aggregates only."""
+
+    windows: Windowing | None = None
+    where = "HAVING"
 
     def __init__(self, syntax: Syntax, scope: Scope, groups: Groups, calls: Calls, groupings: Groupings) -> None:
         self.rows = Translator(syntax, RowContext(scope, "an aggregate"))

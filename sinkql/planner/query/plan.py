@@ -9,12 +9,13 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql import ast, logical
-from sinkql.errors import MissingError, SinkqlError, Span, nearest, too_deep
+from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest, too_deep
 from sinkql.planner import types
 from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
 from sinkql.planner.query.from_ import Around, From, Qualifiers
+from sinkql.planner.query.ordering import CLAUSES, Terms, first_rows, row_count
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select, plan_values
 from sinkql.planner.query.syntax import Syntax, parse
@@ -28,6 +29,7 @@ class QueryPlan:
 
     relation: logical.Relation
     dependencies: tuple[str, ...]
+    notices: tuple[Notice, ...] = ()
 
 
 def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
@@ -37,7 +39,7 @@ def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
         relation = planner.plan(planner.syntax.tree, Around())
     except RecursionError:
         raise too_deep(query.span) from None
-    return QueryPlan(relation, tuple(planner.dependencies))
+    return QueryPlan(relation, tuple(planner.dependencies), tuple(planner.notices))
 
 
 @dataclass
@@ -49,14 +51,37 @@ class Planner:
     hidden: Hidden | None = None
     """What stands behind the columns of such a query, as a whole."""
     dependencies: dict[str, None] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
 
     def plan(self, node: Any, around: Around) -> logical.Relation:
-        """Plan a query within a query."""
+        """Plan a query within a query, in the order and within the limit that it says."""
         around = self._with(node, around)
         self.refuse_clauses(node)
+        if self.once is not None and node is self.syntax.tree:
+            return self._body(node, around, self.hidden)
+        limit, offset = (row_count(self.syntax, node.args.get(each), each.upper()) for each in ("limit", "offset"))
+        if not any(node.args.get(each) for each in CLAUSES):
+            return self._body(node, around)
+        terms = Terms(self.syntax, node)
+        relation = self._body(node, around, terms.hidden)
+        order = terms.sorts(relation)
+        if limit is None and not offset:  # the order is right, and says nothing of a relation's rows
+            self._note_order(node)
+            return self._body(node, around)
+        return first_rows(relation, order, limit, offset or 0, terms.width(relation))
+
+    def _note_order(self, node: Any) -> None:
+        distinct = node.args.get("distinct")
+        if node is self.syntax.tree and (distinct is None or distinct.args.get("on") is None):
+            span = self.syntax.span(node.args["order"])
+            hint = "Add LIMIT for the first rows of an order, or order what you select from the view."
+            message = "ORDER BY without LIMIT does nothing in a view: its rows have no order"
+            self.notices.append(Notice("SQ2241", message, span, hint=hint))
+
+    def _body(self, node: Any, around: Around, hidden: Hidden | None = None) -> logical.Relation:
         match node:
             case exp.Select():
-                return self._select(node, around)
+                return self._select(node, around, hidden)
             case exp.Union():
                 return self._union(node, around)
             case exp.Subquery():
@@ -85,8 +110,6 @@ class Planner:
         for name, part in node.args.items():
             if not part or name in _PLANNED.get(type(node), ()):
                 continue
-            if self.once is not None and node is self.syntax.tree and name in _AS_A_WHOLE:
-                continue
             first = part[0] if isinstance(part, list) else part
             place = first if isinstance(first, exp.Expr) else node
             clause = _WORDS.get(name) or name.rstrip("_").upper().replace("_", " ")
@@ -102,9 +125,8 @@ class Planner:
     def _not_yet(self, code: str, message: str, node: Any) -> SinkqlError:
         return SinkqlError(code, message, self.syntax.span(node), hint=_HINTS.get(code))
 
-    def _select(self, node: Any, around: Around) -> logical.Relation:
+    def _select(self, node: Any, around: Around, hidden: Hidden | None) -> logical.Relation:
         from_ = node.args.get("from_")
-        hidden = self.hidden if node is self.syntax.tree else None
         if from_ is None:
             if self.once is None and around.outer is None and any(each.find(exp.Column) for each in node.expressions):
                 self._check_without_from(node)
@@ -185,26 +207,33 @@ def sink_shape(sink: logical.Sink) -> logical.Shape:
 
 
 _PLANNED: dict[type, tuple[str, ...]] = {
-    exp.Select: ("with_", "kind", "expressions", "distinct", "from_", "joins", "where", "group", "having"),
-    exp.Union: ("with_", "this", "expression", "distinct"),
-    exp.Subquery: ("with_", "this", "alias", "joins"),
+    exp.Select: (
+        "with_",
+        "kind",
+        "expressions",
+        "distinct",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "windows",
+        *CLAUSES,
+    ),
+    exp.Union: ("with_", "this", "expression", "distinct", *CLAUSES),
+    exp.Subquery: ("with_", "this", "alias", "joins", *CLAUSES),
     exp.Table: ("this", "db", "catalog", "alias", "joins"),
-    exp.Except: ("with_", "this", "expression", "distinct"),
-    exp.Intersect: ("with_", "this", "expression", "distinct"),
-    exp.Values: ("with_", "expressions", "alias"),
+    exp.Except: ("with_", "this", "expression", "distinct", *CLAUSES),
+    exp.Intersect: ("with_", "this", "expression", "distinct", *CLAUSES),
+    exp.Values: ("with_", "expressions", "alias", *CLAUSES),
 }
 _SHORT = 40
-_AS_A_WHOLE = ("order", "limit", "offset")
 _CLAUSES = {
     "laterals": ("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet"),
-    "windows": ("SQ2922", "window functions are not supported yet"),
-    "qualify": ("SQ2922", "window functions are not supported yet"),
-    "order": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
-    "limit": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
-    "offset": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
+    "qualify": ("SQ2933", "the clause QUALIFY is not supported"),
 }
 _WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
 _HINTS = {
-    "SQ2923": "Leave it out: a view's rows have no order.",
+    "SQ2933": "Filter in a query around it: SELECT * FROM (SELECT …) AS t WHERE n = 1.",
     "SQ2928": "Select from a source or view.",
 }

@@ -18,6 +18,7 @@ from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.keys import filtered, injective, unique
 from sinkql.planner.query.nulls import rejects
+from sinkql.planner.query.top import ranked
 
 
 def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
@@ -67,7 +68,7 @@ def _filter(relation: logical.Relation, conditions: Sequence[Expression]) -> log
         return relation
     below = relation.input if isinstance(relation, logical.Filter) else relation
     every = [*known, *new]
-    return logical.Filter(below, joins.together(every), filtered(below.shape, every))
+    return ranked(logical.Filter(below, joins.together(every), filtered(below.shape, every)))
 
 
 def _through(project: logical.Project, conditions: Sequence[Expression]) -> logical.Relation:

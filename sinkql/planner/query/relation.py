@@ -12,6 +12,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, column, null_of, settled
+from sinkql.planner.query.top import ranked
 
 Item = tuple[str, Typed]
 
@@ -48,10 +49,17 @@ def _column(output: logical.Output) -> logical.Column:
 
 def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
     """Filter; what is known of the rows stays."""
-    return logical.Filter(relation, settled(predicate), relation.shape)
+    return ranked(logical.Filter(relation, settled(predicate), relation.shape))
 
 
 _INSTEAD = {"jsonb": "Use values of it, as j ->> 'key'.", "interval": "Use its text, as in x::text."}
+
+
+def check_group(type_: logical.Type, span: Span, where: str) -> None:
+    """Refuse values of which equal ones are not the same."""
+    if not types.comparable(type_):
+        message = f"{type_} is not allowed in {where}: its values cannot be compared exactly"
+        raise SinkqlError("SQ2214", message, span, hint=_INSTEAD.get(type_.name) or part_of(type_))
 
 
 def group(
@@ -60,11 +68,7 @@ def group(
     """Group; the group's columns are the key, none of them means one row."""
     outputs = tuple(logical.Output(name, settled(value)) for name, value in groups)
     for output in outputs:
-        type_ = output.expression.type
-        if not types.comparable(type_):
-            message = f"{type_} is not allowed in GROUP BY or DISTINCT: its values cannot be compared exactly"
-            hint = _INSTEAD.get(type_.name) or part_of(type_)
-            raise SinkqlError("SQ2214", message, output.expression.span, hint=hint)
+        check_group(output.expression.type, output.expression.span, "GROUP BY or DISTINCT")
     columns = [_column(output) for output in outputs]
     for call in calls:
         argument = call.argument

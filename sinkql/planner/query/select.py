@@ -20,9 +20,11 @@ from sinkql.planner.function import call as functions
 from sinkql.planner.query import clock, flatten, grouping, pushdown
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
+from sinkql.planner.query.first import FirstOfEach
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
+from sinkql.planner.query.window import Windows
 from sinkql.vocabulary import join_name
 
 _TYPE_NAMES = {
@@ -65,22 +67,46 @@ def plan_select(
         relation = pushdown.arranged(relation) if condition.plain is None else pushdown.keep(relation, condition.plain)
         relation = clock.bound(relation, condition.times)
     wanted = _expand(syntax, select, scope)
+    shown = wanted
     if hidden is not None:
-        wanted += [_Wanted(name, node) for name, node in hidden(tuple(each.name for each in wanted))]
-    if _grouped(select, wanted):
-        relation = _plan_groups(syntax, select, relation, scope, wanted)
-    else:
-        context = flatten.SelectContext(syntax, scope)
-        plain = Translator(syntax, context)
-        items = [_item(plain, each) for each in wanted]
-        relation = query_relation.project(context.flattened(relation, syntax.span(select)), items)
-    distinct = select.args.get("distinct")
-    if distinct is None:
+        wanted = [*shown, *(_Wanted(name, node) for name, node in hidden(tuple(each.name for each in shown)))]
+    first = FirstOfEach.of(syntax, select)
+    behind = [_behind(name, node, shown) for name, node in first.columns] if first is not None else []
+    every = [*wanted, *behind]
+    plan = _plan_groups if _grouped(select, every) else _plan_rows
+    relation = plan(syntax, select, relation, scope, every)
+    if first is not None:
+        return first.plan(relation, len(wanted))
+    if select.args.get("distinct") is None:
         return relation
-    if distinct.args.get("on") is not None:
-        hint = "Aggregate with GROUP BY instead."
-        raise SinkqlError("SQ2929", "DISTINCT ON is not supported yet", syntax.from_word(distinct, "ON"), hint=hint)
     return query_relation.distinct(relation, syntax.span(select))
+
+
+def _plan_rows(
+    syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, wanted: Sequence[_Wanted]
+) -> logical.Relation:
+    windows = Windows(syntax, select, {each.name for each in relation.shape.columns})
+    context = flatten.SelectContext(syntax, scope)
+    context.windows = windows
+    plain = Translator(syntax, context)
+    items = []
+    for each in wanted:
+        windows.wanted = each.name if isinstance(each.node, exp.Window) else None
+        items.append(_item(plain, each))
+    return query_relation.project(context.flattened(windows.above(relation), syntax.span(select)), items)
+
+
+def _behind(name: str, node: Any, shown: Sequence[_Wanted]) -> _Wanted:
+    """Return a column of another name: a term of ORDER BY, which may stand for an item of the select list."""
+    if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
+        place = int(node.this) - 1
+        if 0 <= place < len(shown):
+            return replace(shown[place], name=name)
+    if isinstance(node, exp.Column) and not qualifier(node):
+        for each in shown:
+            if each.name == identifier(node.this):
+                return replace(each, name=name)
+    return _Wanted(name, node)
 
 
 def plan_values(syntax: Syntax, values: Any, now: datetime | None) -> logical.Relation:
@@ -163,12 +189,16 @@ def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
     if select.args.get("group") is not None or select.args.get("having") is not None:
         return True
     return any(
-        isinstance(call.this, str)
-        and call.this.lower() in functions.AGGREGATES
-        and call.find_ancestor(exp.Window) is None  # which is refused as what it is
+        isinstance(call.this, str) and call.this.lower() in functions.AGGREGATES and not _over(call)
         for each in wanted
         for call in each.node.find_all(exp.Anonymous)
     )
+
+
+def _over(call: Any) -> bool:
+    """Tell whether OVER stands behind a call."""
+    above = call.parent if isinstance(call.parent, exp.Filter) and call.arg_key == "this" else call
+    return isinstance(above.parent, exp.Window) and above.arg_key == "this"
 
 
 def _item(translator: Translator, wanted: _Wanted) -> tuple[str, Typed]:
@@ -195,19 +225,21 @@ def _plan_groups(
     retracts = relation.shape.change != logical.Change.APPEND
     calls = Calls({name for name, _ in named}, retracts=retracts, grouped=all(groupings.sets))
     context = GroupContext(syntax, scope, Groups(columns), calls, groupings)
+    context.windows = windows = Windows(syntax, select, calls.names)
     above = Translator(syntax, context)
     items = []
     for each in wanted:
         calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter) else None
+        windows.wanted = each.name if isinstance(each.node, exp.Window) else None
         items.append(_group_item(above, context, each))
-    calls.wanted = None
+    calls.wanted, context.windows = None, None
     having = select.args.get("having")
     condition = clock.parted(above, having.this, "HAVING") if having is not None else clock.Condition(None)
     found = grouping.grouped(relation, named, calls.found, groupings, syntax.span(select))
     if condition.plain is not None:
         found = query_relation.keep(found, condition.plain)
     found = clock.bound(found, condition.times)
-    return query_relation.project(found, items)
+    return query_relation.project(windows.above(found), items)
 
 
 def _group_item(above: Translator, context: GroupContext, wanted: _Wanted) -> tuple[str, Typed]:

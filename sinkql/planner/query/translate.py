@@ -50,6 +50,7 @@ from sinkql.planner.query.translation import Handler, Translation
 from sinkql.planner.refuse.expression import unknown_type, unsupported
 
 _SCHEMA = "pg_catalog"
+_SUBQUERY = "SELECT … FROM (SELECT *, row_number() OVER (…) AS n FROM …) AS t WHERE n = 1"
 Pair = Callable[[Typed, Typed, Span], Typed]
 
 
@@ -291,6 +292,14 @@ def _array(t: Translation, node: Any) -> Typed:
     return functions_array.construct([t.translate(each) for each in node.expressions], t.span(node))
 
 
+def _window(t: Translation, node: Any) -> Typed:
+    if t.context.windows is None:
+        message = f"window functions are not allowed in {t.context.where}"
+        hint = f"Compute it in a subquery in FROM: {_SUBQUERY}."
+        raise SinkqlError("SQ2216", message, t.span(node), hint=hint)
+    return t.context.windows.call(t, node)
+
+
 def _filter(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expression")
     call = node.this
@@ -359,5 +368,6 @@ _HANDLERS: dict[type, Handler] = {
     exp.Array: _array,
     exp.Map: _map,
     exp.Filter: _filter,
+    exp.Window: _window,
     exp.Collate: _collate,
 }

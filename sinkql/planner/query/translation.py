@@ -16,8 +16,19 @@ from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.refuse.expression import unsupported
 
 
+class Windowing(Protocol):
+    """Say what window functions mean in one SELECT."""
+
+    def call(self, t: Translation, node: Any) -> Typed:
+        """Return what a window function gives, whose arguments are translated as `t` does."""
+
+
 class Context(Protocol):
     """Say what names and aggregates mean where an expression stands."""
+
+    windows: Windowing | None
+    """What window functions mean; None where none are allowed."""
+    where: str
 
     def column(self, node: Any, span: Span) -> Typed:
         """Return the column that a name stands for."""

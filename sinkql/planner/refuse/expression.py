@@ -46,7 +46,6 @@ def _padded(written: str) -> str | None:
 
 _HINTS = {"SQ2217": "Let the source carry the time as a column."}
 _REASONS: dict[type, tuple[str, ...]] = {
-    exp.Window: ("SQ2922", "window functions are not supported yet"),
     exp.Subquery: ("SQ2926", "subqueries in expressions are not supported yet"),
     exp.Select: ("SQ2926", "subqueries in expressions are not supported yet"),
     exp.Exists: ("SQ2926", "subqueries in expressions are not supported yet"),

@@ -18,7 +18,8 @@ from sinkql.session.row.inputs import Columns, Inputs, python_rows
 from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sinkql.planner.query.once import Once, Order
+    from sinkql.planner.query.once import Once
+    from sinkql.planner.query.ordering import Order
 
 Row = tuple[Any, ...]
 
