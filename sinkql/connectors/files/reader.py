@@ -63,7 +63,7 @@ from sinkql.extension.stream import (
 )
 from sinkql.extension.types import arrow_type
 
-_SMALL_BYTES = 256 << 10
+_SMALL_BYTES = 1 << 20
 _SMALL_FILES = 8
 _SPLIT_BYTES = 64 << 20
 _MOST_SPLITS = 64
