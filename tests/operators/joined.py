@@ -115,7 +115,10 @@ def changes(
     """Return a batch of changes of a side's rows: some of its own again, and some that are not there any more."""
     if change == "upsert":
         return [(_row(rng, rng.randint(1, most)), rng.choice([1, 1, -1])) for _ in range(size)]
-    now, found = Counter(+live), []
+    now = Counter(+live)
+    found: list[Change] = []
+    if change == "retract" and size > 2 and rng.random() < 0.15:
+        return [(row, -count) for row, count in now.items()]
     for _ in range(size):
         if change == "retract" and now and rng.random() < 0.45:
             row = rng.choice(list(now))

@@ -1,0 +1,146 @@
+"""Print what a join costs in a task on this machine: changes per CPU-second, bytes of state a row, a hot key."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
+from sinkql.runtime.state.report import collect
+
+ROWS = 5_000_000
+CHANGES = (1_000, 10_000, 100_000)
+HOT = 1_000_000
+_SMALL = (60_000, 20_000, 10_000)
+_AT_ONCE = 65_536
+_WORDS = np.array([f"customer#{number:09d}" for number in range(100_000)])
+
+
+def main() -> None:
+    """Measure a join of rows against a side of 5 M rows, one match each; what is kept; a hot key."""
+    with tempfile.TemporaryDirectory() as folder:
+        bucket = Kept(Path(folder), join("retract", "rows"))
+        bucket.fill(ROWS)
+        for count in CHANGES:
+            cost = [bucket.measure(count) for _ in range(5)]
+            cpu, out = statistics.median(each for each, _ in cost), cost[0][1]
+            print(f"{count:7d} changes: {cpu * 1000:.0f} CPU-ms, {count / cpu:,.0f} changes/CPU-s, {out} rows out")
+    for name, change, keeps in KEPT:
+        with tempfile.TemporaryDirectory() as folder:
+            bucket = Kept(Path(folder), join(change, keeps))
+            bucket.fill(ROWS // 5)
+            print(f"state, {name}: {bucket.bytes_a_row():.0f} bytes a row")
+    with tempfile.TemporaryDirectory() as folder:
+        hot_key(Path(folder))
+
+
+KEPT: tuple[tuple[str, physical.Change, Any], ...] = (
+    ("rows that come and go", "retract", "rows"),
+    ("rows that only come", "append", "rows"),
+    ("the latest rows", "upsert", "latest"),
+    ("counts", "retract", "counts"),
+)
+
+
+def join(change: physical.Change, keeps: Any) -> physical.Join:
+    """Return a join whose right side is kept so."""
+    sides = []
+    for place, name in enumerate("lr"):
+        columns = tuple(
+            physical.Column(f"{name}{number}", type_, number > 0)
+            for number, type_ in enumerate(("bigint", "bigint", "double precision", "text"))
+        )
+        own: physical.Change = change if place else "retract"
+        key = (f"{name}0",) if own == "upsert" else ()
+        read = physical.Read(name, "none", {}, columns, own, key=key)
+        kept = () if place and keeps == "counts" else tuple(column.name for column in columns)
+        sides.append(physical.Side(read, f"j-{name}", (f"{name}0",), kept, keeps if place else "rows"))
+    return physical.Join("anti" if keeps == "counts" else "inner", sides[0], sides[1], "j", (False,))
+
+
+class Kept:
+    """One bucket of a join, and what it keeps."""
+
+    def __init__(self, folder: Path, view: physical.Join) -> None:
+        self.folder, self.operator = folder, stateful(view)
+        self.manifest = state.empty(bucketing="none", buckets=1)
+        self.rng = np.random.default_rng(1)
+        self.h1 = np.zeros(0, np.int64)
+        self.commit = 0
+
+    def fill(self, rows: int) -> None:
+        """Keep so many rows of the right side, of one key each, and then three small batches of these keys."""
+        self.h1 = self.rng.integers(-(2**63), 2**63 - 1, rows)
+        self.keep(np.arange(rows))
+        for count in _SMALL:
+            self.keep(np.sort(self.rng.choice(rows, min(count, rows // 20), replace=False)))
+
+    def keep(self, keys: np.ndarray[Any, Any]) -> None:
+        """Run a batch of the right side, and go on from it."""
+        held = self._held()
+        for _ in task_of(self.operator, held, Below(), Below())(0, "t", self._batches(1, keys)):
+            pass
+        self.manifest = state.after(self.manifest, collect(held, {"j": 1}).runs)
+
+    def measure(self, count: int) -> tuple[float, int]:
+        """Return the CPU seconds that changes of the left side take, and how many rows they give."""
+        keys = np.sort(self.rng.choice(len(self.h1), count, replace=False))
+        batches = list(self._batches(0, keys))
+        task = task_of(self.operator, self._held(), Below(), Below())
+        start = time.process_time()
+        out = sum(len(each) for each in task(0, "t", iter(batches)))
+        return time.process_time() - start, out
+
+    def bytes_a_row(self) -> float:
+        """Return how much a row of the right side takes."""
+        runs = self.manifest["arrangements"]["j-r"]["0"]
+        return float(sum(run["bytes"] for run in runs) / sum(run["rows"] for run in runs))
+
+    def _held(self) -> Arrangements:
+        self.commit += 1
+        return Arrangements(self.folder, self.manifest, 1, f"c{self.commit}")
+
+    def _batches(self, side: int, keys: np.ndarray[Any, Any]) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(keys), _AT_ONCE):
+            yield delivered(self.operator, side, self.h1[keys[start : start + _AT_ONCE]], self.rng)
+
+
+def delivered(
+    operator: StatefulOperator, side: int, h1: np.ndarray[Any, Any], rng: np.random.Generator
+) -> pa.RecordBatch:
+    """Return rows of one side with these hashes as a task gets them."""
+    count = len(h1)
+    schema = operator.preparation.delivered()
+    columns = {
+        "$side": np.full(count, side), "$h1": h1, "$h2": h1 ^ 0x5A5A, "$r": rng.integers(-(2**63), 2**63 - 1, count),
+        "$diff": np.ones(count, np.int64), "$seq": np.arange(count), "$c0": h1, "$c1": rng.integers(0, 10**6, count),
+        "$c2": rng.random(count), "$c3": _WORDS[rng.integers(0, len(_WORDS), count)],
+    }  # fmt: skip
+    return pa.record_batch([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
+
+
+def hot_key(folder: Path) -> None:
+    """Print what ten changes cost that meet a million rows each."""
+    bucket = Kept(folder, join("retract", "rows"))
+    bucket.h1 = np.full(HOT, 77 << 40)
+    bucket.keep(np.arange(HOT))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    cpu, out = bucket.measure(10)
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    print(f"hot key, {HOT} rows, 10 changes: {out / cpu / 1e6:.1f} M rows/CPU-s out, {more} MB above the peak before")
+
+
+if __name__ == "__main__":
+    main()
