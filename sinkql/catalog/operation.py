@@ -106,6 +106,21 @@ def redefining(changes: Definitions, now: logical.CatalogReader, *, check: Check
     return redefine
 
 
+def sharing_views(
+    add: Operation[str], changes: Definitions, ids: Iterable[str], now: logical.CatalogReader
+) -> Operation[str]:
+    """Add a sink, after the views that it shares with others have become jobs, which have these ids."""
+    redefine, new = redefining(changes, now), tuple(ids)
+
+    def share(catalog: Catalog, connection: Connection) -> str:
+        redefine(catalog, connection)
+        for each in new:
+            wish(connection, each, "running")
+        return add(catalog, connection)
+
+    return share
+
+
 def extending(
     changes: Definitions, added: Iterable[ast.Create], now: logical.CatalogReader, *, check: Check | None = None
 ) -> Operation[None]:
@@ -198,6 +213,7 @@ def _insert(
     else:
         catalog.plans.keep(planned, statement, facts, id=item_id)
     insert_item(connection, item_id, statement, planned, facts, catalog.sealing)
-    if isinstance(planned.item, logical.Sink):
-        wish(connection, str(facts["sink_id"]), "running")
+    for name in ("sink_id", "view_id"):
+        if name in facts:
+            wish(connection, str(facts[name]), "running")
     return item_id

@@ -357,6 +357,6 @@ def delete_item(connection: Connection, full_name: str) -> None:
     connection.execute(f"DELETE FROM comments WHERE item_id = {mine}", (full_name,))
     connection.execute("DELETE FROM items WHERE full_name = ?", (full_name,))
     known = json.loads(facts) if facts is not None else {}
-    for name in ("sink_id", "source_id"):
+    for name in ("sink_id", "source_id", "view_id"):
         if known.get(name) is not None:
             forget(connection, known[name])

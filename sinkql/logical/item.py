@@ -103,12 +103,19 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view: the relation its query means, under the view's own column names."""
+    """A view: the relation its query means, under the view's own column names.
+
+    Of a materialized one also what its job has, if it is one of its own: its cluster, how often it commits, None as its
+    sinks do, and for how long it keeps its changes at least.
+    """
 
     name: str
     relation: Relation
     shape: Shape
     materialized: bool
+    cluster: str = ""
+    commit_interval: timedelta | None = None
+    retain: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,13 @@ from sinkql.printer import to_sql
 
 @dataclass(slots=True)
 class Context:
-    """Lower the relations of one job; `texts` collects the statements of the views that went in."""
+    """Lower the relations of one job; `texts` collects the statements of the views that went in.
+
+    The views `logs` are read from their logs.
+    """
 
     catalog: logical.CatalogReader
+    logs: frozenset[str] = frozenset()
     texts: dict[str, str] = field(default_factory=dict)
     shared: dict[str, physical.Operator] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)

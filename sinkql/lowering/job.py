@@ -8,19 +8,27 @@ import msgspec
 
 from sinkql import logical, physical
 from sinkql.lowering.context import Context
+from sinkql.lowering.log import interval_of, logs_of, view_id
 from sinkql.lowering.share import named, once, settled
 from sinkql.lowering.view import ItemLowering, physical_columns
 
+_MOST_ROWS = 5_000_000
 _SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")
 
 
-def lower(sink_name: str, catalog: logical.CatalogReader) -> physical.Job:
-    """Return the job of a sink in the catalog, by its full name. Pure: the same catalog gives the same job."""
-    sink = catalog.item(sink_name)
-    entry = catalog.entry(sink_name)
-    assert isinstance(sink, logical.Sink)
+def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
+    """Return the job of a sink in the catalog, or of a view that is a job of its own, by its full name.
+
+    Pure: the same catalog gives the same job.
+    """
+    item = catalog.item(name)
+    entry = catalog.entry(name)
     assert entry is not None
-    job = lower_sink(sink, catalog, sink_id=entry.facts.get("sink_id"))
+    if isinstance(item, logical.View):
+        return lower_materialized(item, catalog)
+    assert isinstance(item, logical.Sink)
+    logs = logs_of(name, catalog).read
+    job = lower_sink(item, catalog, sink_id=entry.facts.get("sink_id"), logs=logs)
     return msgspec.structs.replace(job, follows=_earlier(entry.facts))
 
 
@@ -28,11 +36,20 @@ def _earlier(facts: logical.Facts) -> tuple[physical.Earlier, ...]:
     return tuple(msgspec.convert(each, physical.Earlier) for each in facts.get("plans", ()))
 
 
-def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: str | None = None) -> physical.Job:
-    """Return the job of a planned sink that need not be in the catalog; without an id it has one made of its name."""
+def lower_sink(
+    sink: logical.Sink,
+    catalog: logical.CatalogReader,
+    *,
+    sink_id: str | None = None,
+    logs: frozenset[str] = frozenset(),
+) -> physical.Job:
+    """Return the job of a planned sink that need not be in the catalog; without an id it has one made of its name.
+
+    The views `logs` are read from their logs.
+    """
     cluster = catalog.item(sink.cluster)
     assert isinstance(cluster, logical.Cluster)
-    context = Context(catalog)
+    context = Context(catalog, logs)
     body = ItemLowering(context).item(sink.relation)
     proven = any(known <= set(sink.key) for known in sink.shape.keys)
     if sink.final or set(sink.key) != set(physical.key_of(body)):  # it must know which rows others take the place of
@@ -70,6 +87,46 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
         write=write,
         texts=context.texts,
         snapshot=sink.snapshot,
+        shared=graph.shared,
+    )
+
+
+def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> physical.Job:
+    """Return the job of a view that keeps a log."""
+    known, cluster = view_id(view.name, catalog), catalog.item(view.cluster)
+    assert known is not None
+    assert isinstance(cluster, logical.Cluster)
+    context = Context(catalog, logs_of(view.name, catalog).read)
+    body = context.retracting(ItemLowering(context).operator(view))
+    if physical.change_of(body) == "append":
+        body = physical.Union((body,), "retract")
+    columns = physical_columns(view.shape.columns)
+    names = [column.name for column in columns]
+    graph = settled(physical.Graph(body, context.shared), names)
+    unique = view.shape.keys[0] if view.shape.keys and view.shape.keys[0] else frozenset(names)
+    retain = 0 if view.retain is None else int(view.retain.total_seconds() * 1000)
+    write = physical.Write(
+        input=graph.root,
+        connector=physical.VIEW,
+        connection=physical.Connection(view.name, physical.VIEW, {}),
+        columns=columns,
+        mode="upsert",
+        change="retract",
+        changelog=False,
+        key=tuple(name for name in names if name in unique),
+        proven=True,
+        options={"view_id": known, "tuning": {"retain_ms": retain}},
+    )
+    return physical.Job(
+        sink=view.name,
+        sink_id=known,
+        cluster=cluster.name,
+        master=cluster.master,
+        conf=dict(cluster.conf),
+        commit_interval=interval_of(view, catalog),
+        max_rows_per_commit=_MOST_ROWS,
+        write=write,
+        texts=context.texts,
         shared=graph.shared,
     )
 

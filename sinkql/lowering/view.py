@@ -15,6 +15,7 @@ from sinkql.lowering.context import Context
 from sinkql.lowering.flatten import flatten, repeat
 from sinkql.lowering.join import JoinLowering
 from sinkql.lowering.window import lower_collect, lower_rank, lower_window
+from sinkql.lowering.log import view_id
 from sinkql.planner.name import split_name
 
 
@@ -30,6 +31,8 @@ class ItemLowering:
             return self.context.again(self._known[name], split_name(name)[-1])
         item = self.context.catalog.item(name)
         assert isinstance(item, logical.Source | logical.View)
+        if name in self.context.logs:
+            return self.log(item)
         body = self.operator(item)
         # what the server left out of a row is known before anything is computed of it
         if isinstance(body, physical.Read) and body.holes:
@@ -42,6 +45,19 @@ class ItemLowering:
             return self.source(item)
         body = _View(self, item.name).relation(item.relation)
         return _renamed(body, item.relation.shape.columns, item.shape.columns)
+
+    def log(self, view: logical.Source | logical.View) -> physical.Read:
+        """Return what reads the log of a view; its rows come, or come and go."""
+        known = view_id(view.name, self.context.catalog)
+        assert known is not None
+        return physical.Read(
+            source=known,
+            connector=physical.VIEW,
+            options={"view_id": known},
+            columns=physical_columns(view.shape.columns),
+            change="append" if view.shape.change is logical.Change.APPEND else "retract",
+            renamed=view.name,
+        )
 
     def source(self, item: logical.Source) -> physical.Read:
         entry = self.context.catalog.entry(item.name)

@@ -183,11 +183,16 @@ class Session:
         return full_name if present is not None and present.kind == "SINK" else find(plans, as_name(name), "SINK").name
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
-        """Return the jobs of the sinks of these names, or of all."""
+        """Return the jobs of the sinks of these names, or of all, and then those of the views that they read."""
         wanted, plans = self.sinks(names), self._committed.plans
         for name in names or ():
             find(plans, as_name(name), "SINK")
-        return [lower(name, plans) for name in wanted if plans.entry(name) is not None]
+        jobs = [lower(name, plans) for name in wanted if plans.entry(name) is not None]
+        for job in jobs:  # which grows by the views that they read
+            for read in job.reads():
+                if read.connector == physical.VIEW and all(each.sink != read.name for each in jobs):
+                    jobs.append(lower(read.name, plans))
+        return jobs
 
     def run(
         self,
@@ -252,6 +257,8 @@ class Session:
 
     def reading(self, job: physical.Job) -> list[str]:
         """Return lines that tell how to read what a sink wrote."""
+        if job.write.connector == physical.VIEW:
+            return []
         kind = self._committed.registry.sinks[job.write.connector]
         return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
 

@@ -89,6 +89,11 @@ class Control:
         with self._database.read() as connection:
             return {row.sink_id: row.offsets for row in connection.all("SELECT sink_id, offsets FROM progress")}
 
+    def begun(self, sink_id: str) -> bool:
+        """Tell whether a sink was ever run."""
+        with self._database.read() as connection:
+            return connection.scalar("SELECT epoch FROM leases WHERE sink_id = ?", sink_id) is not None
+
     def claim_for_drop(self, sink_id: str, *, owner: str) -> bool:
         """Lease a sink to the one who drops it; tell whether nobody else holds it."""
         with self._database.write() as connection:

@@ -41,7 +41,8 @@ Contents = Mapping[str, Sequence[Run]]
 class Entry(msgspec.Struct, frozen=True):
     """A commit: the `marker`, its changes, and the contents after it; `at` is when it was, in ms, growing.
 
-    `id` tells it from one of its number in another log.
+    `id` tells it from one of its number in another log. The runs have the columns `columns`, with their types, since
+    the entry `begins`.
     `changed` is the number of the last entry that has changes, this one or one before; `buckets` is how many there are.
     """
 
@@ -52,6 +53,8 @@ class Entry(msgspec.Struct, frozen=True):
     runs: tuple[Run, ...] = ()
     contents: dict[str, tuple[Run, ...]] = {}
     buckets: int | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    begins: int = 0
 
     @property
     def size(self) -> int:

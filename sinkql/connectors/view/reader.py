@@ -63,7 +63,7 @@ class ViewReader(Reader):
             if not start["at"] < number <= stop:
                 continue
             entry = self.log.entry(number)
-            if entry is None or not entry.runs:
+            if entry is None or not entry.runs or not self._fits(entry):
                 continue
             rows, size = rows + sum(run.rows for run in entry.runs), size + entry.size
             if end is not start and (rows > limit.rows or size > limit.bytes):
@@ -128,8 +128,9 @@ class ViewReader(Reader):
         """Tell whether what follows is gone: it was kept for long, or the log was begun again."""
         if offsets["at"] == 0:
             return False
-        found = self.log.entry(offsets["at"])
-        return found is None or found.id != offsets["id"]
+        found, newest = self.log.entry(offsets["at"]), self.log.newest()
+        begun_again = newest is not None and newest[1].begins > offsets["at"] and self._fits(newest[1])
+        return found is None or found.id != offsets["id"] or begun_again
 
     def initial_of(self, offsets: Offsets) -> Offsets:
         """Return the beginning; raises GoneError where the contents then are gone."""
@@ -168,13 +169,17 @@ class ViewReader(Reader):
 
     def _end(self) -> Offsets:
         """Return where the last entry with changes is; the beginning where there is none."""
-        while (newest := self.log.newest()) is not None and newest[1].changed:
+        while (newest := self.log.newest()) is not None and newest[1].changed and self._fits(newest[1]):
             found = self.log.entry(newest[1].changed)
             if found is not None:
                 return _offsets(newest[1].changed, found)
             if self.log.last() == newest[0]:  # it has gone since, and the last one has the same contents
                 return _offsets(*newest)
         return _BEGINNING
+
+    def _fits(self, entry: Entry) -> bool:
+        """Tell whether an entry has the columns that are read: before a view that was changed has run, it has not."""
+        return set(entry.columns) >= {(column.name, column.type) for column in self.columns}
 
     def _pinned(self) -> Offsets | None:
         """Return the log's end, whose contents are kept from now on; None where there is nothing yet."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
 
 from sinkql import durable, faults, physical, runs
@@ -44,6 +45,7 @@ class ViewWriter(Writer):
     view: str
     log: ViewLog
     schema: pa.Schema
+    columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...]
     retain_ms: int = 0
     _mine: Marker | None = field(default=None, init=False)
@@ -56,7 +58,8 @@ class ViewWriter(Writer):
         """Return the writer of a view's job."""
         log = open_log(write.options["view_id"], context)
         retain: int = write.options.get("tuning", {}).get("retain_ms", 0)
-        return cls(context.sink, log, schema_of(write.columns), write.key, retain)
+        columns = tuple((column.name, column.type) for column in write.columns)
+        return cls(context.sink, log, schema_of(write.columns), columns, write.key, retain)
 
     def open(self) -> None:
         """Make the folder."""
@@ -105,6 +108,7 @@ class ViewWriter(Writer):
         number, entry = entry_after(self._last, marker, marker.commit)
         contents: Contents = {str(each.run.bucket): each.contents for each in found}
         entry = changing(number, entry, [each.run for each in found], contents, buckets)
+        entry = msgspec.structs.replace(entry, columns=self.columns)
         if not self.log.publish(number, entry):
             there = self.log.entry(number)
             if there is None or there.id != entry.id:  # an attempt before may have made it, and not learnt of it
@@ -135,7 +139,11 @@ class ViewWriter(Writer):
         """Make one entry with the changes that make the contents those put by."""
         assert self._last is not None
         entry = self._last[1]
-        found = Comparison(self.log, self.schema, marker.epoch, between).run(results, entry.contents)
+        other = bool(entry.columns) and entry.columns != self.columns
+        before: Contents = {} if other else entry.contents
+        found = Comparison(self.log, self.schema, marker.epoch, between).run(results, before)
+        if other:
+            self._last = self._last[0], msgspec.structs.replace(entry, contents={}, begins=self._last[0] + 1)
         faults.point("rebuild-compared")
         rows = sum(each.run.rows for each in found)
         return self._commit(found, replace(marker, commit=uuid4().hex), self._buckets, rows)

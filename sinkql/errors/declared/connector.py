@@ -199,6 +199,11 @@ CODES = {
         "CREATE SINKS writes each table into one that is called like it.",
         "Leave out TABLE, or write TABLE PREFIX.",
     ),
+    "SQ2356": _code(
+        "A materialized view has a second sink. From then on it is computed once, by a job of its own, and new sinks "
+        "read the changes that it gives. Sinks that have run before go on to compute the view themselves.",
+        "Nothing has to be done. To have an older sink share the view as well, drop it and create it again.",
+    ),
     "SQ2360": _code(
         "A sink of messages does not say how they are written.",
         "Write FORMAT JSON, or KEY FORMAT … VALUE FORMAT ….",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.extension.options import bind, described, option_span
+from sinkql.extension.sink import SHORTEST_INTERVAL
 from sinkql.planner.name import check_columns, cluster_name, short_name
-from sinkql.planner.refuse.statement import check_view
+from sinkql.planner.refuse.statement import JOB_OPTIONS, check_view
 from sinkql.planner.scope import Scope
 
 
@@ -27,9 +30,50 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
     for dependency in planned.dependencies:
         scope.use(dependency)
     scope.notices.extend(dict.fromkeys(_notices(planned.relation, statement.query.span, scope.catalog)))
-    if statement.materialized:
-        scope.use(cluster_name(scope.catalog, statement.cluster, statement.name.span))
-    return logical.View(full_name, planned.relation, shape, statement.materialized)
+    if not statement.materialized:
+        return logical.View(full_name, planned.relation, shape, materialized=False)
+    cluster = cluster_name(scope.catalog, statement.cluster, statement.name.span)
+    scope.use(cluster)
+    options = _options(statement)
+    return logical.View(
+        full_name, planned.relation, shape, True, cluster, options.commit_interval, options.retain_history
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """The options in WITH (…) that make a materialized view a job of its own."""
+
+    commit_interval: timedelta | None = described(
+        "the time between two commits of the view, a second or more", default=None
+    )
+    retain_history: timedelta | None = described("for how long changes are kept at least", default=None)
+
+
+def own_job(statement: ast.CreateView) -> bool:
+    """Tell whether a view's options make it a job of its own."""
+    return statement.materialized and any(each.name in JOB_OPTIONS for each in statement.with_options)
+
+
+def _options(statement: ast.CreateView) -> ViewOptions:
+    given = tuple(_after_for(each) for each in statement.with_options if each.name in JOB_OPTIONS)
+    options = bind(given, ViewOptions, owner="materialized views", span=statement.name.span)
+    if options.commit_interval is not None and options.commit_interval < SHORTEST_INTERVAL:
+        raise SinkqlError(
+            "SQ2309",
+            "COMMIT INTERVAL must be at least 1 second",
+            option_span(given, "COMMIT INTERVAL", statement.name.span),
+            hint="Write COMMIT INTERVAL = '1s' or more.",
+        )
+    return options
+
+
+def _after_for(option: ast.Option) -> ast.Option:
+    """Return RETAIN HISTORY FOR '1 day' as RETAIN HISTORY = '1 day'."""
+    value = option.value
+    if isinstance(value, ast.Phrase) and value.words == "FOR" and value.value is not None:
+        return replace(option, value=value.value)
+    return option
 
 
 def _notices(relation: logical.Relation, query: Span, catalog: logical.CatalogReader) -> Iterator[Notice]:

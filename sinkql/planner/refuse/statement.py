@@ -8,7 +8,9 @@ from sinkql.extension.options import unknown
 from sinkql.printer.part import name as print_name
 
 Later = ast.CreateIndex | ast.Subscribe
-_VIEW_OPTIONS = ("ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
+JOB_OPTIONS = ("COMMIT INTERVAL", "RETAIN HISTORY")
+"""Options that make a materialized view a job of its own."""
+_VIEW_OPTIONS = ("ASSERT NOT NULL", "COMMIT INTERVAL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
 _INSTEAD = {
     "ASSERT NOT NULL": "Leave it out, and select WHERE column IS NOT NULL.",
     "PARTITION BY": "Leave it out.",
@@ -128,8 +130,9 @@ def check_view(statement: ast.CreateView) -> None:
         raise SinkqlError(
             "SQ2974", "replicas are not supported yet", statement.replica.span, hint="Use IN CLUSTER name."
         )
-    check_history(statement.with_options)
     for option in statement.with_options:
+        if option.name in JOB_OPTIONS:
+            continue
         if option.name == "REFRESH":
             if isinstance(option.value, ast.Phrase) and option.value.words == "ON COMMIT":
                 continue

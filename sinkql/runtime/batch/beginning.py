@@ -18,9 +18,16 @@ class Beginning:
     readers: Mapping[str, Reader]
     writer: Writer
 
-    def switch(self) -> Switch | None:
-        """Return which other plans' tables the job follows, and how; None where it follows its own alone."""
+    def switch(self, found: Marker | None) -> Switch | None:
+        """Return which other plans' tables the job follows, and how; None where it follows its own alone.
+
+        A view computes its rows again whatever plan they are of.
+        """
         switch = switch_of(self.job)
+        if self.job.write.connector == physical.VIEW and found is not None and found.plan != self.job.plan:
+            again = frozenset({found.plan} - {NO_PLAN})
+            follows: dict[str, dict[str, str | None]] = {each: {} for each in (NO_PLAN, *again)}
+            switch = Switch(self.job.plan, follows, stateful=self.job.stateful(), again=again)
         if self.writer.replaces():
             if self.job.write.mode == "upsert":
                 switch = switch or Switch(self.job.plan, {NO_PLAN: {}}, stateful=self.job.stateful())

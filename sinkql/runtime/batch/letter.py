@@ -227,7 +227,7 @@ def dead_letters(registry: Registry, job: physical.Job, context: Context) -> Dea
     """Return what keeps the records of a job's sources that do not decode; None where none of them is to be kept."""
     if not any(map(keeps_letters, job.reads())):
         return None
-    kind = registry.sinks[job.write.connector]
+    kind = registry.sinks[job.write.connector]  # no view that keeps a log has such sources
     if kind.letters is None:
         raise SinkqlError(
             "SQ3393",

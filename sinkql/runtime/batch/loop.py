@@ -108,7 +108,7 @@ class BatchLoop:
         self._positions = PositionFiles(self.readers, self.writer, self.folder)
         self.writer.open()
         found = self.writer.marker()
-        switch = self._beginning.switch()
+        switch = self._beginning.switch(found)
         begin = self._beginning.of(found, switch)
         if found is not None:
             self._positions.restore(begin)

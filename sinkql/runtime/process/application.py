@@ -176,6 +176,7 @@ class _Application:
             while self._goes_on():
                 time.sleep(_LOOK_SECONDS)
                 self._settle()
+                self._retire()
                 if self.stopping.is_set():
                     for run, _ in self.running.values():
                         run.wake.set()
@@ -239,6 +240,16 @@ class _Application:
         if self.running:
             return True
         return self.workload.stay and not self.stopping.is_set() and time.monotonic() < self._busy_at + _LINGER_SECONDS
+
+    def _retire(self) -> None:
+        """End the views that were run for sinks which have all ended."""
+        if self.workload.stay or self.workload.once:
+            return
+        sinks = [work for work in self.first if work.job.write.connector != physical.VIEW]
+        views = [run for run, _ in self.running.values() if run.job.write.connector == physical.VIEW]
+        if sinks and len(views) == len(self.running):
+            for run in views:
+                run.retire()
 
     def _settle(self) -> None:
         for sink_id, (run, future) in list(self.running.items()):

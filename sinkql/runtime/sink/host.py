@@ -67,6 +67,10 @@ class Host:
     death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
     stopping: threading.Event = field(default_factory=threading.Event)
     claiming: dict[str, Claiming] = field(default_factory=lambda: defaultdict(Claiming))
+    ended: set[str] = field(default_factory=set)
+    """The ids of what has run here, and has ended."""
+    elsewhere: set[str] = field(default_factory=set)
+    """The ids of views that another process runs."""
     conductor: Conductor = field(init=False)
 
     def __post_init__(self) -> None:

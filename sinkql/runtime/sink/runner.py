@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sinkql import physical
-from sinkql.errors import FencedError, LateError, LeaseLostError, SinkqlError, UnforeseenError
+from sinkql.errors import FencedError, LateError, LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.extension.stream import Context, JobOffsets, Reader
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.allowance import Allowance
@@ -40,6 +40,7 @@ from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.sink.optimize import answer
 from sinkql.runtime.sink.replay import replay_asked
 from sinkql.runtime.sink.roster import Following, Work
+from sinkql.runtime.sink.waiting import await_views
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.session import CancelledError
 
@@ -160,6 +161,12 @@ class SinkRunner:
             try:
                 epoch = control.acquire(self.sink_id, owner=self.owner, takeover=self.takeover)
                 break
+            except LeaseHeldError as error:
+                ending = self._elsewhere()
+                if ending is not None:
+                    return self._end(SinkOutcome(self.job.sink, ending))
+                if not self._view:
+                    return self._end(self._failed(error))
             except SinkqlError as error:
                 if not isinstance(error, LateError) or not self._again(error):
                     return self._end(self._failed(error))
@@ -179,7 +186,31 @@ class SinkRunner:
                 control.release(self.sink_id, owner=self.owner)
         return self._end(outcome)
 
+    def retire(self) -> None:
+        """End after the running batch: nothing here reads the view any more."""
+        self._stop_asked = True
+        self.wake.set()
+
+    @property
+    def _view(self) -> bool:
+        return self.job.write.connector == physical.VIEW
+
+    def _elsewhere(self) -> Ending | None:
+        """Wait for a moment where another process runs a view; return how this one ends, None where it tries again.
+
+        Those that read the view read what the other process commits.
+        """
+        if not self._view:
+            return None
+        if self.host.once:
+            self.host.elsewhere.add(self.sink_id)
+            return "caught up"
+        self.host.stopping.wait(_LOOK_SECONDS)
+        return "stopped" if self._stops() else None
+
     def _end(self, outcome: SinkOutcome) -> SinkOutcome:
+        if self.sink_id not in self.host.elsewhere:
+            self.host.ended.add(self.sink_id)
         if not self._left:
             self._tell_end(outcome)
         return outcome
@@ -277,6 +308,10 @@ class SinkRunner:
         if self._ran:
             # Whoever took the sink over has the table too: claiming it again would be a fight without end.
             self.host.control.renew(self.sink_id, owner=self.owner)
+        if self.host.once:
+            await_views(self.job, self.host, self._stops)
+        if self._stops():
+            return "stopped"
         self._stage("opening the table")
         loop = self._loop = self._claim(epoch)
         self._ran = True

@@ -9,7 +9,7 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
-from sinkql.catalog.operation import adding, redefining
+from sinkql.catalog.operation import adding, redefining, sharing_views
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import Given, SecretValue, given
@@ -17,18 +17,21 @@ from sinkql.errors import Notice, SinkqlError, UnfitNameError
 from sinkql.extension.options import option_span
 from sinkql.extension.plan import Keys
 from sinkql.extension.registry import Registry
+from sinkql.lowering.log import VIEW_ID
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.present import already_there, built_in, name_span, shown_difference
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import item_name, kind_of
+from sinkql.planner.item.view import own_job
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.commented import comments_on_input
 from sinkql.session.item.earlier_plan import as_found, followers
+from sinkql.session.item.sharing import Sharing, sharing_of
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
@@ -69,8 +72,13 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
             if keys is not None:
                 secret = kept_keys(keys)
-            catalog.change(adding(qualify(statement, catalog.plans), facts, secret, planned))
-            return _made(statement, planned)
+            add = adding(qualify(statement, catalog.plans), facts, secret, planned)
+            sharing = sharing_of(planned.item, catalog) if isinstance(planned.item, logical.Sink) else Sharing()
+            if sharing.changes:
+                add = sharing_views(add, sharing.changes, sharing.ids, catalog.reader())
+            catalog.change(add)
+            made = _made(statement, planned)
+            return replace(made, notices=(*made.notices, *sharing.notices))
         except ChangedError:
             catalog.refresh()
         except BaseException:
@@ -105,6 +113,8 @@ def _own_facts(statement: ast.Create, registry: Registry) -> dict[str, Any]:
             return {"sink_id": str(uuid.uuid4())}
         case ast.CreateTable():
             return {"table_id": str(uuid.uuid4())}
+        case ast.CreateView() if own_job(statement):
+            return {VIEW_ID: str(uuid.uuid4())}
         case _:
             return {}
 

@@ -27,6 +27,7 @@ from sinkql.table.file import table_path
 
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.1
+_JOBS = {"SINK": "sink_id", "MATERIALIZED VIEW": "view_id"}
 INTENT = "drop"
 COMMIT = "commit"
 
@@ -60,7 +61,7 @@ def _done(statement: ast.Drop, dropping: Dropping, left: Sequence[Notice] = ()) 
 @contextmanager
 def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[list[Notice]]:
     """Stop the sinks that a transaction drops while it is committed; then delete what `_stopped` does."""
-    before = (*draft.before.names("SINK"), *draft.before.names("TABLE"))
+    before = tuple(name for kind in (*_JOBS, "TABLE") for name in draft.before.names(kind))
     names = tuple(name for name in before if catalog.stored(name) is not None)
     kept_sinks = set(sink_ids(tuple(draft.entries()), draft).values())
     kept_tables = set(_table_ids(tuple(draft.entries()), draft))
@@ -188,10 +189,14 @@ def sink_folder(catalog: Catalog, sink_id: str) -> Path:
 
 
 def sink_ids(names: tuple[str, ...], catalog: Catalog) -> dict[str, str]:
-    """Return the ids under which the sinks among `names` run."""
+    """Return the ids under which the sinks, and the views that are jobs, among `names` run."""
     reader = catalog.reader()
-    known = frozenset(reader.names("SINK"))
-    return {name: str(reader.facts(name)["sink_id"]) for name in names if name in known}
+    found: dict[str, str] = {}
+    for kind, id_ in _JOBS.items():
+        known = frozenset(reader.names(kind))
+        facts = {name: reader.facts(name) for name in names if name in known}
+        found |= {name: str(own[id_]) for name, own in facts.items() if id_ in own}
+    return {name: found[name] for name in names if name in found}
 
 
 def _table_ids(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
@@ -255,3 +260,7 @@ def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) ->
     _forget(tables, catalog)
     for sink_id in sinks.values():
         shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)
+        views = catalog.database.path.parent / "views"
+        shutil.rmtree(views / sink_id, ignore_errors=True)
+        for pin in views.glob(f"*/readers/{sink_id}.json"):
+            pin.unlink(missing_ok=True)

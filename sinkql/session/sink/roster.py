@@ -10,6 +10,7 @@ from dataclasses import replace
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.lowering.job import lower
+from sinkql.lowering.log import view_jobs
 from sinkql.runtime.sink.roster import Work
 
 
@@ -68,7 +69,9 @@ class CatalogRoster:
         if self._catalog.generation == self._generation:
             return
         versions = self._catalog.secret_versions()
-        works = [_work(lower(name, self._catalog.plans), versions) for name in self._catalog.plans.planned("SINK")]
+        plans = self._catalog.plans
+        names = (*view_jobs(plans), *plans.planned("SINK"))
+        works = [_work(lower(name, plans), versions) for name in names]
         self._known = {work.job.sink_id: work for work in works}
         self._generation = self._catalog.generation
 

@@ -1,0 +1,122 @@
+"""A sink of a materialized view that others read, too → the view becomes a job of its own, which all of them read.
+
+Sinks that have begun go on to compute the view themselves: their tables and state are of that plan.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sinkql import logical
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.replan import Definitions, redefine
+from sinkql.errors import Notice
+from sinkql.lowering.job import lower
+from sinkql.lowering.log import IN_LINE, VIEW_ID, inputs_of, loggable, plain, view_id
+from sinkql.physical.evolution import Evolution
+from sinkql.planner.name import short_name
+from sinkql.session.item.earlier_plan import facts_of_follower
+
+_MOVED = "it reads a view that is computed once for all"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What changes with a new sink: facts of views and of sinks that read them; the ids of new jobs; what to tell."""
+
+    changes: Definitions = field(default_factory=dict)
+    ids: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+def sharing_of(sink: logical.Sink, catalog: Catalog) -> Sharing:
+    """Return what changes with a sink that is about to be created."""
+    plans = catalog.plans
+    views = {name: str(uuid.uuid4()) for name in _shared(sink, plans)}
+    if not views:
+        return Sharing()
+    facts: dict[str, logical.Facts] = {}
+    for name, known in views.items():
+        facts[name] = {**_facts(name, plans), VIEW_ID: known}
+    kept: dict[str, list[str]] = {}
+    for name in views:
+        for consumer in _consumers(name, plans):
+            own = facts.get(consumer, _facts(consumer, plans))
+            job_id = own.get("sink_id") or own.get(VIEW_ID)
+            if consumer not in views and job_id is not None and catalog.control.begun(str(job_id)):
+                facts[consumer] = {**own, IN_LINE: [*own.get(IN_LINE, ()), views[name]]}
+                kept.setdefault(name, []).append(consumer)
+    after = plans.copy()
+    redefine(after, _changes(facts, plans))
+    for name in views:
+        for consumer in _consumers(name, plans):
+            if isinstance(plans.item(consumer), logical.Sink) and consumer not in facts:
+                old, new = lower(consumer, plans), lower(consumer, after)
+                facts[consumer] = facts_of_follower(_facts(consumer, plans), old, new, Evolution(again=_MOVED))
+    notices = tuple(_notice(name, kept.get(name, [])) for name in views)
+    return Sharing(_changes(facts, plans), tuple(views.values()), notices)
+
+
+def _facts(name: str, plans: MemoryCatalog) -> logical.Facts:
+    entry = plans.entry(name)
+    assert entry is not None
+    return entry.facts
+
+
+def _changes(facts: dict[str, logical.Facts], plans: MemoryCatalog) -> Definitions:
+    found = {}
+    for name, own in facts.items():
+        entry = plans.entry(name)
+        assert entry is not None
+        found[name] = (entry.statement, own)
+    return found
+
+
+def _shared(sink: logical.Sink, plans: MemoryCatalog) -> Iterator[str]:
+    """Yield the views below a sink that something else reads, and that keep state, the topmost ones."""
+    waiting, seen = [sink.relation], {sink.relation}
+    while waiting:
+        name = waiting.pop(0)
+        item = plans.item(name)
+        if not isinstance(item, logical.View) or view_id(name, plans) is not None:
+            continue
+        if item.materialized and not plain(name, plans) and loggable(name, plans) and _consumers(name, plans):
+            yield name
+            continue
+        for each in inputs_of(name, plans):
+            if each not in seen:
+                seen.add(each)
+                waiting.append(each)
+
+
+def _consumers(name: str, plans: MemoryCatalog) -> list[str]:
+    """Return the sinks, and the views that are jobs of their own, whose jobs compute a view or read it."""
+    found, waiting, seen = [], [name], {name}
+    while waiting:
+        for each in plans.dependents(waiting.pop()):
+            if each in seen:
+                continue
+            seen.add(each)
+            item = plans.item(each)
+            if isinstance(item, logical.Sink) or view_id(each, plans) is not None:
+                found.append(each)
+            elif isinstance(item, logical.View):
+                waiting.append(each)
+    return found
+
+
+def _notice(name: str, kept: list[str]) -> Notice:
+    by_themselves = [f'"{short_name(each)}"' for each in kept]
+    return Notice(
+        "SQ2356",
+        f'materialized view "{short_name(name)}" is computed once from now on, and its sinks read what it gives',
+        hint=f"{', '.join(by_themselves)} computes it by itself as before: drop and create it again to have it share."
+        if len(kept) == 1
+        else f"{', '.join(by_themselves)} compute it by themselves as before: drop and create them again to have them "
+        "share."
+        if kept
+        else None,
+    )
