@@ -18,7 +18,7 @@ _SINK = """CREATE SINK {name} FROM {relation} INTO ICEBERG CATALOG CONNECTION la
   {clauses} WITH (COMMIT INTERVAL = '{interval}');"""
 
 
-def sink(session: Session, name: str, relation: str = "v", clauses: str = "KEY (g) MODE UPSERT", interval: str = "5s"):
+def sink(session: Session, name: str, relation: str = "v", clauses: str = "KEY (g) MODE UPSERT", interval: str = "5s") -> list[Result]:
     return session.execute(_SINK.format(name=name, relation=relation, clauses=clauses, interval=interval))
 
 

@@ -18,6 +18,7 @@ from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.item.access import CatalogAccess
+from sinkql.session.row.contents import Shown, WithContents
 from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
 from sinkql.session.row.present import present_rows, pushed_rows
@@ -28,8 +29,6 @@ from sinkql.table.row import Codec, NarrowError, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from sinkql.catalog.memory import MemoryCatalog
 
 
 MOST_ROWS = 5_000_000
@@ -79,16 +78,22 @@ def columns_of(item: logical.Source | logical.Sink) -> tuple[logical.Column, ...
 class Inputs:
     """Read items for one statement; `limit` is how many rows of each are enough. `notices` tell what was left out.
 
-    `files` are what it reads besides items.
+    `files` are what it reads besides items, `contents` the views whose rows are read and not computed.
     """
 
     def __init__(
-        self, workspace: Workspace, span: Span, limit: int | None = None, files: FileQuery | None = None
+        self,
+        workspace: Workspace,
+        span: Span,
+        limit: int | None = None,
+        files: FileQuery | None = None,
+        contents: Shown | None = None,
     ) -> None:
         self._workspace, self._catalog = workspace, workspace.catalog
         self._span = span
         self._limit = limit
         self._files = files
+        self._contents = contents or Shown({})
         self.notices: list[Notice] = []
 
     def rows(self, full_name: str) -> Columns:
@@ -97,6 +102,10 @@ class Inputs:
 
         if self._files is not None and full_name in self._files.files:
             return columns_of_file(self._files.plans.item(full_name)), self._rows_of_file(full_name)
+        if full_name in self._contents.views:
+            kept = self._contents.table(full_name)
+            self._check(full_name, kept.num_rows)
+            return self._contents.views[full_name][0].view.shape.columns, kept
         item, statement = self._item(full_name)
         if not isinstance(statement, ast.CreateTable | ast.CreateProgress):
             return columns_of(item), self._sink(item) if isinstance(item, logical.Sink) else self._source(item)
@@ -109,7 +118,8 @@ class Inputs:
 
     def tuples(self, full_name: str) -> list[Row]:
         """Return an item's rows; raises as `rows` does."""
-        if self._files is None or full_name not in self._files.files:
+        read_whole = full_name in self._contents.views or (self._files is not None and full_name in self._files.files)
+        if not read_whole:
             item, statement = self._item(full_name)
             if isinstance(statement, ast.CreateTable | ast.CreateProgress):
                 return self._table(item, statement)
@@ -117,9 +127,10 @@ class Inputs:
         return python_rows(found, self._span)
 
     @property
-    def plans(self) -> MemoryCatalog:
+    def plans(self) -> logical.CatalogReader:
         """Return the catalog that has all that is read."""
-        return self._files.plans if self._files is not None else self._catalog.plans
+        plans = self._files.plans if self._files is not None else self._catalog.plans
+        return WithContents(plans, self._contents) if self._contents.views else plans
 
     def _rows_of_file(self, full_name: str) -> pa.Table:
         import pyarrow as pa

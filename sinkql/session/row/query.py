@@ -13,6 +13,7 @@ from sinkql.planner.name import path, split_name
 from sinkql.printer.part import name as print_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.result import Result
+from sinkql.session.row.contents import showing
 from sinkql.session.row.files import FileQuery, over_files
 from sinkql.session.row.inputs import Columns, Inputs, python_rows
 from sinkql.session.workspace import Workspace
@@ -48,8 +49,10 @@ def run(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) 
 
     plans = files.plans if files is not None else workspace.catalog.plans
     once = plan_once(query, plans, now())
-    inputs = Inputs(workspace, query.span, enough(once, plans), files)
-    rows = rows_of(once, workspace, inputs)
+    with showing(once.relation, workspace.catalog) as contents:
+        inputs = Inputs(workspace, query.span, enough(once, plans), files, contents)
+        rows = rows_of(once, workspace, inputs)
+        inputs.notices.extend(contents.notices())
     shown = tuple(row[: once.width] for row in rows)
     return Result("SELECT", tuple(inputs.notices), once.names, shown, types=once.types)
 

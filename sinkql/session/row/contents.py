@@ -1,0 +1,177 @@
+"""Materialized views that are jobs of their own → their rows, and their changes, without computing them once more."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sinkql import ast, logical, physical
+from sinkql.catalog.catalog import Catalog
+from sinkql.connectors.view.log import Entry, ViewLog, view_folder
+from sinkql.errors import Notice
+from sinkql.lowering.job import lower
+from sinkql.lowering.log import gets, inputs_of, view_id
+from sinkql.planner.name import short_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sinkql.catalog.memory import MemoryCatalog
+    from sinkql.vocabulary import Vocabulary
+
+_MOMENT = "%Y-%m-%d %H:%M:%S"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A view's log, whose newest entry has the rows of the view as it is defined now."""
+
+    view: logical.View
+    log: ViewLog
+
+    @property
+    def columns(self) -> tuple[physical.Column, ...]:
+        """Return the view's columns."""
+        return tuple(physical.Column(each.name, str(each.type), each.nullable) for each in self.view.shape.columns)
+
+    def ready(self, plan: str) -> tuple[int, Entry] | None:
+        """Return the newest entry, if it is of a plan."""
+        newest = self.log.newest()
+        return newest if newest is not None and newest[1].marker.plan == plan else None
+
+    @contextmanager
+    def pinned(self, plan: str) -> Iterator[tuple[int, Entry, str] | None]:
+        """Have the newest entry kept for the block, which gets its number and the reader's name; None without one."""
+        reader = f"query-{uuid.uuid4().hex}"
+        try:
+            while (newest := self.ready(plan)) is not None:
+                self.log.pin(reader, newest[0], passing=True)
+                if self.log.entry(newest[0]) is not None:
+                    yield (*newest, reader)
+                    return
+            yield None
+        finally:
+            self.log.unpin(reader)
+
+    def rows(self, entry: Entry) -> Iterator[pa.Table]:
+        """Yield the rows at an entry with `$diff`, bucket by bucket."""
+        from sinkql.connectors.view.rows import added_up, check_present, read_runs, schema_of
+
+        schema = schema_of(self.columns)
+        for kept in entry.contents.values():
+            if kept:
+                table = added_up(read_runs(map(self.log.run_path, kept), schema))
+                yield check_present(table, self.view.name)
+
+    def changes(self, entry: Entry) -> Iterator[pa.Table]:
+        """Yield the changes of an entry with `$diff`."""
+        from sinkql.connectors.view.rows import read_runs, schema_of
+
+        for run in entry.runs:
+            yield read_runs([self.log.run_path(run)], schema_of(self.columns))
+
+
+def kept_view(name: str, catalog: Catalog) -> Kept | None:
+    """Return the log of a view of the catalog; None of what is no view, or has none."""
+    item = catalog.plans.item(name)
+    known = view_id(name, catalog.plans)
+    if not isinstance(item, logical.View) or known is None:
+        return None
+    return Kept(item, ViewLog(view_folder(catalog.database.path.parent, known)))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The views that a query reads by their contents: by full name the log, and the entry."""
+
+    views: Mapping[str, tuple[Kept, Entry]]
+
+    def table(self, name: str) -> pa.Table:
+        """Return a view's rows."""
+        import pyarrow as pa
+
+        from sinkql.connectors.view.rows import repeated, schema_of
+
+        kept, entry = self.views[name]
+        return repeated(pa.concat_tables([schema_of(kept.columns).empty_table(), *kept.rows(entry)]))
+
+    def notices(self) -> list[Notice]:
+        """Say of when the rows are."""
+        return [
+            Notice("SQ2648", f'the rows of materialized view "{short_name(name)}" are those of {moment(entry)} UTC')
+            for name, (_, entry) in self.views.items()
+        ]
+
+
+@contextmanager
+def showing(relation: logical.Relation, catalog: Catalog) -> Iterator[Shown]:
+    """Have the contents of the views that a query reads kept for the block; those that have not run are computed."""
+    found: dict[str, tuple[Kept, Entry]] = {}
+    with ExitStack() as stack:
+        waiting, seen = list(gets(relation)), set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            kept = kept_view(name, catalog)
+            pinned = stack.enter_context(kept.pinned(plan_now(kept, catalog))) if kept is not None else None
+            if kept is not None and pinned is not None:
+                found[name] = (kept, pinned[1])
+            else:
+                waiting += inputs_of(name, catalog.plans)
+        yield Shown(found)
+
+
+def plan_now(kept: Kept, catalog: Catalog) -> str:
+    """Return the plan of a view's job as the catalog has it."""
+    return lower(kept.view.name, catalog.plans).plan
+
+
+def moment(entry: Entry) -> str:
+    """Return when an entry was made, for people."""
+    return datetime.fromtimestamp(entry.at / 1000, UTC).strftime(_MOMENT)
+
+
+class WithContents:
+    """A catalog in which the views `shown` are read, and not computed; a `CatalogReader`."""
+
+    def __init__(self, plans: MemoryCatalog, shown: Shown) -> None:
+        self._plans = plans
+        self._items = {name: _as_source(kept.view) for name, (kept, _) in shown.views.items()}
+
+    def resolve(self, name: ast.Name) -> str:
+        return self._plans.resolve(name)
+
+    def locate(self, name: ast.Name) -> str:
+        return self._plans.locate(name)
+
+    def has(self, full_name: str) -> bool:
+        return self._plans.has(full_name)
+
+    def entry(self, full_name: str) -> logical.Entry | None:
+        return self._plans.entry(full_name)
+
+    def item(self, full_name: str) -> logical.Item | None:
+        return self._items.get(full_name) or self._plans.item(full_name)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        return self._plans.names(kind)
+
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        return self._plans.dependents(full_name)
+
+    def setting(self, name: str) -> str:
+        return self._plans.setting(name)
+
+    @property
+    def words(self) -> Vocabulary:
+        return self._plans.words
+
+
+def _as_source(view: logical.View) -> logical.Source:
+    return logical.Source(view.name, physical.VIEW, {}, view.shape)
