@@ -49,7 +49,7 @@ def gets(relation: logical.Relation) -> tuple[str, ...]:
     """Return the items that a relation reads, each once."""
     found: dict[str, None] = {}
     for each in _relations(relation):
-        if isinstance(each, logical.Get):
+        if isinstance(each, logical.Get) and each.item != logical.ONE.item:
             found.setdefault(each.item)
     return tuple(found)
 

@@ -10,7 +10,9 @@ import pytest
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.session import Session
+from sinkql.lowering.job import lower
+from sinkql.lowering.log import view_jobs
+from sinkql.session import Result, Session
 from support.readers import open_table, pyiceberg_rows
 from support.running import drain, loop_of
 
@@ -18,7 +20,9 @@ _SINK = """CREATE SINK {name} FROM {relation} INTO ICEBERG CATALOG CONNECTION la
   {clauses} WITH (COMMIT INTERVAL = '{interval}');"""
 
 
-def sink(session: Session, name: str, relation: str = "v", clauses: str = "KEY (g) MODE UPSERT", interval: str = "5s") -> list[Result]:
+def sink(
+    session: Session, name: str, relation: str = "v", clauses: str = "KEY (g) MODE UPSERT", interval: str = "5s"
+) -> list[Result]:
     return session.execute(_SINK.format(name=name, relation=relation, clauses=clauses, interval=interval))
 
 
@@ -32,7 +36,10 @@ def sources(job: physical.Job) -> set[str]:
 
 def run(session: Session, *names: str) -> None:
     """Run jobs, of these names or all, to the end of what there is, views first."""
-    found = jobs(session)
+    plans = session.catalog.plans
+    found = {job.sink.rpartition(".")[2]: job for job in (lower(name, plans) for name in view_jobs(plans))} | jobs(
+        session
+    )
     for name in names or sorted(found, key=lambda each: found[each].write.connector != physical.VIEW):
         job = found[name]
         session.catalog.control.acquire(job.sink_id, owner=name, takeover=True)

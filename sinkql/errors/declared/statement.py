@@ -137,6 +137,10 @@ CODES = {
         "A notice: a query reads a source whose rows others send. No server has them: the source's log is read.",
         "Sinks have all rows: select from a sink's table for those that the log has forgotten.",
     ),
+    "SQ2649": _code(
+        "A notice: a query reads a materialized view that is a job of its own. Its rows are those of its last commit.",
+        "Nothing has to be done. Where the view's job does not run, start it: sinkql up.",
+    ),
     "SQ2650": _code(
         "An earlier statement of the transaction failed.",
         "Run ROLLBACK, correct the statement, and begin again.",

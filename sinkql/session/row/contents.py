@@ -102,7 +102,7 @@ class Shown:
     def notices(self) -> list[Notice]:
         """Say of when the rows are."""
         return [
-            Notice("SQ2648", f'the rows of materialized view "{short_name(name)}" are those of {moment(entry)} UTC')
+            Notice("SQ2649", f'the rows of materialized view "{short_name(name)}" are those of {moment(entry)} UTC')
             for name, (_, entry) in self.views.items()
         ]
 
