@@ -117,7 +117,7 @@ def test_a_view_keeps_its_form_as_sinks_go(session: Session) -> None:
     assert set(jobs(session)) == {"a", "v"}
     run(session)
     assert table("a") == expected(session)
-    assert not list(Path(".sinkql/views").glob("*/readers/b*"))
+    assert [pin.stem for pin in Path(".sinkql/views").glob("*/readers/*.json")] == [jobs(session)["a"].sink_id]
 
 
 def test_views_with_a_source_in_common_are_put_in_line(session: Session) -> None:
