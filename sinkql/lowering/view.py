@@ -14,8 +14,8 @@ from sinkql.lowering.constant import constant
 from sinkql.lowering.context import Context
 from sinkql.lowering.flatten import flatten, repeat
 from sinkql.lowering.join import JoinLowering
-from sinkql.lowering.window import lower_collect, lower_rank, lower_window
 from sinkql.lowering.log import view_id
+from sinkql.lowering.window import lower_collect, lower_rank, lower_window
 from sinkql.planner.name import split_name
 
 
