@@ -12,7 +12,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, column, null_of, settled
-from sinkql.planner.query.top import ranked
+from sinkql.planner.query.top import ranked, unnumbered
 
 Item = tuple[str, Typed]
 
@@ -40,7 +40,7 @@ def project(relation: logical.Relation, items: Sequence[Item]) -> logical.Relati
     if change == Change.UPSERT and relation.shape.keys[0] not in kept:
         change = Change.RETRACT
     shape = logical.Shape(tuple(_column(output) for output in outputs), keys, change)
-    return logical.Project(relation, outputs, shape)
+    return unnumbered(logical.Project(relation, outputs, shape))
 
 
 def _column(output: logical.Output) -> logical.Column:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from sinkql import logical
 from sinkql.logical import Change, Expression
-from sinkql.logical.expression import Call, Cast, Reference
+from sinkql.logical.expression import Call, Cast, Reference, walk
 from sinkql.logical.expression import Literal as Constant
 from sinkql.logical.function import call as function_call
 
@@ -41,6 +42,56 @@ def ranked(relation: logical.Filter) -> logical.Relation:
         predicate = others[0] if len(others) == 1 else function_call("AND(boolean...)", others, relation.predicate.span)
         found = logical.Filter(found, predicate, found.shape)
     return found
+
+
+def unnumbered(project: logical.Project) -> logical.Project:
+    """Return a projection over ranked rows, whose numbers are not shown where it does not use them.
+
+    A row whose number alone is another one is no change then.
+    """
+    path: list[logical.Project | logical.Filter] = []
+    below = project.input
+    while isinstance(below, logical.Project | logical.Filter):
+        path.append(below)
+        below = below.input
+    if not isinstance(below, logical.Rank) or below.number is None:
+        return project
+    names = {below.number}
+    for each in reversed(path):
+        if any(names & _references(part) for part in _computed(each)):
+            return project
+        if isinstance(each, logical.Project):
+            names = {output.name for output in each.outputs if names & _references(output.expression)}
+    if any(names & _references(output.expression) for output in project.outputs):
+        return project
+    found: logical.Relation = replace(below, number=None, shape=_less(below.shape, {below.number}))
+    names = {below.number}
+    for each in reversed(path):
+        if isinstance(each, logical.Filter):
+            found = logical.Filter(found, each.predicate, _less(each.shape, names))
+            continue
+        kept = tuple(output for output in each.outputs if not names & _references(output.expression))
+        if not kept:
+            return project
+        names = {output.name for output in each.outputs if output not in kept}
+        found = logical.Project(found, kept, _less(each.shape, names))
+    return replace(project, input=found)
+
+
+def _computed(relation: logical.Project | logical.Filter) -> list[Expression]:
+    """Return what a relation computes of its input, columns that it passes on left out."""
+    if isinstance(relation, logical.Filter):
+        return [relation.predicate]
+    return [each.expression for each in relation.outputs if not isinstance(each.expression, Reference)]
+
+
+def _references(expression: Expression) -> set[str]:
+    return {node.name for node in walk(expression) if isinstance(node, Reference)}
+
+
+def _less(shape: logical.Shape, names: Set[str]) -> logical.Shape:
+    columns = tuple(each for each in shape.columns if each.name not in names)
+    return logical.Shape(columns, tuple(key for key in shape.keys if not key & names), shape.change)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,117 @@
+"""What the first rows of each partition cost in a task: half inserts, half deletes, over groups of 10 and of 10,000.
+
+    python -m bench.rank [--rows 1000000] [--k 3] [--runs 5]
+
+Prints CPU milliseconds of the task and changes a CPU-second, medians of the runs; functions of whole groups, such as
+lag(), beside it. One thread, one bucket; rows are put in before, in eight batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bench.common import median
+from sinkql import physical
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
+from sinkql.runtime.state.report import collect
+
+Ints = NDArray[np.int64]
+SIZES = (10, 1_000, 10_000)
+CHANGES = (1_000, 10_000, 50_000)
+_BATCHES, _BATCH = 8, 65_536
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--k", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
+    given = parser.parse_args()
+    pa.set_cpu_count(1)
+    columns = (physical.Column("g", "bigint"), physical.Column("v", "bigint"), physical.Column("t", "text"))
+    read = physical.Read("e", "listed", {}, columns, "retract")
+    order = (physical.Order("v", True),)
+    rank = physical.Rank(read, "a", ("g",), order, "row_number", 1, given.k)
+    lag = physical.WindowCall("w", "lag", ("v",), "bigint", order, constants=("1",))
+    for size in SIZES:
+        for name, operator in (("rank", rank), ("lag", physical.Recompute(read, "a", ("g",), (lag,)))):
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+                bench = Bench(Path(folder), stateful(operator), given.rows, size)
+                for changes in CHANGES:
+                    if name == "lag" and changes * size > 10_000_000:
+                        continue  # all rows of each group that is touched
+                    taken, told = bench.run(changes, given.runs)
+                    groups = f"{given.rows // size:,} groups of {size:,}"
+                    print(
+                        f"{name} {groups}: {changes:,} changes {taken * 1e3:.0f} CPU-ms, "
+                        f"{changes / taken:,.0f} changes/CPU-s, {told:,} out",
+                        flush=True,
+                    )
+
+
+class Bench:
+    """One operator over rows that are there."""
+
+    def __init__(self, folder: Path, operator: StatefulOperator, rows: int, size: int) -> None:
+        self.folder, self.operator, self.random = folder, operator, np.random.default_rng(2)
+        self.groups = rows // size
+        self.g = np.repeat(np.arange(self.groups), size)
+        self.v = self.random.integers(0, 1 << 40, rows)
+        self.manifest = state.empty(bucketing="local", buckets=1)
+        for part in np.array_split(self.random.permutation(rows), _BATCHES):
+            self.task(self.table(self.g[part], self.v[part], np.ones(len(part), np.int64)), keep=True)
+
+    def run(self, changes: int, runs: int) -> tuple[float, int]:
+        """Return the CPU seconds that a batch takes, and how many changes come out."""
+        taken, told = [], 0
+        for _ in range(runs):
+            gone = self.random.choice(len(self.g), changes // 2, replace=False)
+            g = np.concatenate([self.g[gone], self.random.integers(0, self.groups, changes // 2)])
+            v = np.concatenate([self.v[gone], self.random.integers(0, 1 << 40, changes // 2)])
+            table = self.table(g, v, np.repeat([-1, 1], changes // 2))
+            start = time.process_time()
+            told = self.task(table, keep=False)
+            taken.append(time.process_time() - start)
+        return median(taken), told
+
+    def table(self, g: Ints, v: Ints, diff: Ints) -> pa.Table:
+        columns = {
+            "$h1": _mixed(g, 1), "$h2": _mixed(g, 2), "$k0": g, "$k1": v, "$r": _mixed(g * 1_000_003 + v, 3),
+            "$k2": [f"some text {each}" for each in (v % 1000).tolist()], "$count": diff,
+        }  # fmt: skip
+        schema = self.operator.preparation.delivered()
+        return pa.table([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
+
+    def task(self, table: pa.Table, *, keep: bool) -> int:
+        held = Arrangements(self.folder, self.manifest, 1, uuid.uuid4().hex)
+        batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=_BATCH))
+        told = sum(len(each) for each in task_of(self.operator, held, Below())(0, "t", batches))
+        if keep:
+            self.manifest = state.after(self.manifest, collect(held, {self.operator.name: 1}).runs)
+        return told
+
+
+def _mixed(numbers: Ints, seed: int) -> Ints:
+    found = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        seed * 0x632BE59BD9B4E019 & (1 << 63) - 1
+    )
+    found ^= found >> np.uint64(29)
+    found *= np.uint64(0xBF58476D1CE4E5B9)
+    found ^= found >> np.uint64(32)
+    return found.view(np.int64)
+
+
+if __name__ == "__main__":
+    main()
