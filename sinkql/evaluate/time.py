@@ -116,6 +116,12 @@ def _truncated(call: Call, operands: list[Value]) -> Value | None:
     return strict(lambda value: unit(_in_utc(value)).replace(tzinfo=value.tzinfo))(call, operands[1:])
 
 
+def _binned(given: Interval | str, instant: datetime, origin: datetime) -> datetime:
+    stride = read_interval(given) if isinstance(given, str) else given
+    width = timedelta(days=stride.days, microseconds=stride.micros)
+    return origin + (instant - origin) // width * width
+
+
 def _read(read: Callable[[str], Any]) -> Make:
     def make(call: Call, operands: list[Value]) -> Value | None:
         pattern = call.arguments[1]
@@ -221,6 +227,7 @@ FORMS: dict[str, Make] = {
     **{f"+({type_},interval)": strict(_shifted(1)) for type_ in ("timestamp", "timestamptz")},
     **{f"-({type_},interval)": strict(_shifted(-1)) for type_ in ("timestamp", "timestamptz")},
     **{f"-({type_},{type_})": strict(_difference) for type_ in ("timestamp", "timestamptz")},
+    **{f"date_bin(interval,{type_},{type_})": strict(_binned) for type_ in ("timestamp", "timestamptz")},
     "$held(interval)": strict(show_interval),
     "$order(interval)": strict(lambda text: Decimal(order_of(read_interval(text)))),
     "+(time,interval)": strict(_turned(1)),

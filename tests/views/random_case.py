@@ -276,13 +276,16 @@ def _replacements(node: Any) -> Iterator[Any]:
 def main(first: int, last: int) -> None:
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
+    known: set[str] = set()
     for seed in range(first, last):
         each = case(seed)
         found = outcome(each)
         counts[found.kind] += 1
         if found.kind in ("refused", "unknown to DuckDB"):
             refused[found.said[:100]] += 1
-        if found.wrong:
+        told = found.said.strip().splitlines()[-1][:60] if found.kind == "failed" else str(seed)
+        if found.wrong and told not in known:
+            known.add(told)
             small = shrunk(each, found.kind)
             print(f"--- {found.kind}\n{small}\n{outcome(small).said}\nat first: {each.sql}\n", flush=True)
     print(dict(counts))

@@ -211,7 +211,7 @@ class _Generator:
             if word == "CROSS JOIN" and not crossed and place == 1:
                 crossed = True
                 text = f"{text} CROSS JOIN {other}"
-            elif word == "," and not any(" JOIN " in each for each in (text,)):
+            elif word == "," and place == many - 1:
                 text = f"{text}, {other}"
                 conditions.append(condition)
             else:
@@ -453,7 +453,7 @@ class _Generator:
             case "num":
                 forms += [f"({own()} + {own()})", f"({own()} - {own()})"]
             case "text":
-                forms += [f"({own()} || {own()})", f"upper({own()})", f"substr({own()}, 1, 1)"]
+                forms += [f"({own()} || {own()})", f"substr({own()}, 1, 1)"]
             case "bool":
                 forms = [f"({self.condition(scope, outer, 0)})"]
         return self.one(forms)

@@ -23,7 +23,7 @@ from views.rows import Row, Rows, different, plain
 
 pytestmark = pytest.mark.slow
 _QUERIES = queries("tpch.sql")
-_SINKS = ("q6",)
+_SINKS = ("q6", "q14", "q19")
 _SCRIPT = """
 CREATE CLUSTER c (SIZE = 'local[2]');
 SET cluster = c;
@@ -31,7 +31,8 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'la
 """
 _SOURCE = "CREATE SOURCE {name} ({columns}) FROM FILES (PATH = '{name}', MAX FILES PER COMMIT = 1) FORMAT JSON;\n"
 _SINK = """CREATE MATERIALIZED VIEW {name} AS {sql};
-CREATE SINK {name}_sink IN CLUSTER c FROM {name} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')
+CREATE SINK {name}_sink IN CLUSTER c FROM {name}
+  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')
   MODE APPEND WITH (COMMIT INTERVAL = '1s');
 """
 

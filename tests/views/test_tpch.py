@@ -15,7 +15,7 @@ from views.harness import View, Views
 from views.queries import queries
 
 _QUERIES = queries("tpch.sql")
-_WAITING = tuple(f"q{number}" for number in range(1, 23) if number != 6)
+_WAITING = tuple(f"q{number}" for number in range(1, 23) if number not in (6, 14, 19))
 """Queries that are not planned yet."""
 _RUN = [name for name in _QUERIES if name not in _WAITING]
 
@@ -42,7 +42,7 @@ def test_there_are_22() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", _RUN)
 def test_query(tmp_path: Path, name: str) -> None:
-    assert _hold(tmp_path, name, size=90, commits=11, changes=40, seed=22) > 2, "the changes should matter"
+    assert _hold(tmp_path, name, size=150, commits=11, changes=60, seed=22) > 2, "the changes should matter"
 
 
 @pytest.mark.soak
