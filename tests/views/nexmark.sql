@@ -28,9 +28,11 @@ GROUP BY q.category;
 
 -- q5
 WITH bids AS (
-  SELECT b.auction, date_bin('2 seconds', b.date_time, '2000-01-01') - n * interval '2 seconds' AS starttime,
+  SELECT b.auction, date_bin('2 seconds', b.date_time, '2000-01-01') - back AS starttime,
     count(*) AS num
-  FROM bid b CROSS JOIN generate_series(0, 4) AS hop (n)
+  FROM bid b CROSS JOIN (
+    VALUES (interval '0 seconds'), (interval '2 seconds'), (interval '4 seconds'), (interval '6 seconds'),
+      (interval '8 seconds')) AS hop (back)
   GROUP BY 1, 2
 )
 SELECT bids.auction, bids.num, bids.starttime

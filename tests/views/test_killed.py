@@ -78,7 +78,9 @@ def test_sinks_of_killed_processes_go_on(tmp_path: Path) -> None:
         running.kill()
     assert left(mark) == []
     _write(tmp_path, 1, {name: each[len(each) // 2 :] for name, each in halves[0].items()})
-    ended = run("exec", "--once", "pipeline.sql", folder=tmp_path, environment=armed("arrangement-run#3=kill"))
+    killed = run("exec", "--once", "pipeline.sql", folder=tmp_path, environment=armed("commit-request#4=kill"))
+    assert killed.returncode == -9
+    ended = run("exec", "--once", "pipeline.sql", folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     content = Content(tpch.RELATIONS)
     content.apply({name: [(row, 1) for row in each] for name, each in rows.items()})

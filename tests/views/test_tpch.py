@@ -15,7 +15,7 @@ from views.harness import View, Views
 from views.queries import queries
 
 _QUERIES = queries("tpch.sql")
-_WAITING = tuple(f"q{number}" for number in range(1, 23) if number not in (6, 14, 19))
+_WAITING = ("q2", "q4", "q11", "q15", "q16", "q17", "q18", "q20", "q21", "q22")
 """Queries that are not planned yet."""
 _RUN = [name for name in _QUERIES if name not in _WAITING]
 
