@@ -56,6 +56,10 @@ _SET_RETURNING = (
     "regexp_split_to_table", "string_to_table",
 )  # fmt: skip
 AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "grouping")
+WINDOW_FUNCTIONS = (
+    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
+    "last_value", "nth_value",
+)  # fmt: skip
 UNSUPPORTED_AGGREGATES = (
     "string_agg", "array_agg", "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "stddev", "stddev_pop",
     "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop", "covar_samp", "mode", "percentile_cont",
@@ -94,6 +98,9 @@ def check(name: str, span: Span, arity: int) -> None:
         raise SinkqlError("SQ2928", f"{name}() returns a set, which is not supported yet", span)
     if name in _REASONS:
         raise SinkqlError("SQ2214", f"{name}() is not supported: {_REASONS[name]}", span)
+    if name in WINDOW_FUNCTIONS:
+        hint = f"Write {name}({'…' if arity else ''}) OVER (PARTITION BY … ORDER BY …)."
+        raise SinkqlError("SQ2211", f"window function {name}() requires OVER", span, hint=hint)
     if name not in NAMES:
         hint = _hint(name, arity)
         raise SinkqlError("SQ2210", f'function "{name}" does not exist', span, hint=hint)
