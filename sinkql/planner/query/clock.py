@@ -104,6 +104,24 @@ def misplaced(t: Translation, clock: Any) -> SinkqlError:
     return SinkqlError("SQ2936", message, t.span(clock), hint=_instead(t, clock))
 
 
+def in_its_place(t: Translation, node: Any) -> str | None:
+    """Return how to write a condition with mz_now() in the place of a clock that views do not have; None elsewhere."""
+    if node.find_ancestor(exp.Where, exp.Having) is None:
+        return None
+    side = node
+    while isinstance(side.parent, exp.Paren):
+        side = side.parent
+    moved = None
+    if isinstance(side.parent, exp.Add | exp.Sub):
+        moved = _moved(t, side, side.parent)
+    elif type(side.parent) in _OPERATORS:
+        operator, other = _OPERATORS[type(side.parent)], side.parent.expression
+        if other is side:
+            operator, other = _FLIPPED[operator], side.parent.this
+        moved = f"mz_now() {operator} {t.syntax.written(other)}"
+    return None if moved is None else f"Write {moved}."
+
+
 def _names(node: Any) -> bool:
     return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.lower() == NAME
 

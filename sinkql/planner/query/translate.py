@@ -51,6 +51,7 @@ from sinkql.planner.refuse.expression import unknown_type, unsupported
 
 _SCHEMA = "pg_catalog"
 _SUBQUERY = "SELECT … FROM (SELECT *, row_number() OVER (…) AS n FROM …) AS t WHERE n = 1"
+_CLOCKS = ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp")
 Pair = Callable[[Typed, Typed, Span], Typed]
 
 
@@ -218,6 +219,8 @@ def _call(t: Translation, node: Any) -> Typed:
     name = str(node.this if isinstance(node.this, str) else node.this.name).lower()
     if name == clock.NAME:
         raise clock.misplaced(t, node)
+    if name in _CLOCKS and (instead := clock.in_its_place(t, node)) is not None:
+        raise SinkqlError("SQ2217", f"{name}() is volatile, which views do not allow", t.span(node), hint=instead)
     if name == "row":
         return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
     if name in functions.AGGREGATES:
@@ -228,6 +231,13 @@ def _call(t: Translation, node: Any) -> Typed:
         name, t.span(node), len(node.expressions)
     )  # first: a misspelt aggregate is not a mistake of its arguments
     return functions.call(name, [t.translate(argument) for argument in node.expressions], t.span(node))
+
+
+def _current_timestamp(t: Translation, node: Any) -> Typed:
+    """Refuse a clock that views do not have."""
+    found = unsupported(node, t.span(node))
+    instead = clock.in_its_place(t, node)
+    raise found if instead is None else SinkqlError(found.code, found.message, t.span(node), hint=instead)
 
 
 def _dot(t: Translation, node: Any) -> Typed:
@@ -363,6 +373,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.StrPosition: _named("strpos", "this", "substr"),
     exp.Overlay: _named("overlay", "this", "expression", "from_", "for_"),
     exp.Anonymous: _call,
+    exp.CurrentTimestamp: _current_timestamp,
     exp.Dot: _dot,
     exp.Bracket: _bracket,
     exp.Array: _array,
