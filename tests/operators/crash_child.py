@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from operators.joined import Case
 from operators.pipeline import Change, Pipeline, Row, call, columns, source
 from sinkql import physical
 from sinkql.runtime.state import manifest as state
@@ -44,21 +45,39 @@ def changes(batch: int) -> list[Change]:
     return found
 
 
-def main(folder: Path) -> None:
+def offered(name: str, number: int) -> dict[str, list[Change]]:
+    """Return what a batch of a view is offered."""
+    if name == "group":
+        return {"e": changes(number)}
+    rows = changes(number)
+    return {
+        "l": [((g, x, "a"), diff) for (g, x), diff in rows],
+        "r": [((x % 20, "b", g), diff) for (g, x), diff in rows],
+    }
+
+
+def join() -> physical.Operator:
+    return Case("full", kept=(("lk", "lx"), ("rk", "ry"))).view
+
+
+VIEWS = {"group": view, "join": join}
+
+
+def main(folder: Path, name: str) -> None:
     marker = folder / "marker.json"
-    pipeline = Pipeline(folder, view())
+    pipeline = Pipeline(folder, VIEWS[name]())
     done: dict[str, Any] = (
         json.loads(marker.read_text()) if marker.exists() else {"tables": [], "manifests": pipeline.manifests}
     )
     pipeline.manifests = list(done["manifests"])
     tables = done["tables"]
     for batch in range(BATCHES):
-        pipeline.offer(e=changes(batch))
+        pipeline.offer(**offered(name, batch))
         if batch < len(tables):
             continue
-        rows, name = pipeline.attempt()
-        pipeline.commit(rows, name)
-        tables.append(sorted(map(list, rows)))
+        rows, manifest = pipeline.attempt()
+        pipeline.commit(rows, manifest)
+        tables.append(sorted(map(list, rows), key=repr))
         draft = folder / "marker.draft"
         draft.write_text(json.dumps({"tables": tables, "manifests": pipeline.manifests}))
         draft.replace(marker)
@@ -66,4 +85,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

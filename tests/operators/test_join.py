@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -32,12 +33,19 @@ from operators.joined import (
     typed,
 )
 from operators.pipeline import Change, Pipeline, Row, plain
+from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.preparation import Hash
 from sinkql.runtime.local import engine, sides
 from sinkql.runtime.local.preparation import hashed
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
+from sinkql.runtime.state.pairs import ROWS
+from sinkql.runtime.state.report import collect
+from support.arrow_memory import most_of
 
 MASKS = (-1, -1, 7 << 60, 1 << 40)
 """What is left of the first half of a key's hash: with the later ones, most keys share it."""
@@ -192,3 +200,54 @@ def test_changes_that_come_to_nothing_are_told_to_nobody(tmp_path: Path) -> None
         )
     assert [len(table) for table in tables if len(table)] == []
     assert kept == pipeline.entries()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["full", "left of the latest with the latest", "inner of rows that only come", "anti with a replicated side"],
+)
+def test_a_batch_of_a_join_tried_again_in_another_order_gives_the_same(name: str, tmp_path: Path) -> None:
+    rng, case = random.Random(name), CASES[name]
+    pipeline = Pipeline(tmp_path, case.view, buckets=3)
+    for size in (20, 12, 12):
+        pipeline.offer(**batch(rng, [pipeline.inputs[each] for each in "lr"], case, size))
+        first, other = pipeline.attempt()
+        for each, change in zip("lr", case.changes, strict=True):
+            if change != "upsert":
+                rng.shuffle(pipeline.readers[each].batches[-1])
+        again, manifest = pipeline.attempt()
+        assert Counter(map(plain, first)) == Counter(map(plain, again))
+        assert digests(tmp_path, other) == digests(tmp_path, manifest)
+        pipeline.commit(again, manifest)
+
+
+def test_a_hot_key_takes_memory_of_its_rows_and_not_of_the_pairs(tmp_path: Path) -> None:
+    rows, changes = 100_000, 40
+    operator = stateful(Case("inner").view)
+    held = Arrangements(tmp_path, state.empty(bucketing="local", buckets=1), 1, "c1")
+    for _ in task_of(operator, held, Below(), Below())(0, "t", iter([_hot(operator, 1, rows)])):
+        pass
+    manifest = state.after(held.manifest, collect(held, {"j": 1}).runs)
+    task = task_of(operator, Arrangements(tmp_path, manifest, 1, "c2"), Below(), Below())
+    given = 0
+
+    def work() -> None:
+        nonlocal given
+        for each in task(0, "t", iter([_hot(operator, 0, changes)])):
+            assert len(each) <= ROWS
+            given += len(each)
+
+    size = _hot(operator, 1, rows).nbytes
+    assert most_of(work) < 3 * size
+    assert given == rows * changes
+
+
+def _hot(operator: StatefulOperator, side: int, rows: int) -> pa.RecordBatch:
+    """Return rows of one key as they come to a task."""
+    schema = operator.preparation.delivered()
+    own = {"$side": np.full(rows, side), "$r": np.arange(rows), "$diff": np.ones(rows, np.int64)}
+    number = [str(each) for each in range(rows)]
+    columns = {
+        each.name: own.get(each.name, number if pa.types.is_string(each.type) else np.full(rows, 7)) for each in schema
+    }
+    return pa.record_batch([pa.array(columns[each.name], each.type) for each in schema], schema=schema)

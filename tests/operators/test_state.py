@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from operators.crash_child import BATCHES, view
+from operators.crash_child import BATCHES, VIEWS, view
 from operators.crash_child import changes as crash_changes
 from operators.pipeline import Pipeline, plain
 from sinkql.errors import SinkqlError
@@ -27,44 +27,51 @@ def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:
     return error.value.code
 
 
-# a point and how often it is passed before the kill: in the third batch, in tasks of both operators
+# a view, a point and how often it is passed before the kill: in the third batch, in tasks of all its operators
 KILLS = [
-    ("arrangement-run", 14),
-    ("arrangement-run", 17),
-    ("state-report", 9),
-    ("state-report", 12),
-    ("state-manifest", 4),
-    ("state-manifest-saved", 4),
+    ("group", "arrangement-run", 14),
+    ("group", "arrangement-run", 17),
+    ("group", "state-report", 9),
+    ("group", "state-report", 12),
+    ("group", "state-manifest", 4),
+    ("group", "state-manifest-saved", 4),
+    ("join", "arrangement-run", 9),
+    ("join", "arrangement-run", 12),
+    ("join", "state-report", 5),
+    ("join", "state-report", 6),
 ]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    run_child(folder, "")
-    final = json.loads((folder / "marker.json").read_text())
-    return {"tables": final["tables"], "digests": digests(folder, final["manifests"][-1])}
+    found = {}
+    for name in VIEWS:
+        folder = tmp_path_factory.mktemp("undisturbed")
+        run_child(folder, name, "")
+        final = json.loads((folder / "marker.json").read_text())
+        found[name] = {"tables": final["tables"], "digests": digests(folder, final["manifests"][-1])}
+    return found
 
 
-def run_child(folder: Path, faults: str) -> int:
+def run_child(folder: Path, name: str, faults: str) -> int:
     child = Path(__file__).with_name("crash_child.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(child.parents[1]), *sys.path])} | armed(faults)
     return subprocess.run(
-        [sys.executable, str(child), str(folder)], env=environment, timeout=PATIENCE_S, check=False
+        [sys.executable, str(child), str(folder), name], env=environment, timeout=PATIENCE_S, check=False
     ).returncode
 
 
-@pytest.mark.parametrize(("point", "number"), KILLS)
+@pytest.mark.parametrize(("name", "point", "number"), KILLS)
 def test_killed_run_goes_on_from_the_marker_with_the_same_results(
-    point: str, number: int, tmp_path: Path, undisturbed: Any
+    name: str, point: str, number: int, tmp_path: Path, undisturbed: Any
 ) -> None:
-    assert run_child(tmp_path, f"{point}#{number}=kill") < 0
+    assert run_child(tmp_path, name, f"{point}#{number}=kill") < 0
     survived = json.loads((tmp_path / "marker.json").read_text())
     assert 0 < len(survived["tables"]) < BATCHES
-    assert run_child(tmp_path, "") == 0
+    assert run_child(tmp_path, name, "") == 0
     final = json.loads((tmp_path / "marker.json").read_text())
-    assert undisturbed["tables"] == final["tables"]
-    assert undisturbed["digests"] == digests(tmp_path, final["manifests"][-1])
+    assert undisturbed[name]["tables"] == final["tables"]
+    assert undisturbed[name]["digests"] == digests(tmp_path, final["manifests"][-1])
 
 
 def digests(folder: Path, name: str) -> Any:
