@@ -55,15 +55,18 @@ _SET_RETURNING = (
     *rows.HANDLERS, "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",
     "regexp_split_to_table", "string_to_table",
 )  # fmt: skip
-AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "grouping")
+AGGREGATES = (
+    "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "grouping", "any_value", "string_agg",
+    "array_agg",
+)  # fmt: skip
 WINDOW_FUNCTIONS = (
     "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
     "last_value", "nth_value",
 )  # fmt: skip
 UNSUPPORTED_AGGREGATES = (
-    "string_agg", "array_agg", "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "stddev", "stddev_pop",
+    "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "stddev", "stddev_pop",
     "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop", "covar_samp", "mode", "percentile_cont",
-    "percentile_disc", "bit_and", "bit_or", "bit_xor", "regr_slope", "any_value",
+    "percentile_disc", "bit_and", "bit_or", "bit_xor", "regr_slope",
 )  # fmt: skip
 _REASONS = {
     "age": "an interval of months has no exact length",

@@ -8,7 +8,7 @@ of double precision → double precision. NULL arguments are left out; sum, min 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -22,6 +22,7 @@ from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import wide
 from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
 from sinkql.planner.expression.typed import call as expression
+from sinkql.planner.query import collecting
 from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, resolved
 from sinkql.planner.query.syntax import Syntax
@@ -37,6 +38,7 @@ class Calls:
     retracts: bool
     grouped: bool
     found: list[logical.AggregateCall] = field(default_factory=list)
+    collected: list[logical.WindowCall] = field(default_factory=list)
     wanted: str | None = None
 
     def add(self, function: str, argument: Typed | None, type_: Type, span: Span, *, distinct: bool = False) -> Typed:
@@ -55,7 +57,17 @@ class Calls:
         if wanted is not None and wanted not in self.names:
             self.names.add(wanted)
             return wanted
-        return f"$a{sum(call.name.startswith('$a') for call in self.found) + 1}"
+        names = [*(call.name for call in self.found), *(call.name for call in self.collected)]
+        return f"$a{sum(name.startswith('$a') for name in names) + 1}"
+
+    def collect(self, call: logical.WindowCall, span: Span) -> Typed:
+        """Return the column that holds what a call gives that is over all rows of a group in an order."""
+        for known in self.collected:
+            if replace(call, name=known.name) == known:
+                return column(known.name, known.type, nullable=True, span=span)
+        found = replace(call, name=self._name())
+        self.collected.append(found)
+        return column(found.name, found.type, nullable=True, span=span)
 
 
 class GroupContext:
@@ -101,7 +113,14 @@ class GroupContext:
         name = str(node.this).lower()
         if name == "grouping":
             return self._grouping(node, span, filter_)
-        distinct, values = _arguments(node)
+        distinct, values, order = _arguments(node)
+        if name in collecting.NAMES:
+            condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
+            if self.scope.now is not None:
+                message = f"{name}() is not supported yet in a query that runs once"
+                raise SinkqlError("SQ2932", message, span, hint="Create a view, and select from it.")
+            collected = collecting.call(self.rows, name, values, order, span, distinct=distinct, condition=condition)
+            return self.calls.collect(collected, span)
         if len(values) != 1:
             raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
         condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
@@ -117,7 +136,7 @@ class GroupContext:
         return _PLANS[name](_Aggregate(name, argument, condition, distinct, span, self.calls)).at(span)
 
     def _grouping(self, node: Any, span: Span, filter_: Any | None) -> Typed:
-        distinct, values = _arguments(node)
+        distinct, values, _ = _arguments(node)
         if distinct or filter_ is not None:
             raise SinkqlError("SQ2211", "grouping() takes neither DISTINCT nor FILTER", span)
         known = list(self.groups.by_tree)
@@ -148,14 +167,24 @@ class _Aggregate:
 
 
 def _aggregates(node: Any) -> bool:
-    return any(str(call.this).lower() in _PLANS for call in node.find_all(exp.Anonymous))
+    return any(str(call.this).lower() in (*_PLANS, *collecting.NAMES) for call in node.find_all(exp.Anonymous))
 
 
-def _arguments(node: Any) -> tuple[bool, list[Any]]:
-    first = node.expressions[0] if node.expressions else None
-    if isinstance(first, exp.Distinct):
-        return True, [*first.expressions, *node.expressions[1:]]
-    return False, list(node.expressions)
+def _arguments(node: Any) -> tuple[bool, list[Any], list[Any]]:
+    """Return whether an aggregate is DISTINCT, its arguments, and the terms of its ORDER BY."""
+    distinct, values, order, waiting = False, [], [], list(node.expressions)
+    while waiting:
+        each = waiting.pop(0)
+        match each:
+            case exp.Order():
+                order = each.expressions
+                waiting.insert(0, each.this)
+            case exp.Distinct():
+                distinct = True
+                waiting[:0] = each.expressions
+            case _:
+                values.append(each)
+    return distinct, values, order
 
 
 def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
@@ -178,9 +207,10 @@ def _sum(call: _Aggregate) -> Typed:
     type_ = call.argument.type
     _check_sum(call)
     if type_ in (types.SMALLINT, types.INTEGER):
-        return call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT)
+        return call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT, distinct=call.distinct)
     if type_ in (types.UINT2, types.UINT4):
-        return cast_to(call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT), types.UINT8)
+        found = call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT, distinct=call.distinct)
+        return cast_to(found, types.UINT8)
     if type_ in (types.BIGINT, types.UINT8):
         return _plain(_numeric_sum(call))
     if type_.name == "numeric":
@@ -196,9 +226,9 @@ def _check_sum(call: _Aggregate) -> None:
         raise call.no_function()
     if type_.name == "numeric":
         check_scale(call.argument)
-    if call.distinct:
-        message = f"{call.name}(DISTINCT …) is not supported yet"
-        raise SinkqlError("SQ2932", message, call.span, hint="Take the DISTINCT rows in a subquery in FROM first.")
+    if call.distinct and types.floating(type_):
+        message = f"{call.name}(DISTINCT …) of {type_.name} is not supported yet"
+        raise SinkqlError("SQ2932", message, call.span, hint=f"Cast it: {call.name}(DISTINCT value::numeric(38,10)).")
     if types.floating(type_) and call.calls.retracts:
         message = f"{call.name}() of {type_.name} is not exact over rows that can be removed"
         raise SinkqlError("SQ2220", message, call.span, hint=f"Cast it: {call.name}(value::numeric(38,10)).")
@@ -210,7 +240,7 @@ def _numeric_sum(call: _Aggregate) -> Typed:
         argument = cast_to(argument, Type("numeric", 38, 0))
     elif argument.raw != argument.type:
         argument = wide(argument)
-    return call.add("sum", argument, Type("numeric", 38, argument.type.scale))
+    return call.add("sum", argument, Type("numeric", 38, argument.type.scale), distinct=call.distinct)
 
 
 def _float_sum(call: _Aggregate) -> tuple[Typed, Typed]:
@@ -227,7 +257,7 @@ def _plain(value: Typed) -> Typed:
 
 def _avg(call: _Aggregate) -> Typed:
     _check_sum(call)
-    counted = call.add("count", call.argument, types.BIGINT)
+    counted = call.add("count", call.argument, types.BIGINT, distinct=call.distinct)
     if types.floating(call.argument.type):
         total, largest = _float_sum(call)
         return expression("$avg(double precision,double precision,bigint)", (total, largest, counted), call.span)
@@ -259,6 +289,11 @@ def _extreme(call: _Aggregate) -> Typed:
     return call.add(call.name, call.argument, type_)
 
 
+def _extreme_of_any(call: _Aggregate) -> Typed:
+    """Plan any_value as the least one, so that it is the same in every run."""
+    return _extreme(replace(call, name="min"))
+
+
 def _boolean(call: _Aggregate) -> Typed:
     """Plan bool_and and bool_or by counting: exact also where rows come and go."""
     if call.argument.type != types.BOOLEAN:
@@ -272,5 +307,5 @@ def _boolean(call: _Aggregate) -> Typed:
 
 _PLANS: dict[str, Callable[[_Aggregate], Typed]] = {
     "count": _count, "sum": _sum, "avg": _avg, "min": _extreme, "max": _extreme,
-    "bool_and": _boolean, "bool_or": _boolean, "every": _boolean,
+    "any_value": _extreme_of_any, "bool_and": _boolean, "bool_or": _boolean, "every": _boolean,
 }  # fmt: skip

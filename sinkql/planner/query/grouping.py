@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from typing import Any
 
@@ -104,23 +104,55 @@ def grouped(
     calls: Sequence[logical.AggregateCall],
     groupings: Groupings,
     span: Span,
+    collected: Sequence[logical.WindowCall] = (),
 ) -> logical.Relation:
     """Return the groups of all sets: the columns, NULL where a set has it not, the calls, what GROUPING says."""
     if len(groupings.sets) == 1:
-        return query_relation.group(relation, named, calls or _one(named, span), span)
+        return _group(relation, named, calls, collected, span)
     together: logical.Relation | None = None
     for by in groupings.sets:
         chosen = [named[place] for place in by]
-        found = query_relation.group(relation, chosen, calls or _one(chosen, span), span)
+        found = _group(relation, chosen, calls, collected, span)
         own = {each.name: query_relation.reference(each, span) for each in found.shape.columns}
         items = [(name, own.get(name, null_of(value.type, span))) for name, value in named]
-        items += [(each.name, own[each.name]) for each in calls]
+        items += [(name, own[name]) for name in (*(each.name for each in calls), *(each.name for each in collected))]
         for number, places in enumerate(groupings.found):
             items.append((f"$grouping{number}", constant(groupings.value(places, by), types.INTEGER, span)))
         part = query_relation.project(found, items)
         together = part if together is None else query_relation.union(together, part, span)
     assert together is not None
     return query_relation.keyed(together, _keys([name for name, _ in named], groupings))
+
+
+def _group(
+    relation: logical.Relation,
+    named: Sequence[query_relation.Item],
+    calls: Sequence[logical.AggregateCall],
+    collected: Sequence[logical.WindowCall],
+    span: Span,
+) -> logical.Relation:
+    """Return the groups of one set; where a call needs all rows of a group, all calls are over these."""
+    over_all = collected or any(each.distinct and each.function == "sum" for each in calls)
+    counted = calls or ([] if collected else _one(named, span))
+    found = query_relation.group(relation, named, counted, span)
+    if not over_all:
+        return found
+    assert isinstance(found, logical.Aggregate)
+    nullable = {each.name: each.nullable for each in found.shape.columns}
+    own = [
+        logical.WindowCall(
+            each.name,
+            each.function,
+            () if each.argument is None else (each.argument,),
+            each.type,
+            distinct=each.distinct,
+            nullable=nullable[each.name],
+        )
+        for each in counted
+    ]
+    columns = (*found.shape.columns, *(logical.Column(each.name, each.type) for each in collected))
+    shape = replace(found.shape, columns=columns)
+    return logical.Collect(relation, found.group, (*own, *collected), shape)
 
 
 def _one(groups_: Sequence[query_relation.Item], span: Span) -> list[logical.AggregateCall]:

@@ -235,7 +235,7 @@ def _plan_groups(
     calls.wanted, context.windows = None, None
     having = select.args.get("having")
     condition = clock.parted(above, having.this, "HAVING") if having is not None else clock.Condition(None)
-    found = grouping.grouped(relation, named, calls.found, groupings, syntax.span(select))
+    found = grouping.grouped(relation, named, calls.found, groupings, syntax.span(select), calls.collected)
     if condition.plain is not None:
         found = query_relation.keep(found, condition.plain)
     found = clock.bound(found, condition.times)
