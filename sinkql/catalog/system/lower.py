@@ -28,6 +28,7 @@ from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column, settled
 from sinkql.planner.function.call import AGGREGATES
 from sinkql.planner.query.aggregate import Calls, GroupContext
+from sinkql.planner.query.collecting import NAMES
 from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.ordering import row_count
 from sinkql.planner.query.scope import Groups, RowContext, Scope
@@ -468,6 +469,12 @@ class _Grouped(GroupContext):
         self.rows = Translator(select.all.syntax, _Rows(select, "an aggregate"))
         self._select = select
         self._translator = Translator(select.all.syntax, self)
+
+    def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
+        name = str(node.this).lower()
+        if name in NAMES:
+            raise SinkqlError("SQ2932", f"{name}() of system relations is not supported yet", span)
+        return super().aggregate(node, span, filter_)
 
     def column(self, node: Any, span: Span) -> Typed:
         value = self._select.column(node, span)

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from sinkql import logical
+from sinkql.lowering.spark.collect import collect_sql
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.lowering.spark.window import rank_sql, window_sql
@@ -69,7 +70,7 @@ class QuerySql:
             case logical.Window():
                 return window_sql(relation, self.relation(relation.input))
             case logical.Collect():
-                raise NotImplementedError
+                return collect_sql(relation, self.relation(relation.input))
 
     def _flatten(self, flatten: logical.Flatten) -> str:
         given = flatten.input.shape.columns

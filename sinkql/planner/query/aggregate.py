@@ -116,9 +116,6 @@ class GroupContext:
         distinct, values, order = _arguments(node)
         if name in collecting.NAMES:
             condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
-            if self.scope.now is not None:
-                message = f"{name}() is not supported yet in a query that runs once"
-                raise SinkqlError("SQ2932", message, span, hint="Create a view, and select from it.")
             collected = collecting.call(self.rows, name, values, order, span, distinct=distinct, condition=condition)
             return self.calls.collect(collected, span)
         if len(values) != 1:

@@ -1,0 +1,45 @@
+"""Aggregates over all rows of a group in a query that runs once, in Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sinkql import ast
+from sinkql.errors import Span
+from sinkql.lowering.spark.query import QuerySql
+from sinkql.planner.query.once import plan_once
+from sinkql.program.compiler import compile_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_ROWS = "(VALUES (1, 'b', 2), (1, 'a', 2), (1, NULL, 3), (2, 'c', 5), (2, 'c', NULL), (3, NULL, NULL)) AS v (g, n, x)"
+_CALLS = {
+    "string_agg(n, ', ' ORDER BY n DESC)": ["b, a", "c, c", None],
+    "string_agg(DISTINCT n, '''')": ["a'b", "c", None],
+    "array_agg(x ORDER BY x DESC NULLS LAST, n)": [[3, 2, 2], [5, None], [None]],
+    "array_agg(DISTINCT x ORDER BY x)": [[2, 3], [5, None], [None]],
+    "sum(DISTINCT x)": [5, 5, None],
+    "count(n)": [2, 2, 0],
+}
+
+
+def test_in_spark_aggregates_over_all_rows_of_a_group_are_those_of_postgres(spark: SparkSession) -> None:
+    calls = ", ".join(f"{call} AS c{number}" for number, call in enumerate([*_CALLS, "array_agg(n ORDER BY n)"]))
+    text = f"SELECT g, {calls} FROM {_ROWS} GROUP BY g ORDER BY g"
+    found = _run(spark, text)
+    for number, values in enumerate(_CALLS.values(), 1):
+        assert values == [row[number] for row in found]
+    assert _run(spark, f"SELECT string_agg(n, ',') AS a, array_agg(x) AS b FROM {_ROWS} WHERE g > 5") == [(None, None)]
+
+
+def _run(spark: SparkSession, text: str) -> list[tuple[object, ...]]:
+    catalog = compile_text("").catalog
+    assert catalog is not None
+    once = plan_once(ast.Query(text, Span(0, len(text))), catalog, datetime(2024, 1, 1))
+    return [tuple(row) for row in spark.sql(QuerySql(catalog).once(once)).collect()]
