@@ -101,6 +101,7 @@ for _command in (
     deploy.plan,
     deploy.apply,
     query.preview,
+    query.subscribe,
     query.shell,
     secret.secret,
     catalog.catalog,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ import click
 from sinkql.errors import Notice, SinkqlError, as_data, line_and_column
 
 if TYPE_CHECKING:
+    from sinkql.logical import Type
     from sinkql.script.variable import Substituted
 
 OutputFormat = Literal["text", "json"]
@@ -78,6 +80,17 @@ class Output:
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> None:
         """Print rows under their columns' names; `null` is the text for NULL."""
         click.echo(self.rendered(columns, rows, null=null), nl=False)
+
+    def lines(self, columns: Sequence[str], rows: Iterator[Sequence[Any]], types: Sequence[Type]) -> None:
+        """Print rows as they come, a JSON object a line, until they end or Ctrl-C."""
+        from sinkql.shell.screen.table import render as render_rows  # as below
+        from sinkql.shell.screen.value import shown_rows
+        from sinkql.shell.setting import Settings
+
+        settings = Settings(format="jsonl", expanded="off")
+        with suppress(KeyboardInterrupt):
+            for row in rows:
+                click.echo(render_rows(columns, shown_rows([row], types), settings, width=200, colour=False), nl=False)
 
     def rendered(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> str:
         """Return what `table` prints."""

@@ -22,7 +22,9 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
             shown = mask(text, session.catalog.registry.vocabulary).text
         for notice in result.notices:
             output.notice(notice, path=path, text=shown)
-        if result.columns:
+        if result.stream is not None:
+            output.lines(result.columns, result.stream, result.types)
+        elif result.columns:
             output.table(result.columns, result.rows)
         elif output.format == "text" and not result.skipped:
             output.note(result.tag)

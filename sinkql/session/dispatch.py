@@ -6,7 +6,6 @@ from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import setting
 from sinkql.planner.item.setting import plan_setting
-from sinkql.planner.refuse.statement import later
 from sinkql.session.item import naming
 from sinkql.session.item.alter import alter, validate
 from sinkql.session.item.create import create, create_many
@@ -15,6 +14,7 @@ from sinkql.session.item.reference import alter_references
 from sinkql.session.result import Result
 from sinkql.session.row import modify as change
 from sinkql.session.row.query import select
+from sinkql.session.row.subscribe import subscribe
 from sinkql.session.show.explain import explain
 from sinkql.session.show.show import show, show_create, show_variable
 from sinkql.session.sink.optimize import optimize
@@ -73,7 +73,7 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
         case ast.ReplayErrors():
             return replay(statement, workspace)
         case ast.Subscribe():
-            raise later(statement)
+            return subscribe(statement, workspace)
         case (
             ast.CreateSecret()
             | ast.CreateConnection()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sinkql import logical
@@ -20,7 +21,7 @@ class Result:
 
     `types` are those of the columns of a query over items, and empty for what else gives a table. `names` are the full
     names of what was created (or was there already) or dropped; `skipped` says that nothing was done, and a notice why:
-    then the tag is not shown.
+    then the tag is not shown. `stream` yields rows for as long as somebody takes them, in the place of `rows`.
     """
 
     tag: str
@@ -30,6 +31,7 @@ class Result:
     names: tuple[str, ...] = ()
     skipped: bool = False
     types: tuple[logical.Type, ...] = ()
+    stream: Iterator[tuple[Any, ...]] | None = field(default=None, compare=False)
 
     @property
     def sink(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sinkql.errors import Notice, SinkqlError, Span, nearest
@@ -134,7 +134,11 @@ class Shell:
     def _show(self, result: Result, text: str, path: str | None) -> None:
         for notice in result.notices:
             self.screen.notice(notice, path=path, text=self._masked(text))
-        if result.columns:
+        if result.stream is not None:
+            with suppress(KeyboardInterrupt):
+                for row in result.stream:
+                    self.screen.lines(result.columns, shown_rows([row], result.types))
+        elif result.columns:
             self.screen.rows(result.columns, shown_rows(result.rows, result.types))
         elif not result.skipped:
             self.screen.tag(result.tag)

@@ -105,6 +105,28 @@ def _spelled(name: ast.Name) -> str:
     return join_name(*(part.value for part in name.parts))
 
 
+@click.command(short_help="Follow the changes of a materialized view.")
+@click.argument("view", shell_complete=names_of("MATERIALIZED VIEW"))
+@click.option("--no-snapshot", is_flag=True, help="Leave out the rows that are there already.")
+@click.option("--progress", is_flag=True, help="Say after which times nothing more comes.")
+@click.pass_context
+def subscribe(context: click.Context, view: str, no_snapshot: bool, progress: bool) -> int:
+    """Print the rows of VIEW and then its changes as they are committed, a JSON object a line, until Ctrl-C.
+
+    The view is one that is a job of its own; mz_diff says how many times the row comes, or goes.
+    """
+    session, output = open_existing(context)
+    from sinkql.planner.name import as_name
+    from sinkql.printer.part import name
+
+    snapshot, told = str(not no_snapshot).lower(), str(progress).lower()
+    text = f"SUBSCRIBE TO {name(as_name(view))} WITH (SNAPSHOT = {snapshot}, PROGRESS = {told});"
+    (result,) = session.execute(text)
+    assert result.stream is not None
+    output.lines(result.columns, result.stream, result.types)
+    return 0
+
+
 @click.command(short_help="Open the interactive shell.")
 @click.argument("files", nargs=-1, type=click.Path(exists=False, path_type=Path))
 @click.option("-c", "--command", "commands", multiple=True, metavar="SQL", help="Run SQL, then leave; may be repeated.")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -94,6 +94,13 @@ class Screen:
         """Print rows in the format of the settings."""
         colour = self.interactive and self.target is None and "NO_COLOR" not in os.environ
         self.page(table.render(columns, rows, self.settings, width=self.width, colour=colour))
+
+    def lines(self, columns: Sequence[str], rows: Rows) -> None:
+        """Print rows as JSON objects, a line each."""
+        text = table.render(
+            columns, rows, replace(self.settings, format="jsonl", expanded="off"), width=self.width, colour=False
+        )
+        self.line(text.rstrip("\n"))
 
     def page(self, text: str) -> None:
         """Print a text, through the pager where it is longer than the screen."""
