@@ -118,8 +118,8 @@ CODES = {
         "Write the rows into files, and read them with CREATE SOURCE … FROM FILES.",
     ),
     "SQ2963": _code(
-        "Cursors and prepared statements are not supported. SUBSCRIBE follows a materialized view that is a job of its own, "
-        "and takes neither AS OF, UP TO nor ENVELOPE.",
+        "Cursors and prepared statements are not supported. SUBSCRIBE follows a materialized view that is a job of its "
+        "own, and takes neither AS OF, UP TO nor ENVELOPE.",
         "Run the query itself, or create a sink and query its table.",
     ),
     "SQ2965": _code(
