@@ -104,6 +104,13 @@ def test_after_every_batch_a_join_is_what_its_sql_gives(name: str, tmp_path: Pat
     check(CASES[name], tmp_path, name, (4, 12, 0, 20, 1, 8, 15))
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(40))
+def test_over_many_histories_a_join_is_what_its_sql_gives(seed: int, tmp_path: Path) -> None:
+    for name, case in CASES.items():
+        check(case, tmp_path / name, f"{name} {seed}", (10, 25, 5, 40, 0, 15, 30, 10, 20, 5))
+
+
 def test_a_join_of_a_join_and_a_group_is_what_its_sql_gives(tmp_path: Path) -> None:
     rng = random.Random("chain")
     pipeline = Pipeline(tmp_path, chain())
