@@ -5,11 +5,13 @@ What is used several times gives the columns that any of its uses asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from sinkql.logical.expression import Reference
+from sinkql.logical.type import parse_type
 from sinkql.physical.graph import Graph, Shared, inputs_of, with_inputs
 from sinkql.physical.need import computed, grouped, sided, taken
 from sinkql.physical.operator import (
@@ -20,6 +22,7 @@ from sinkql.physical.operator import (
     Map,
     Normalize,
     Operator,
+    Output,
     Pick,
     Rank,
     Read,
@@ -80,7 +83,7 @@ class _Narrowing:
             case Map():
                 return self._map(operator, wanted)
             case Union():
-                return Union(tuple(map(self._whole, operator.inputs)), operator.change)
+                return self._union(operator, wanted)
             case Aggregate():
                 return self._above(operator, grouped(operator))
             case Normalize():
@@ -112,6 +115,15 @@ class _Narrowing:
         below = self.of(operator.input, used if outputs else used | wanted)
         return msgspec.structs.replace(operator, input=below, outputs=outputs)
 
+    def _union(self, union: Union, wanted: set[str]) -> Union:
+        """Return a union of the columns that are used, where joins are below and all inputs call columns alike."""
+        names = [column.name for column in columns_of(union)]
+        alike = all([column.name for column in columns_of(each)] == names for each in union.inputs)
+        if not alike or wanted >= set(names) or not any(isinstance(below, Join) for below in walk(union)):
+            return Union(tuple(map(self._whole, union.inputs)), union.change)
+        kept = [name for name in names if name in wanted] or names[:1]
+        return Union(tuple(self.of(_chosen(each, kept), set(kept)) for each in union.inputs), union.change)
+
     def _normalize(self, operator: Normalize, wanted: set[str]) -> Operator:
         columns = [column.name for column in columns_of(operator.input)]
         kept = tuple(name for name in columns if name in wanted or name in operator.key)
@@ -138,6 +150,20 @@ class _Narrowing:
 
     def _side(self, side: Side, kept: tuple[str, ...]) -> Side:
         return msgspec.structs.replace(side, kept=kept, input=self.of(side.input, {*side.key, *kept}))
+
+
+def _chosen(operator: Operator, names: Sequence[str]) -> Map:
+    """Return just these columns, in this order."""
+    columns = {column.name: column for column in columns_of(operator)}
+    if isinstance(operator, Map) and operator.outputs:
+        given = {output.name: output for output in operator.outputs}
+        return msgspec.structs.replace(operator, outputs=tuple(given[name] for name in names))
+    outputs = tuple(
+        Output(name, Reference(name, parse_type(columns[name].type), columns[name].nullable)) for name in names
+    )
+    if isinstance(operator, Map):
+        return msgspec.structs.replace(operator, outputs=outputs)
+    return Map(operator, outputs)
 
 
 @dataclass(frozen=True, slots=True)
