@@ -280,3 +280,19 @@ def test_bits_and_keys_sort_like_the_values(type_: str, first: bool, descending:
 def test_bits_of_rows_without_an_order_sort_like_their_hashes() -> None:
     hashes = np.array([-(2**63), -(2**40), -1, 0, 1, 2**40, 2**63 - 1], np.int64)
     assert (np.diff(orders.hash_bits(hashes).astype(np.int64)) >= 0).all()
+
+
+MANY = {"k": "integer", "v": "boolean", "t": "text"}
+
+
+@pytest.mark.parametrize("function", ["row_number", "rank", "dense_rank"])
+def test_many_rows_of_one_value_in_partitions_of_one_hash(function: Any, tmp_path: Path) -> None:
+    """More than are read at first, sorted by their hashes alone where the order says no more."""
+    operator = physical.Rank(source("e", "retract", **MANY), "ranked", ("k",), terms("v"), function, 1, 1)
+    query = f"SELECT k, v FROM e QUALIFY {function}() OVER (PARTITION BY k ORDER BY v) <= 1"
+    real = preparation.hash_of
+    pipeline = Pipeline(tmp_path, operator)
+    with patch.object(preparation, "hash_of", lambda row, seed=0: 5 << 40 if seed == 1 else real(row, seed)):
+        for batch in range(3):
+            pipeline.batch(e=[((k, k == 1, f"{batch}{n}"), 1) for k in range(4) for n in range(12)])
+            assert Counter(row[:2] for row in pipeline.got().elements()) == pipeline.expected(query)
