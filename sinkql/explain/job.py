@@ -99,7 +99,8 @@ def operator_tree(operator: physical.Operator) -> Tree:
 
 
 def _kept(side: physical.Side) -> str:
-    return f"keeps: {side.keeps} of {', '.join(map(name, side.kept)) or 'no columns'}"
+    where = ", in every task" if side.replicated else ""
+    return f"keeps: {side.keeps} of {', '.join(map(name, side.kept)) or 'no columns'}{where}"
 
 
 def _window_call(call: physical.WindowCall) -> str:
