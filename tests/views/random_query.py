@@ -243,7 +243,7 @@ class _Generator:
                 Column(f"{alias}.x", "int"), Column(f"{alias}.t", "text"),
             ]  # fmt: skip
         if self.chance(4):
-            return f"generate_series(0, 3) {alias} (x)", [Column(f"{alias}.x", "int")]
+            return f"(SELECT g.x FROM generate_series(0, 3) g (x)) {alias}", [Column(f"{alias}.x", "int")]
         table = self.one(RELATIONS)
         return f"{table.name} {alias}", [Column(f"{alias}.{name}", _TYPES[name]) for name in table.columns]
 
