@@ -7,10 +7,10 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from sinkql.evaluate.failure import Make, RefusedError, Value, strict
+from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
 from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
-from sinkql.logical.function import whole_divisor
+from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.numeral import FLOAT_DIGITS, read_numeral, show_float, show_numeral
 from sinkql.logical.type import NUMERIC, RANGES
 
@@ -278,10 +278,22 @@ def _total(total: float, values: float) -> float:
     return total
 
 
+def _single(call: Call, operands: list[Value]) -> Value:
+    count, value = operands
+
+    def found(row: Row) -> Any:
+        if count(row) > 1:
+            raise RefusedError(SEVERAL)
+        return value(row)
+
+    return found
+
+
 FORMS: dict[str, Make] = {
     **_WHOLE,
     **_BITS,
     **_FLOATING,
+    SINGLE: _single,
     "$sum(double precision,double precision)": strict(_total),
     "$avg(double precision,double precision,bigint)": strict(lambda x, y, n: _total(x, y) / n if n else None),
     "pi()": strict(lambda: math.pi),

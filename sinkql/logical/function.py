@@ -325,8 +325,14 @@ def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
     return MappingProxyType(found)
 
 
+_SUBQUERY = _entries("$single(bigint,any) → any", nullable=Nullable.ALWAYS)  # the value of 1 row; fails for more
+SINGLE = "$single(bigint,any)"
+"""The value of a subquery's row, if it has no more of them."""
+SEVERAL = "more than one row returned by a subquery used as an expression"
+
 FUNCTIONS: Mapping[str, Function] = _listed(
     (
+        *_SUBQUERY,
         *_OPERATORS,
         *_CONDITION,
         *_NUMBER,

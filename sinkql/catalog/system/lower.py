@@ -465,8 +465,8 @@ class _Grouped(GroupContext):
 
     def __init__(self, select: _Select, groups: Groups) -> None:
         by_all = Groupings((tuple(range(len(groups.by_tree))),))
-        super().__init__(select.all.syntax, Scope(now=select.all.now), groups, select.calls, by_all)
-        self.rows = Translator(select.all.syntax, _Rows(select, "an aggregate"))
+        rows = Translator(select.all.syntax, _Rows(select, "an aggregate"))
+        super().__init__(rows, Scope(now=select.all.now), groups, select.calls, by_all)
         self._select = select
         self._translator = Translator(select.all.syntax, self)
 

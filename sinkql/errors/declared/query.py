@@ -125,6 +125,11 @@ CODES = {
         "NATURAL JOIN is on the columns that both relations have, and these have none in common.",
         "Write the condition after ON, or CROSS JOIN for all pairs of rows.",
     ),
+    "SQ2238": _code(
+        "A subquery in an expression has more or fewer columns than it is used for: one where it is a value, as many "
+        "as values stand before IN.",
+        "Select as many columns in the subquery.",
+    ),
     "SQ2229": _code(
         "A join has no equality between its relations: each row of one may meet each row of the other. All rows of one "
         "are kept in every task, and each change of the other reads all of them.",

@@ -61,6 +61,11 @@ CODES = {
         "Cast the argument to numeric, or to a numeric with fewer fraction digits.",
         of_rows=True,
     ),
+    "SQ3212": _code(
+        "A subquery that is used as one value gave more than one row.",
+        "Aggregate in it, as in SELECT max(x) …, or compare with more of its columns, so that one row is left.",
+        of_rows=True,
+    ),
     "SQ3213": _code(
         "The clock of this machine is a minute or more behind the time of the sink's last commit, which may have been "
         "made on another one. mz_now() never goes back, so the sink commits nothing meanwhile.",

@@ -46,8 +46,9 @@ CODES = {
         "Write the query without recursion.",
     ),
     "SQ2926": _code(
-        "An expression contains a query.",
-        "Put the query into FROM, or write its result as a constant.",
+        "An expression contains a query where none is planned: in ON, in VALUES, in a DEFAULT; or a subquery that may "
+        "give several rows has a type whose values cannot be compared.",
+        "Put the query into WHERE, HAVING, the select list or FROM.",
     ),
     "SQ2928": _code(
         "FROM has a function or LATERAL that is not supported, or an expression calls a function that returns a set.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
-from sinkql.logical.function import whole_divisor
+from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.type import DAY, SECOND, UINT2, UINT4, UINT8
 from sinkql.lowering.spark.interval import shift_by_text
 from sinkql.lowering.spark.literal import day_time
@@ -259,6 +259,11 @@ def _float_sum(value: str) -> Form:
     return Form(f"IF(abs(@0) = {infinity} AND @1 < {infinity}, {raised(_OVERFLOW, 'DOUBLE')}, {value})")
 
 
+def _single(call: Call) -> Form:
+    failed = f"CAST(raise_error('{SEVERAL}') AS {spark_type(call.type)})"
+    return Form(f"CASE WHEN @0 > 1 THEN {failed} ELSE @1 END")
+
+
 FORMS: dict[str, Spelling] = {
     "AND(boolean…)": Infix("AND", AND),
     "OR(boolean…)": Infix("OR", OR),
@@ -327,6 +332,7 @@ FORMS: dict[str, Spelling] = {
     **{f"+(date,{type_})": Form("date_add(@0, @1)") for type_ in ("smallint", "integer")},
     **{f"-(date,{type_})": Form("date_sub(@0, @1)") for type_ in ("smallint", "integer")},
     "-(date,date)": Form("datediff(@0, @1)"),
+    SINGLE: _single,
     "$sum(double precision,double precision)": _float_sum("@0"),
     "$avg(double precision,double precision,bigint)": _float_sum("@0 / CAST(nullif(@2, 0) AS DOUBLE)"),
 }

@@ -24,10 +24,9 @@ from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column,
 from sinkql.planner.expression.typed import call as expression
 from sinkql.planner.query import collecting
 from sinkql.planner.query.grouping import Groupings
-from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, resolved
-from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.query.scope import Groups, Scope, identifier, resolved
 from sinkql.planner.query.translate import Translator
-from sinkql.planner.query.translation import Windowing
+from sinkql.planner.query.translation import SubqueryContext, Windowing
 
 
 @dataclass
@@ -76,8 +75,10 @@ class GroupContext:
     windows: Windowing | None = None
     where = "HAVING"
 
-    def __init__(self, syntax: Syntax, scope: Scope, groups: Groups, calls: Calls, groupings: Groupings) -> None:
-        self.rows = Translator(syntax, RowContext(scope, "an aggregate"))
+    def __init__(self, rows: Translator, scope: Scope, groups: Groups, calls: Calls, groupings: Groupings) -> None:
+        self.rows = rows
+        self.subqueries: SubqueryContext | None = None
+        self.planned: Callable[[Any], bool] = lambda node: False
         self.scope = scope
         self.groups = groups
         self.calls = calls
@@ -96,9 +97,15 @@ class GroupContext:
             raise SinkqlError("SQ2206", message, span, hint="Add it to GROUP BY, or use it in an aggregate.")
         return found
 
+    def outer(self, value: Typed) -> Typed:
+        """Return what a column of the rows is for a subquery above the groups."""
+        return self.grouped(value, value.column or "", value.span)
+
     def known(self, node: Any) -> Typed | None:
         """Return the group column that a whole expression is, if it is one."""
-        if isinstance(node, (exp.Column, exp.Literal, exp.Null, exp.Boolean)) or _aggregates(node):
+        if isinstance(node, (exp.Column, exp.Literal, exp.Null, exp.Boolean)):
+            return None
+        if (not self.planned(node)) if node.find(exp.Query) is not None else _aggregates(node):
             return None
         clock = self.rows.context.known(node)
         if clock is not None:

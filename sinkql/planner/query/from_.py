@@ -28,9 +28,9 @@ from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.keys import unique
 from sinkql.planner.query.scope import Named, Outer, Part, RowContext, Scope, identifier, qualifier
-from sinkql.planner.query.select import plan_values
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
+from sinkql.planner.query.values import plan_values
 from sinkql.vocabulary import join_name
 
 Qualifiers = tuple[tuple[str, ...], ...]
@@ -61,6 +61,9 @@ class Queries(Protocol):
 
     def aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
         """Return a relation with the column names of its alias."""
+
+    def fresh(self) -> str:
+        """Return a name that no column has."""
 
     def refuse_clauses(self, node: Any) -> None:
         """Refuse what a node has beyond what is planned."""

@@ -17,9 +17,11 @@ from sinkql.planner.query import set_operation
 from sinkql.planner.query.from_ import Around, From, Qualifiers
 from sinkql.planner.query.ordering import CLAUSES, Terms, first_rows, row_count
 from sinkql.planner.query.scope import Scope, identifier
-from sinkql.planner.query.select import Hidden, plan_select, plan_values
+from sinkql.planner.query.select import Hidden, plan_select
+from sinkql.planner.query.subquery import Subqueries
 from sinkql.planner.query.syntax import Syntax, parse
 from sinkql.planner.query.text import written_name
+from sinkql.planner.query.values import plan_values
 from sinkql.planner.subsource import check_readable, stand_in
 
 
@@ -52,6 +54,7 @@ class Planner:
     """What stands behind the columns of such a query, as a whole."""
     dependencies: dict[str, None] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
+    named: int = 0
 
     def plan(self, node: Any, around: Around) -> logical.Relation:
         """Plan a query within a query, in the order and within the limit that it says."""
@@ -130,9 +133,15 @@ class Planner:
         if from_ is None:
             if self.once is None and around.outer is None and any(each.find(exp.Column) for each in node.expressions):
                 self._check_without_from(node)
-            return plan_select(self.syntax, node, logical.ONE, Scope(now=self.once, outer=around.outer), hidden)
+            scope = Scope(now=self.once, outer=around.outer)
+            return plan_select(Subqueries(self, around, scope), node, logical.ONE, hidden)
         found = From(self, around).plan(node)
-        return plan_select(self.syntax, node, found.relation, found.scope, hidden)
+        return plan_select(Subqueries(self, around, found.scope), node, found.relation, hidden)
+
+    def fresh(self) -> str:
+        """Return a name that no column has."""
+        self.named += 1
+        return f"$q{self.named}"
 
     def _check_without_from(self, node: Any) -> None:
         """Raise SQ2224 for a SELECT without FROM whose last name without AS may be what it should read."""

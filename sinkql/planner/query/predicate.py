@@ -44,10 +44,10 @@ def _comparison(operator: str) -> Handler:
                 if node.find(exp.DPipe) is not None:
                     hint = "Write OR between conditions; || joins texts."
                 raise SinkqlError("SQ2215", message, t.span(node), hint=hint)
+        if isinstance(right, (exp.Any, exp.All)) and not isinstance(right.this, exp.Tuple):
+            return _quantified(t, operator, left, right, t.span(node))
         if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
             return _rows(t, operator, left, right, t.span(node))
-        if isinstance(right, (exp.Any, exp.All)):
-            return _quantified(t, operator, left, right, t.span(node))
         return operators.compare(operator, t.translate(left), t.translate(right), t.span(node))
 
     return plan
@@ -78,6 +78,16 @@ def compare_rows(operator: str, lefts: Sequence[Typed], rights: Sequence[Typed],
 
 
 def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
+    if isinstance(right.this, exp.Query):
+        subjects = left.expressions if isinstance(left, exp.Tuple) else [left]
+        known = [t.translate(each) for each in subjects]
+        every = isinstance(right, exp.All)
+        if len(known) != 1 and (operator, every) in (("=", False), ("<>", True)):
+            found = t.subqueries(right).member(known, right.this, span)
+            return negated(found) if every else found
+        if len(known) != 1:
+            raise SinkqlError("SQ2211", "rows can be compared with a subquery by IN, = ANY and <> ALL", span)
+        return t.subqueries(right).compared(operator, known[0], right.this, span, every=every)
     values = _array(t, right)
     subject = t.translate(left)
     equality = (operator, type(right)) in (("=", exp.Any), ("<>", exp.All))
@@ -122,7 +132,8 @@ def _has_column(value: Typed) -> bool:
 
 def _in(t: Translation, node: Any) -> Typed:
     if node.args.get("query") is not None:
-        raise SinkqlError("SQ2926", "subqueries in expressions are not supported yet", t.span(node))
+        subject = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        return t.subqueries(node).member([t.translate(each) for each in subject], node.args["query"], t.span(node))
     t.only(node, "this", "expressions")
     if not node.expressions:
         raise SinkqlError("SQ2201", "expected a value in IN ()", t.span(node))

@@ -15,7 +15,7 @@ from sinkql.logical.typetext import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.literal import literal
 from sinkql.planner.expression.typed import Typed, column
-from sinkql.planner.query.translation import Windowing
+from sinkql.planner.query.translation import SubqueryContext, Windowing
 from sinkql.vocabulary import join_name
 
 _CLOCKS: dict[type, str] = {
@@ -211,10 +211,17 @@ def resolved(scope: Scope, node: Any, span: Span) -> Typed:
 class RowContext:
     """Names in WHERE, in GROUP BY, inside an aggregate, and in a SELECT without aggregates."""
 
-    def __init__(self, scope: Scope, where: str, windows: Windowing | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        where: str,
+        windows: Windowing | None = None,
+        subqueries: SubqueryContext | None = None,
+    ) -> None:
         self.scope = scope
         self.where = where
         self.windows = windows
+        self.subqueries = subqueries
 
     def column(self, node: Any, span: Span) -> Typed:
         return resolved(self.scope, node, span)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from sqlglot import exp
@@ -12,7 +11,6 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.errors import MissingError, SinkqlError, Span
 from sinkql.planner import types
-from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
@@ -21,7 +19,9 @@ from sinkql.planner.query import clock, flatten, grouping, pushdown
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.first import FirstOfEach
+from sinkql.planner.query.predicate import joined
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
+from sinkql.planner.query.subquery import Subqueries, has_query
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
 from sinkql.planner.query.window import Windows
@@ -55,17 +55,16 @@ Hidden = Callable[[tuple[str, ...]], list[tuple[str, Any]]]
 
 
 def plan_select(
-    syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, hidden: Hidden | None = None
+    subqueries: Subqueries, select: Any, relation: logical.Relation, hidden: Hidden | None = None
 ) -> logical.Relation:
-    """Plan a SELECT whose FROM is already a relation."""
-    rows = Translator(syntax, RowContext(scope, "WHERE"))
+    """Plan a SELECT whose FROM is already a relation, with the scope of its subqueries."""
+    syntax, scope = subqueries.queries.syntax, subqueries.scope
+    rows = Translator(syntax, RowContext(scope, "WHERE", subqueries=subqueries))
     where = select.args.get("where")
-    if where is None:
-        relation = pushdown.arranged(relation)
-    else:
-        condition = clock.parted(rows, where.this, "WHERE")
-        relation = pushdown.arranged(relation) if condition.plain is None else pushdown.keep(relation, condition.plain)
-        relation = clock.bound(relation, condition.times)
+    condition = _condition(rows, where, "WHERE")
+    relation = pushdown.arranged(relation) if condition.plain is None else pushdown.keep(relation, condition.plain)
+    relation = clock.bound(relation, condition.times)
+    relation = _with_queries(subqueries, relation, rows, where, "WHERE")
     wanted = _expand(syntax, select, scope)
     shown = wanted
     if hidden is not None:
@@ -74,7 +73,7 @@ def plan_select(
     behind = [_behind(name, node, shown) for name, node in first.columns] if first is not None else []
     every = [*wanted, *behind]
     plan = _plan_groups if _grouped(select, every) else _plan_rows
-    relation = plan(syntax, select, relation, scope, every)
+    relation = plan(subqueries, select, relation, every)
     if first is not None:
         return first.plan(relation, len(wanted))
     if select.args.get("distinct") is None:
@@ -83,17 +82,20 @@ def plan_select(
 
 
 def _plan_rows(
-    syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, wanted: Sequence[_Wanted]
+    subqueries: Subqueries, select: Any, relation: logical.Relation, wanted: Sequence[_Wanted]
 ) -> logical.Relation:
+    syntax, scope = subqueries.queries.syntax, subqueries.scope
     windows = Windows(syntax, select, {each.name for each in relation.shape.columns})
     context = flatten.SelectContext(syntax, scope)
-    context.windows = windows
+    context.windows, context.subqueries = windows, subqueries
     plain = Translator(syntax, context)
     items = []
     for each in wanted:
         windows.wanted = each.name if isinstance(each.node, exp.Window) else None
         items.append(_item(plain, each))
-    return query_relation.project(context.flattened(windows.above(relation), syntax.span(select)), items)
+    return query_relation.project(
+        context.flattened(windows.above(subqueries.attached(relation)), syntax.span(select)), items
+    )
 
 
 def _behind(name: str, node: Any, shown: Sequence[_Wanted]) -> _Wanted:
@@ -107,31 +109,6 @@ def _behind(name: str, node: Any, shown: Sequence[_Wanted]) -> _Wanted:
             if each.name == identifier(node.this):
                 return replace(each, name=name)
     return _Wanted(name, node)
-
-
-def plan_values(syntax: Syntax, values: Any, now: datetime | None) -> logical.Relation:
-    """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
-    plain = Translator(syntax, RowContext(Scope(now=now), "VALUES"))
-    rows = [[plain.translate(node) for node in row.expressions] for row in values.expressions]
-    for row, node in zip(rows, values.expressions, strict=True):
-        if len(row) != len(rows[0]):
-            message = f"each row of VALUES must have the same number of columns, found {len(rows[0])} and {len(row)}"
-            raise SinkqlError("SQ2221", message, syntax.span(node))
-    columns = [_alike(column, syntax.span(values)) for column in zip(*rows, strict=True)]
-    found: logical.Relation | None = None
-    for place, node in enumerate(values.expressions):
-        items = [(f"column{number}", column[place]) for number, column in enumerate(columns, 1)]
-        one = query_relation.project(logical.ONE, items)
-        found = one if found is None else query_relation.union(found, one, syntax.span(node))
-    assert found is not None
-    return found
-
-
-def _alike(values: Sequence[Typed], span: Span) -> tuple[Typed, ...]:
-    """Return the values of a column of VALUES as of one type."""
-    if all(each.type == types.UNKNOWN for each in values):
-        return tuple(coerced(each, types.TEXT) for each in values)
-    return operators.settled(values, span, "VALUES")[1]
 
 
 def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
@@ -191,7 +168,8 @@ def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
     return any(
         isinstance(call.this, str) and call.this.lower() in functions.AGGREGATES and not _over(call)
         for each in wanted
-        for call in each.node.find_all(exp.Anonymous)
+        for call in each.node.walk(prune=lambda node: isinstance(node, exp.Query))
+        if isinstance(call, exp.Anonymous)
     )
 
 
@@ -212,10 +190,33 @@ def _item(translator: Translator, wanted: _Wanted) -> tuple[str, Typed]:
     return wanted.name, held(value) if value.type == types.INTERVAL else value
 
 
-def _plan_groups(
-    syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, wanted: Sequence[_Wanted]
+def _condition(rows: Translator, clause: Any | None, where: str) -> clock.Condition:
+    """Return what a WHERE or HAVING says without subqueries."""
+    if clause is None:
+        return clock.Condition(None)
+    if not has_query(clause.this):
+        return clock.parted(rows, clause.this, where)
+    found = [clock.parted(rows, each, where) for each in clock.conjuncts(clause.this) if not has_query(each)]
+    plain = [each.plain for each in found if each.plain is not None]
+    times = tuple(time for each in found for time in each.times)
+    return clock.Condition(joined("AND", plain, rows.span(clause)) if plain else None, times)
+
+
+def _with_queries(
+    subqueries: Subqueries, relation: logical.Relation, t: Translator, clause: Any | None, where: str
 ) -> logical.Relation:
-    rows = Translator(syntax, RowContext(scope, "GROUP BY"))
+    """Return the rows for which the conditions of a WHERE or HAVING are true that have subqueries."""
+    for each in clock.conjuncts(clause.this) if clause is not None else ():
+        if has_query(each):
+            relation = subqueries.kept(relation, t, each, where)
+    return relation
+
+
+def _plan_groups(
+    subqueries: Subqueries, select: Any, relation: logical.Relation, wanted: Sequence[_Wanted]
+) -> logical.Relation:
+    syntax, scope = subqueries.queries.syntax, subqueries.scope
+    rows = Translator(syntax, RowContext(scope, "GROUP BY", subqueries=subqueries))
     values, groupings = _group_values(rows, grouping.groups(syntax, select.args.get("group")), scope, wanted)
     named = _named_groups(rows, values, wanted)
     columns = {}
@@ -224,7 +225,10 @@ def _plan_groups(
         columns[value.tree] = column(name, value.type, nullable=nullable, span=value.span)
     retracts = relation.shape.change != logical.Change.APPEND
     calls = Calls({name for name, _ in named}, retracts=retracts, grouped=all(groupings.sets))
-    context = GroupContext(syntax, scope, Groups(columns), calls, groupings)
+    arguments = Translator(syntax, RowContext(scope, "an aggregate", subqueries=subqueries))
+    context = GroupContext(arguments, scope, Groups(columns), calls, groupings)
+    over = Subqueries(subqueries.queries, subqueries.around, scope, context.outer)
+    context.subqueries, context.planned = over, subqueries.knows
     context.windows = windows = Windows(syntax, select, calls.names)
     above = Translator(syntax, context)
     items = []
@@ -234,11 +238,13 @@ def _plan_groups(
         items.append(_group_item(above, context, each))
     calls.wanted, context.windows = None, None
     having = select.args.get("having")
-    condition = clock.parted(above, having.this, "HAVING") if having is not None else clock.Condition(None)
-    found = grouping.grouped(relation, named, calls.found, groupings, syntax.span(select), calls.collected)
+    condition = _condition(above, having, "HAVING")
+    found = subqueries.attached(relation)
+    found = grouping.grouped(found, named, calls.found, groupings, syntax.span(select), calls.collected)
     if condition.plain is not None:
         found = query_relation.keep(found, condition.plain)
-    found = clock.bound(found, condition.times)
+    found = over.attached(clock.bound(found, condition.times))
+    found = _with_queries(over, found, above, having, "HAVING")
     return query_relation.project(windows.above(found), items)
 
 
@@ -301,7 +307,7 @@ def _named_groups(rows: Translator, values: Sequence[Typed], wanted: Sequence[_W
 def _translated(rows: Translator, wanted: Sequence[_Wanted]) -> list[tuple[str, Typed]]:
     found = []
     for each in wanted:
-        if each.column is not None or isinstance(each.node, exp.Column):
+        if each.column is not None or isinstance(each.node, exp.Column) or has_query(each.node):
             continue
         try:
             found.append((each.name, rows.translate(each.node)))

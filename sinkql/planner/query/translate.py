@@ -332,6 +332,14 @@ def _binary(plan: Pair) -> Handler:
     return handler
 
 
+def _exists(t: Translation, node: Any) -> Typed:
+    return t.subqueries(node).exists(node.this, t.span(node))
+
+
+def _scalar(t: Translation, node: Any) -> Typed:
+    return t.subqueries(node).scalar(node, t.span(node))
+
+
 _HANDLERS: dict[type, Handler] = {
     **PREDICATES,
     exp.JSONExtractScalar: _binary(functions_json.get_text),
@@ -381,4 +389,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.Filter: _filter,
     exp.Window: _window,
     exp.Collate: _collate,
+    exp.Exists: _exists,
+    exp.Subquery: _scalar,
+    exp.Select: _scalar,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -29,6 +29,8 @@ class Context(Protocol):
     windows: Windowing | None
     """What window functions mean; None where none are allowed."""
     where: str
+    subqueries: SubqueryContext | None
+    """What plans subqueries; None where none may stand."""
 
     def column(self, node: Any, span: Span) -> Typed:
         """Return the column that a name stands for."""
@@ -38,6 +40,22 @@ class Context(Protocol):
 
     def known(self, node: Any) -> Typed | None:
         """Return the value of a whole subtree that the context already has: a GROUP BY expression."""
+
+
+class SubqueryContext(Protocol):
+    """Plan the subqueries of the expressions that stand somewhere."""
+
+    def exists(self, node: Any, span: Span) -> Typed:
+        """Return whether a query has a row."""
+
+    def scalar(self, node: Any, span: Span) -> Typed:
+        """Return the value of a query's one row."""
+
+    def member(self, values: Sequence[Typed], node: Any, span: Span) -> Typed:
+        """Return whether values are the columns of one of a query's rows."""
+
+    def compared(self, operator: str, value: Typed, node: Any, span: Span, *, every: bool) -> Typed:
+        """Return whether a comparison is true of one of a query's values, or of every one."""
 
 
 class Translation(ABC):
@@ -60,6 +78,14 @@ class Translation(ABC):
             message = f"argument of {where} must be type boolean, not type {value.type.name}"
             raise SinkqlError("SQ2219", message, value.span, hint=f"Compare it, as in value {_compared(value.type)}.")
         return value
+
+    def subqueries(self, node: Any) -> SubqueryContext:
+        """Return what plans a subquery; raises SQ2926 where none may stand."""
+        found = self.context.subqueries
+        if found is None:
+            message = "a subquery is not allowed here"
+            raise SinkqlError("SQ2926", message, self.span(node), hint="Put it into WHERE, HAVING or the select list.")
+        return found
 
     def only(self, node: Any, *names: str) -> None:
         """Refuse a node that carries more than the named parts: nothing that was written is dropped."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from sinkql import durable, physical
 from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, refused
 from sinkql.extension.capture import captured_source
+from sinkql.logical.expression import Call
+from sinkql.logical.function import SINGLE
 
 _SHOWN = 12
 _LATE = re.compile(
@@ -86,7 +88,7 @@ def of_row(
     message: str,
     row: Mapping[str, object],
     *,
-    code: str = "SQ3201",
+    code: str | None = None,
     hint: str | None = None,
 ) -> SinkqlError:
     """Return the error for an expression of a job that fails on a row, at its place in the user's SQL."""
@@ -95,6 +97,8 @@ def of_row(
         for name, value in row.items()
     }
     detail = f"it fails on the row {json.dumps(shown, ensure_ascii=False)}"
+    several = isinstance(failing.expression, Call) and failing.expression.function == SINGLE
+    code = code or ("SQ3212" if several else "SQ3201")
     return placed(SinkqlError(code, message, detail=detail, hint=hint or guard(job)), job, failing)
 
 

@@ -1,0 +1,205 @@
+"""Subqueries in the expressions of one SELECT → columns, which `attached` puts behind those of its rows; in WHERE and
+HAVING also joins with what there must be, or must not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import JoinKind
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed, column
+from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.apply import Apply, Subquery
+from sinkql.planner.query.clock import conjuncts
+from sinkql.planner.query.from_ import Around, Queries
+from sinkql.planner.query.predicate import negated
+from sinkql.planner.query.scope import Outer, Scope
+from sinkql.planner.query.translation import Translation
+
+_Within = Callable[[Typed], Typed]
+
+
+def _query_node(node: Any) -> bool:
+    return isinstance(node, exp.Query)
+
+
+def has_query(node: Any) -> bool:
+    """Tell whether a query stands in an expression."""
+    return node.find(exp.Query) is not None
+
+
+@dataclass(slots=True)
+class Subqueries:
+    """Plan the subqueries of expressions over one relation; `within` says what a column of its scope is there."""
+
+    queries: Queries
+    around: Around
+    scope: Scope
+    within: _Within = lambda value: value
+    _waiting: list[Callable[[logical.Relation], logical.Relation]] = field(default_factory=list)
+    _known: dict[tuple[int, tuple[logical.Expression, ...]], tuple[Any, Typed]] = field(default_factory=dict)
+
+    @property
+    def _apply(self) -> Apply:
+        return Apply(self.queries.fresh)
+
+    def attached(self, relation: logical.Relation) -> logical.Relation:
+        """Return the relation with the columns that were asked for since, behind its own."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            relation = each(relation)
+        return relation
+
+    def knows(self, node: Any) -> bool:
+        """Tell whether all queries in an expression have been planned here."""
+        known = {place for place, _ in self._known}
+        return all(id(each) in known for each in node.walk(prune=_query_node) if _query_node(each))
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def exists(self, node: Any, span: Span) -> Typed:
+        """Return whether a query has a row."""
+        return self._once(node, (), lambda: self._exists(node, span))
+
+    def _exists(self, node: Any, span: Span) -> Typed:
+        query = self._query(node, span)
+        return self._later(lambda relation, name: self._apply.exists(relation, query, name), types.BOOLEAN, span)
+
+    def scalar(self, node: Any, span: Span) -> Typed:
+        """Return the value of a query's one row."""
+        return self._once(node, (), lambda: self._scalar(node, span))
+
+    def _scalar(self, node: Any, span: Span) -> Typed:
+        query = self._query(node, span)
+        self._check(query, 1, span)
+        type_ = query.columns[0].type
+        nullable = self._later(lambda relation, name: self._apply.scalar(relation, query, name), type_, span)
+        return column(str(nullable.column), type_, nullable=True, span=span)
+
+    def member(self, values: Sequence[Typed], node: Any, span: Span) -> Typed:
+        """Return whether values are the columns of one of a query's rows."""
+        return self._once(node, values, lambda: self._member(values, node, span))
+
+    def _member(self, values: Sequence[Typed], node: Any, span: Span) -> Typed:
+        query = self._query(node, span)
+        self._check(query, len(values), span)
+        known = _typed(values, query)
+        found = self._later(
+            lambda relation, name: self._apply.member(relation, query, name, known), types.BOOLEAN, span
+        )
+        return column(str(found.column), types.BOOLEAN, nullable=True, span=span)
+
+    def compared(self, operator: str, value: Typed, node: Any, span: Span, *, every: bool) -> Typed:
+        """Return whether a comparison is true of one of a query's values, or of every one."""
+        if (operator, every) in (("=", False), ("<>", True)):
+            found = self.member([value], node, span)
+            return negated(found) if every else found
+        return self._once(node, [value], lambda: self._compared(operator, value, node, span, every=every))
+
+    def _compared(self, operator: str, value: Typed, node: Any, span: Span, *, every: bool) -> Typed:
+        query = self._query(node, span)
+        self._check(query, 1, span)
+        (known,) = _typed([value], query)
+        found = self._later(
+            lambda relation, name: self._apply.compared(relation, query, name, operator, known, every=every),
+            types.BOOLEAN,
+            span,
+        )
+        return column(str(found.column), types.BOOLEAN, nullable=True, span=span)
+
+    # --- conditions ---------------------------------------------------------------------------------------------------
+
+    def kept(self, relation: logical.Relation, t: Translation, node: Any, where: str) -> logical.Relation:
+        """Return the rows for which a condition with subqueries is true."""
+        for each in conjuncts(node):
+            relation = self._kept(relation, t, each, where)
+        return relation
+
+    def _kept(self, relation: logical.Relation, t: Translation, node: Any, where: str) -> logical.Relation:
+        span, inner = t.span(node), node.unnest()
+        negative = isinstance(inner, exp.Not)
+        inner = inner.this.unnest() if negative else inner
+        kind = JoinKind.ANTI if negative else JoinKind.SEMI
+        if isinstance(inner, exp.Exists):
+            return self._apply.having(kind, relation, self._query(inner.this, span))
+        asked = _among(inner)
+        if asked is not None and asked[2]:
+            negative, kind = not negative, JoinKind.SEMI if negative else JoinKind.ANTI
+        if asked is not None:
+            values = [t.translate(each) for each in asked[0]]
+            query = self._query(asked[1], span)
+            self._check(query, len(values), span)
+            known = _typed(values, query)
+            sure = not any(each.nullable for each in known) and not any(each.nullable for each in query.columns)
+            if not negative or sure:
+                return self._apply.having(kind, self.attached(relation), query, known)
+            name = self.queries.fresh()
+            found = self._apply.member(self.attached(relation), query, name, known)
+            return query_relation.keep(found, negated(column(name, types.BOOLEAN, nullable=True, span=span)))
+        value = t.boolean(node, where)
+        return query_relation.keep(self.attached(relation), value)
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def _query(self, node: Any, span: Span) -> Subquery:
+        outer: dict[str, Typed] = {}
+
+        def within(value: Typed) -> Typed:
+            there = self.within(value)
+            name = next((name for name, each in outer.items() if each.tree == there.tree), None) or self.queries.fresh()
+            outer[name] = there
+            return column(name, there.type, nullable=there.nullable, span=value.span)
+
+        around = Around(self.around.named, Outer(self.scope, within))
+        return Subquery(self.queries.plan(node, around), outer, span)
+
+    def _check(self, query: Subquery, count: int, span: Span) -> None:
+        found = len(query.columns)
+        if found != count:
+            message = f"the subquery has {found} column{'s' * (found != 1)}, expected {count}"
+            raise SinkqlError("SQ2238", message, span, hint="Select as many columns as there are values on the left.")
+
+    def _once(self, node: Any, values: Sequence[Typed], plan: Callable[[], Typed]) -> Typed:
+        """Return what a query is beside values, which is planned once wherever its node is translated again."""
+        key = id(node), tuple(each.tree for each in values)
+        if key not in self._known:
+            self._known[key] = (node, plan())  # the node is kept: no other one has its id then
+        return self._known[key][1]
+
+    def _later(
+        self, put: Callable[[logical.Relation, str], logical.Relation], type_: logical.Type, span: Span
+    ) -> Typed:
+        name = self.queries.fresh()
+        self._waiting.append(lambda relation: put(relation, name))
+        return column(name, type_, nullable=False, span=span)
+
+
+def _among(node: Any) -> tuple[list[Any], Any, bool] | None:
+    """Return the values, the query and whether it is denied where a condition is IN, = ANY or <> ALL of a query."""
+    if isinstance(node, exp.In) and node.args.get("query") is not None:
+        return _listed(node.this), node.args["query"], False
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any) and has_query(node.expression):
+        return _listed(node.this), node.expression.this, False
+    if isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All) and has_query(node.expression):
+        return _listed(node.this), node.expression.this, True
+    return None
+
+
+def _listed(node: Any) -> list[Any]:
+    return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
+
+
+def _typed(values: Sequence[Typed], query: Subquery) -> list[Typed]:
+    """Return values, those without a type of their own as of the query's columns."""
+    return [
+        coerced(value, each.type) if value.type == types.UNKNOWN else value
+        for value, each in zip(values, query.columns, strict=True)
+    ]

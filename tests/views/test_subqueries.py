@@ -1,0 +1,133 @@
+"""Subqueries, wherever they stand and whatever of the rows around them they speak of, held to DuckDB."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from sinkql.testing import loads
+from views.harness import Change, Relation, View, Views
+
+_RELATIONS = (
+    Relation("a", {"id": "bigint NOT NULL", "g": "int", "x": "int"}),
+    Relation("b", {"id": "bigint NOT NULL", "g": "int", "y": "int"}),
+    Relation("c", {"id": "bigint NOT NULL", "g": "int", "z": "int NOT NULL"}),
+)
+_SQL = {
+    "exists": "SELECT id, x FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.g = a.g)",
+    "not_exists": "SELECT id, x FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND b.y > 1)",
+    "exists_unequal": "SELECT id, x FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND b.y <> a.x)",
+    "not_exists_less": "SELECT id, g FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.y < a.x)",
+    "exists_of_all": "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE y > 2)",
+    "not_exists_of_all": "SELECT id FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE y > 2)",
+    "exists_aggregate": "SELECT id FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b.g = a.g)",
+    "exists_having": "SELECT id FROM a WHERE EXISTS (SELECT b.y FROM b WHERE b.g = a.g GROUP BY b.y HAVING "
+    "count(*) > 1)",
+    "exists_having_whole": "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.g = a.g HAVING count(*) = 0)",
+    "in_": "SELECT id, x FROM a WHERE x IN (SELECT y FROM b)",
+    "in_of_group": "SELECT id, x FROM a WHERE x IN (SELECT y FROM b WHERE b.g = a.g)",
+    "not_in": "SELECT id, x FROM a WHERE x NOT IN (SELECT y FROM b)",
+    "not_in_filtered": "SELECT id, x FROM a WHERE x NOT IN (SELECT y FROM b WHERE y IS NOT NULL AND g = 1)",
+    "not_in_of_group": "SELECT id, x FROM a WHERE x NOT IN (SELECT y FROM b WHERE b.g = a.g)",
+    "not_in_sure": "SELECT id FROM a WHERE id NOT IN (SELECT z FROM c)",
+    "not_in_less": "SELECT id, x FROM a WHERE x NOT IN (SELECT y FROM b WHERE b.g < a.g)",
+    "in_or": "SELECT id, x FROM a WHERE x IN (SELECT y FROM b) OR g = 1",
+    "in_value": "SELECT id, x IN (SELECT y FROM b) AS r, x NOT IN (SELECT y FROM b WHERE b.g = a.g) AS s FROM a",
+    "exists_value": "SELECT id, EXISTS (SELECT 1 FROM b WHERE b.g = a.g) AS r, NOT EXISTS (SELECT 1 FROM c) AS "
+    "s FROM a",
+    "exists_case": "SELECT CASE WHEN EXISTS (SELECT 1 FROM b WHERE b.y > a.x) THEN x ELSE g END AS r FROM a",
+    "rows_in": "SELECT id FROM a WHERE (g, x) IN (SELECT g, y FROM b)",
+    "rows_not_in": "SELECT id FROM a WHERE (g, x) NOT IN (SELECT g, y FROM b WHERE y <> 1)",
+    "rows_value": "SELECT id, (g, x) IN (SELECT g, y FROM b) AS r FROM a",
+    "less_any": "SELECT id, x < ANY (SELECT y FROM b) AS r, x >= ANY (SELECT y FROM b WHERE b.g = a.g) AS s FROM a",
+    "less_all": "SELECT id, x < ALL (SELECT y FROM b) AS r, x >= ALL (SELECT y FROM b WHERE b.g = a.g) AS s FROM a",
+    "equal_any": "SELECT id, x = ANY (SELECT y FROM b) AS r, x <> ALL (SELECT y FROM b WHERE b.g = a.g) AS s FROM a",
+    "equal_all": "SELECT id, x = ALL (SELECT y FROM b) AS r, x <> ANY (SELECT y FROM b WHERE b.g = a.g) AS s FROM a",
+    "all_where": "SELECT id FROM a WHERE x >= ALL (SELECT y FROM b WHERE b.g = a.g)",
+    "scalar": "SELECT id, (SELECT max(y) FROM b) AS m FROM a",
+    "scalar_of_group": "SELECT id, (SELECT max(y) FROM b WHERE b.g = a.g) AS m FROM a",
+    "count_bug": "SELECT id, (SELECT count(*) FROM b WHERE b.g = a.g) AS m FROM a",
+    "count_where": "SELECT id FROM a WHERE x > (SELECT count(*) FROM b WHERE b.g = a.g)",
+    "count_less": "SELECT id, (SELECT count(y) + 1 FROM b WHERE b.y < a.x) AS m FROM a",
+    "sum_outer": "SELECT id, (SELECT sum(b.y + a.x) FROM b WHERE b.g = a.g) AS m FROM a",
+    "having_inside": "SELECT id, (SELECT count(*) FROM b WHERE b.g = a.g HAVING count(*) > 1) AS m FROM a",
+    "of_join": "SELECT id, (SELECT max(c.z) FROM b JOIN c ON b.g = c.g WHERE b.id = a.id) AS m FROM a",
+    "of_left_join": "SELECT id, (SELECT count(c.z) FROM b LEFT JOIN c ON b.y = c.z AND c.g > 0 WHERE b.g = "
+    "a.g) AS m FROM a",
+    "of_union": "SELECT id, (SELECT count(*) FROM (SELECT g FROM b WHERE b.g = a.g UNION ALL SELECT g FROM "
+    "c WHERE c.z = a.x) u) AS m FROM a",
+    "distinct_inside": "SELECT id, (SELECT count(*) FROM (SELECT DISTINCT y FROM b WHERE b.g = a.g) u) AS m FROM a",
+    "nested": "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND EXISTS (SELECT 1 FROM "
+    "c WHERE c.z = b.y))",
+    "nested_over_two": "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND EXISTS (SELECT 1 FROM "
+    "c WHERE c.z = b.y AND c.g = a.x))",
+    "nested_count": "SELECT id, (SELECT count(*) FROM b WHERE b.g = a.g AND b.y > (SELECT count(*) FROM c "
+    "WHERE c.g = a.g)) AS m FROM a",
+    "nested_not_in": "SELECT id FROM a WHERE x IN (SELECT y FROM b WHERE b.g NOT IN (SELECT z FROM c WHERE c.g = a.g))",
+    "grouped": "SELECT g, count(*) AS n FROM a GROUP BY g HAVING count(*) >= (SELECT count(*) FROM b WHERE b.g = a.g)",
+    "having_exists": "SELECT g, sum(x) AS n FROM a GROUP BY g HAVING EXISTS (SELECT 1 FROM b WHERE b.g = a.g)",
+    "grouped_value": "SELECT g, (SELECT max(y) FROM b WHERE b.g = a.g) AS m, count(*) AS n FROM a GROUP BY g",
+    "group_by": "SELECT (SELECT max(y) FROM b WHERE b.g = a.g) AS m, count(*) AS n FROM a GROUP BY 1",
+    "in_aggregate": "SELECT g, sum((SELECT max(y) FROM b WHERE b.g = a.x)) AS m FROM a GROUP BY g",
+    "over_join": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g WHERE a.x > (SELECT min(y) FROM b WHERE b.g = c.z)",
+    "two": "SELECT id FROM a WHERE x IN (SELECT y FROM b) AND EXISTS (SELECT 1 FROM c WHERE c.g = a.g) AND g > 0",
+    "self": "SELECT id, x FROM a WHERE x = (SELECT max(x) FROM a AS i WHERE i.g = a.g)",
+    "without_from": "SELECT id, (SELECT a.x + 1) AS m FROM a",
+    "duplicates": "SELECT g, x FROM a WHERE x IN (SELECT y FROM b WHERE b.g <= a.g)",
+}
+_EQUAL = "SELECT 1 FROM b WHERE b.g = a.g AND b.y = a.x"
+_PERHAPS = (
+    "SELECT 1 FROM b WHERE (b.g = a.g OR b.g IS NULL OR a.g IS NULL) AND (b.y = a.x OR b.y IS NULL OR a.x IS NULL)"
+)
+_ASKED = {  # DuckDB compares rows as values, of which NULL is one
+    "rows_in": f"SELECT id FROM a WHERE EXISTS ({_EQUAL})",
+    "rows_not_in": f"SELECT id FROM a WHERE NOT EXISTS ({_PERHAPS} AND b.y <> 1)",
+    "rows_value": f"SELECT id, CASE WHEN EXISTS ({_EQUAL}) THEN true WHEN EXISTS ({_PERHAPS}) THEN NULL ELSE "
+    f"false END FROM a",
+}
+_PARTS = {
+    place: {name: View(sql, _ASKED.get(name)) for name, sql in list(_SQL.items())[place::4]} for place in range(4)
+}
+
+
+def _row(random_: random.Random, name: str) -> tuple[Any, ...]:
+    value = random_.choice([0, 1, 2, 3] if name == "c" else [None, 0, 1, 2, 3])
+    return random_.randrange(4), random_.choice([None, 0, 1, 2]), value
+
+
+def _changes(views: Views, random_: random.Random, batch: int) -> dict[str, list[Change]]:
+    found: dict[str, list[Change]] = {}
+    for name in ("a", "b", "c"):
+        there = sorted(views.content.rows[name].elements(), key=repr)
+        gone = random_.sample(there, min(len(there), random_.randrange(len(there) + 1 if batch == 3 else 4)))
+        come = [_row(random_, name) for _ in range(random_.randrange(4))]
+        if batch == 1 and name != "a":  # of nothing
+            come = []
+        found[name] = [*((row, -1) for row in gone), *((row, 1) for row in come)]
+    return found
+
+
+@pytest.mark.parametrize("part", _PARTS)
+def test_subqueries_are_what_their_sql_gives(tmp_path: Path, part: int) -> None:
+    views, random_ = Views(tmp_path, _RELATIONS, _PARTS[part]), random.Random(f"subqueries{part}")
+    for batch in range(1, 6):
+        views.batch(_changes(views, random_, batch))
+    views.close()
+
+
+def test_a_second_row_of_a_value_is_an_error_of_the_row_until_it_is_gone() -> None:
+    pipeline = loads(
+        "CREATE TABLE a (id bigint PRIMARY KEY); CREATE TABLE b (id bigint PRIMARY KEY, g bigint, y bigint);"
+        "CREATE MATERIALIZED VIEW v AS SELECT id, (SELECT y FROM b WHERE b.g = a.id) AS m FROM a;"
+    )
+    pipeline.insert("a", [{"id": 1}, {"id": 2}])
+    pipeline.insert("b", [{"id": 1, "g": 1, "y": 7}])
+    assert sorted(pipeline.rows("v"), key=lambda row: row["id"]) == [{"id": 1, "m": 7}, {"id": 2, "m": None}]
+    pipeline.insert("b", [{"id": 2, "g": 1, "y": None}])
+    with pytest.raises(SinkqlError) as caught:
+        pipeline.rows("v")
+    assert caught.value.code == "SQ3212"
