@@ -296,3 +296,6 @@ def test_many_rows_of_one_value_in_partitions_of_one_hash(function: Any, tmp_pat
         for batch in range(3):
             pipeline.batch(e=[((k, k == 1, f"{batch}{n}"), 1) for k in range(4) for n in range(12)])
             assert Counter(row[:2] for row in pipeline.got().elements()) == pipeline.expected(query)
+        again = Pipeline(tmp_path / "again", operator)
+        again.batch(e=[(row, count) for row, count in pipeline.inputs["e"].items()])
+        assert again.got() == pipeline.got()
