@@ -18,7 +18,7 @@ from sinkql.testing import target
 from support.fault import armed
 from support.readers import connect
 from support.running import contexts
-from views import harness, tpch
+from views import harness, nexmark, tpch
 from views.churn import batches
 from views.harness import Changes, Relation, View, Views
 from views.queries import queries
@@ -100,9 +100,37 @@ def _read(folder: Path, *, changelog: bool) -> Rows:
     return +found
 
 
-@pytest.mark.parametrize("name", ["q6"])
-def test_query_of_tpch(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _hold_tpch(folder: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     random_ = random.Random(22)
-    rows = tpch.rows(90, random_)
-    changes = list(batches(tpch.RELATIONS, rows, tpch.updates(), commits=_COMMITS, changes=60, random_=random_))
-    _hold(tmp_path, session, _TPCH[name], tpch.RELATIONS, changes, monkeypatch)
+    rows, updates = tpch.rows(90, random_), tpch.updates()
+    changes = list(batches(tpch.RELATIONS, rows, updates, commits=_COMMITS, changes=60, random_=random_))
+    _hold(folder, session, _TPCH[name], tpch.RELATIONS, changes, monkeypatch)
+
+
+def _hold_nexmark(folder: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_ = random.Random(23)
+    rows, updates = nexmark.rows(100, random_), nexmark.updates()
+    changes = list(batches(nexmark.RELATIONS, rows, updates, commits=_COMMITS, changes=40, random_=random_))
+    _hold(folder, session, _NEXMARK[name], nexmark.RELATIONS, changes, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["q3", "q13"])
+def test_query_of_tpch(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _hold_tpch(tmp_path, session, name, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["q4", "q9", "q11"])
+def test_query_of_nexmark(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _hold_nexmark(tmp_path, session, name, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["q1", "q5", "q8", "q9", "q10", "q12"])
+def test_more_of_tpch(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _hold_tpch(tmp_path, session, name, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["q5", "q6", "q7", "q18", "q19", "q23"])
+def test_more_of_nexmark(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _hold_nexmark(tmp_path, session, name, monkeypatch)
