@@ -141,14 +141,18 @@ def _places(index: Index, folder: Path) -> list[tuple[int, int, str, int]]:
     return list(zip(entries.h1.tolist(), entries.h2.tolist(), paths, entries.pos.tolist(), strict=True))
 
 
-def check_state(pipeline: Pipeline) -> Mapping[str, Any]:
-    """Assert that the state that the table names is whole; return the digests of its runs."""
+def check_state(pipeline: Pipeline) -> Sequence[Mapping[str, Any]]:
+    """Assert that the state that the table names is whole; return the digests of its runs, an arrangement each.
+
+    Their names are left out: into them goes the path of what is read.
+    """
     name = marker(pipeline).state
     if name is None:
-        return {}
+        return []
     arrangements = state.load(pipeline.state, name)["arrangements"]
     for arrangement, buckets in arrangements.items():
         for bucket, entries in buckets.items():
             for entry in entries:
                 open_run(bucket_folder(pipeline.state, arrangement, int(bucket)), entry)
-    return {key: {b: [run["digest"] for run in runs] for b, runs in each.items()} for key, each in arrangements.items()}
+    found = [{b: [run["digest"] for run in runs] for b, runs in each.items()} for each in arrangements.values()]
+    return sorted(found, key=repr)
