@@ -51,7 +51,8 @@ CODES = {
         "Put the query into WHERE, HAVING, the select list or FROM.",
     ),
     "SQ2928": _code(
-        "FROM has a function or LATERAL that is not supported, or an expression calls a function that returns a set.",
+        "FROM has a function that is not supported, or RIGHT or FULL JOIN of LATERAL or of a function; or an "
+        "expression calls a function that returns a set.",
         "Select from a source, table or view.",
     ),
     "SQ2932": _code(

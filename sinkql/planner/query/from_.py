@@ -26,6 +26,8 @@ from sinkql.planner.expression.typed import Typed, call, settled
 from sinkql.planner.query import flatten
 from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.correlate import correlated, replaced
+from sinkql.planner.query.correlate import reference as value_of
 from sinkql.planner.query.keys import unique
 from sinkql.planner.query.scope import Named, Outer, Part, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.syntax import Syntax
@@ -75,6 +77,8 @@ class Joined:
 
     relation: logical.Relation
     scope: Scope
+    conditions: tuple[logical.Expression, ...] = ()
+    """What else must be true of a row and one on the left of it, of a LATERAL query."""
 
 
 @dataclass(slots=True)
@@ -110,6 +114,13 @@ class From:
                 for join in (*(node.args.get("joins") or ()), *more):
                     found = self._join(found, join)
                 continue
+            if found is not None and any(_lateral(each) for each in (node, *(join.this for join in more))):
+                self._refuse_right(more)
+                one = self._beside(found, node) if _lateral(node) else self._one(node)
+                found = self._paired(JoinKind.INNER, found, one, ())
+                for join in (*(node.args.get("joins") or ()), *more):
+                    found = self._join(found, join)
+                continue
             one = self._joined(node, more)
             found = one if found is None else self._paired(JoinKind.INNER, found, one, ())
         assert found is not None
@@ -125,6 +136,8 @@ class From:
     # --- one relation ------------------------------------------------------------------------------------------------
 
     def _one(self, node: Any) -> Joined:
+        if _lateral(node):
+            return self._beside(self._nothing(), node)
         alias = node.args.get("alias")
         if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query | exp.Values):
             return self._in_parentheses(node)
@@ -138,6 +151,28 @@ class From:
             qualifiers = ((identifier(alias.this),),)
         return self._named(relation, [each.name for each in relation.shape.columns], qualifiers, self._place(node))
 
+    def _beside(self, left: Joined, node: Any) -> Joined:
+        """Return a LATERAL query, which may speak of the columns of all relations on the left."""
+        alias, outer = node.args.get("alias"), dict[str, Typed]()
+        self.queries.refuse_clauses(node.this)
+        scope = Outer.recorded(left.scope, outer, self.queries.fresh, lambda value: value)
+        relation = self.queries.plan(node.this, Around(self.around.named, scope))
+        relation = self.queries.aliased(relation, alias)
+        found = correlated(relation, outer, left.relation, self.queries.fresh, equal=False, always=True)
+        named = alias is not None and alias.this is not None
+        qualifiers = ((identifier(alias.this),),) if named else ()
+        span = self._place(node)
+        names = [each.name for each in relation.shape.columns]
+        own = [self._free(name, qualifiers[0][0] if qualifiers else "subquery") for name in names]
+        columns = found.relation.shape.columns
+        names_below = [*own, *(each.name for each in columns[len(own) :])]
+        items = [(new, _reference(each, span)) for new, each in zip(names_below, columns, strict=True)]
+        now = query_relation.project(found.relation, items)
+        by = {each.name: value_of(new) for each, new in zip(columns, now.shape.columns, strict=True)}
+        conditions = tuple(replaced(each, by) for each in found.conditions)
+        known = tuple(Named(name, each) for name, each in zip(names, now.shape.columns, strict=False))
+        return Joined(now, self._scope((self._part(qualifiers, known, span),), known), conditions)
+
     def _read(self, node: Any) -> tuple[logical.Relation, Qualifiers]:
         if isinstance(node, exp.Table):
             return self.queries.table(node, self.around)
@@ -149,7 +184,7 @@ class From:
         if not isinstance(node, exp.Subquery | exp.Values) and not (
             isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
         ):
-            message = "table functions and LATERAL in FROM are not supported yet"
+            message = "this function in FROM is not supported"
             hint = "Select from a source or view."
             raise SinkqlError("SQ2928", message, self.syntax.span(node), hint=hint)
 
@@ -252,7 +287,7 @@ class From:
         """Refuse joins that keep rows of their right side beside rows that a function makes of those on the left."""
         for join in more:
             if join.args.get("side") in ("RIGHT", "FULL"):
-                message = f"{join.args['side']} JOIN of a function in FROM is not supported"
+                message = f"{join.args['side']} JOIN of LATERAL or a function in FROM is not supported"
                 raise SinkqlError("SQ2928", message, self.syntax.span(join), hint="Put it into a subquery in FROM.")
 
     # --- joins -------------------------------------------------------------------------------------------------------
@@ -261,7 +296,11 @@ class From:
         called = flatten.table_call(join.this)
         if called is not None:
             return self._with_rows(left, called, join)
-        right = self._joined(join.this)
+        if _lateral(join.this):
+            self._refuse_right([join])
+            right = self._beside(left, join.this)
+        else:
+            right = self._joined(join.this)
         kind = JoinKind(str(join.args.get("side") or "inner").lower())
         names = [(identifier(each), self.syntax.span(each)) for each in join.args.get("using") or ()]
         if join.args.get("method"):
@@ -277,7 +316,8 @@ class From:
         return self._paired(kind, left, right, (condition,))
 
     def _paired(self, kind: JoinKind, left: Joined, right: Joined, conditions: Sequence[Typed]) -> Joined:
-        residual = joins.together([settled(each) for each in conditions]) if conditions else None
+        every = [*right.conditions, *map(settled, conditions)]
+        residual = joins.together(every) if every else None
         relation = joins.with_keys(kind, left.relation, right.relation, (), residual)
         parts = _known_to((*left.scope.parts, *right.scope.parts), relation)
         columns = _as_now((*left.scope.columns, *right.scope.columns), relation)
@@ -350,6 +390,11 @@ class From:
             message = f'column "{name}" does not exist in the {word} relation of the join'
             raise MissingColumnError("SQ2204", message, span, hint=hint)
         return found[0]
+
+
+def _lateral(node: Any) -> bool:
+    """Tell whether a relation is a LATERAL query."""
+    return isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery)
 
 
 def _reference(column: logical.Column, span: Span) -> Typed:

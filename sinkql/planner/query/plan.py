@@ -238,7 +238,7 @@ _PLANNED: dict[type, tuple[str, ...]] = {
 }
 _SHORT = 40
 _CLAUSES = {
-    "laterals": ("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet"),
+    "laterals": ("SQ2928", "LATERAL VIEW is not supported"),
     "qualify": ("SQ2933", "the clause QUALIFY is not supported"),
 }
 _WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}

@@ -82,6 +82,23 @@ class Outer:
     scope: Scope
     within: Callable[[Typed], Typed]
 
+    @classmethod
+    def recorded(
+        cls, scope: Scope, spoken: dict[str, Typed], fresh: Callable[[], str], there: Callable[[Typed], Typed]
+    ) -> Outer:
+        """Return a scope whose columns have names of their own within the query, under which `spoken` gets them.
+
+        `there` says what a column of the scope is for the query around.
+        """
+
+        def within(value: Typed) -> Typed:
+            outer = there(value)
+            name = next((name for name, each in spoken.items() if each.tree == outer.tree), None) or fresh()
+            spoken[name] = outer
+            return column(name, outer.type, nullable=outer.nullable, span=value.span)
+
+        return cls(scope, within)
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

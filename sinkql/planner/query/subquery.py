@@ -151,14 +151,7 @@ class Subqueries:
 
     def _query(self, node: Any, span: Span) -> Subquery:
         outer: dict[str, Typed] = {}
-
-        def within(value: Typed) -> Typed:
-            there = self.within(value)
-            name = next((name for name, each in outer.items() if each.tree == there.tree), None) or self.queries.fresh()
-            outer[name] = there
-            return column(name, there.type, nullable=there.nullable, span=value.span)
-
-        around = Around(self.around.named, Outer(self.scope, within))
+        around = Around(self.around.named, Outer.recorded(self.scope, outer, self.queries.fresh, self.within))
         return Subquery(self.queries.plan(node, around), outer, span)
 
     def _check(self, query: Subquery, count: int, span: Span) -> None:
