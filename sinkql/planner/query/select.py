@@ -165,12 +165,19 @@ def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
 def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
     if select.args.get("group") is not None or select.args.get("having") is not None:
         return True
-    return any(
-        isinstance(call.this, str) and call.this.lower() in functions.AGGREGATES and not _over(call)
-        for each in wanted
-        for call in each.node.walk(prune=lambda node: isinstance(node, exp.Query))
+    return any(_aggregates(each.node) for each in wanted)
+
+
+def _aggregates(node: Any) -> list[Any]:
+    """Return the aggregates in an expression, each with its FILTER; not those of its subqueries."""
+    return [
+        call.parent if isinstance(call.parent, exp.Filter | exp.WithinGroup) and call.arg_key == "this" else call
+        for call in node.walk(prune=lambda each: isinstance(each, exp.Query))
         if isinstance(call, exp.Anonymous)
-    )
+        and isinstance(call.this, str)
+        and call.this.lower() in functions.AGGREGATES
+        and not _over(call)
+    ]
 
 
 def _over(call: Any) -> bool:
@@ -239,6 +246,8 @@ def _plan_groups(
     calls.wanted, context.windows = None, None
     having = select.args.get("having")
     condition = _condition(above, having, "HAVING")
+    for node in _aggregates(having.this) if having is not None else ():
+        above.translate(node)  # what stands beside a subquery is to be there before it is planned
     found = subqueries.attached(relation)
     found = grouping.grouped(found, named, calls.found, groupings, syntax.span(select), calls.collected)
     if condition.plain is not None:
