@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical, physical
 from sinkql.errors import Span
 from sinkql.logical.expression import without_spans
+from sinkql.logical.type import parse_type
 from sinkql.lowering.share import unused
 from sinkql.printer import to_sql
 
@@ -23,6 +24,7 @@ class Context:
     texts: dict[str, str] = field(default_factory=dict)
     shared: dict[str, physical.Operator] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
+    _constants: dict[str, physical.Read] = field(default_factory=dict)
 
     def arrangement(self) -> str:
         """Return what stands for the name of an operator's state until the whole job is known."""
@@ -36,6 +38,17 @@ class Context:
             known = self._names[id(body)] = unused(name, self.shared)
             self.shared[known] = body
         return physical.Use(self._names[id(body)], physical.columns_of(body), physical.change_of(body))
+
+    def constant(self, read: physical.Read) -> physical.Operator:
+        """Return the read of rows that a query says: a source has one in a job, whatever its columns are called."""
+        first = self._constants.setdefault(read.source, read)
+        if first.columns == read.columns:
+            return first
+        outputs = tuple(
+            physical.Output(own.name, logical.Reference(known.name, parse_type(known.type), known.nullable))
+            for own, known in zip(read.columns, first.columns, strict=True)
+        )
+        return physical.Map(first, outputs)
 
     def retracting(self, body: physical.Operator) -> physical.Operator:
         """Return rows that come and go where `body` gives rows that overwrite each other."""

@@ -89,7 +89,8 @@ class _View:
         known = self._known.get(id(relation))
         if known is not None:
             return self.context.again(known[1])
-        found = constant(relation, self.context.catalog) or self._relation(relation)
+        read = constant(relation, self.context.catalog)
+        found = self.context.constant(read) if read is not None else self._relation(relation)
         self._known[id(relation)] = (relation, found)  # the relation is kept: no other one has its id then
         return found
 
