@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -94,7 +94,85 @@ def _instants(first: datetime, last: datetime, step: Interval) -> tuple[datetime
     return _few([first + length * each for each in range(min(count, _MOST_IN_SERIES + 1))])
 
 
+def _append(call: Call, operands: list[Value]) -> Value | None:
+    held, added = operands
+    return lambda row: (*(held(row) or ()), added(row))
+
+
+def _prepend(call: Call, operands: list[Value]) -> Value | None:
+    added, held = operands
+    return lambda row: (added(row), *(held(row) or ()))
+
+
+def _cat(call: Call, operands: list[Value]) -> Value | None:
+    def found(row: Row) -> tuple[Any, ...] | None:
+        parts = [each for each in (operand(row) for operand in operands) if each is not None]
+        return tuple(itertools.chain.from_iterable(parts)) if parts else None
+
+    return found
+
+
+def _sought(give: Callable[..., Any]) -> Make:
+    """Return a call that is given an array, which elements of it are the one sought, and other operands' values."""
+
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        key = order_key(call.arguments[1].type)
+        if key is None:
+            return None
+
+        def found(row: Row) -> Any:
+            values, sought, *others = (each(row) for each in operands)
+            if values is None:
+                return None
+            if sought is None:
+                return give(values, [each is None for each in values], *others)
+            wanted = key(sought)
+            return give(values, [each is not None and key(each) == wanted for each in values], *others)
+
+        return found
+
+    return make
+
+
+def _position(_: tuple[Any, ...], same: list[bool]) -> int | None:
+    return same.index(True) + 1 if True in same else None
+
+
+def _removed(values: tuple[Any, ...], same: list[bool]) -> tuple[Any, ...]:
+    return tuple(value for value, equal in zip(values, same, strict=True) if not equal)
+
+
+def _replaced(values: tuple[Any, ...], same: list[bool], other: Any) -> tuple[Any, ...]:
+    return tuple(other if equal else value for value, equal in zip(values, same, strict=True))
+
+
+def _to_string(call: Call, operands: list[Value]) -> Value | None:
+    def found(row: Row) -> str | None:
+        values, delimiter, *absent = (each(row) for each in operands)
+        if values is None or delimiter is None:
+            return None
+        shown = [str(each) if each is not None else next(iter(absent), None) for each in values]
+        return str(delimiter).join(each for each in shown if each is not None)
+
+    return found
+
+
+def _split(text: str, delimiter: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    return tuple(text.split(delimiter)) if delimiter else (text,)
+
+
 FORMS: dict[str, Make] = {
+    "array_append(any,any)": _append,
+    "array_prepend(any,any)": _prepend,
+    "array_cat(any,any)": _cat,
+    "array_position(any,any)": _sought(_position),
+    "array_remove(any,any)": _sought(_removed),
+    "array_replace(any,any,any)": _sought(_replaced),
+    "array_to_string(any,text)": _to_string,
+    "array_to_string(any,text,text)": _to_string,
+    "string_to_array(text,text)": strict(_split),
     "$flat(any)": _in_one,
     "$series(integer,integer,integer)": strict(_series),
     "$series(bigint,bigint,bigint)": strict(_series),

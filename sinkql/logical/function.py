@@ -297,6 +297,13 @@ _ARRAY = (
     *_entries("cardinality(any) → integer", "$flat(any) → any"),
     *_entries(*_each("$series(T,T,T) → any", "integer", "bigint"), *_each("$series(T,T,interval) → any", *_INSTANTS)),
     *_entries("ARRAY(any…) → any", nullable=Nullable.NEVER),
+    # of arrays of one dimension; an array that is NULL counts as empty where elements are added
+    *_entries("array_append(any,any) → any", "array_prepend(any,any) → any", nullable=Nullable.NEVER),
+    *_entries("array_cat(any,any) → any", nullable=Nullable.ALL),
+    *_entries("array_position(any,any) → integer", nullable=Nullable.ALWAYS),
+    *_entries("array_remove(any,any) → any", "array_replace(any,any,any) → any", nullable=Nullable.FIRST),
+    *_entries("array_to_string(any,text) → text", "string_to_array(text,text) → any"),
+    *_entries("array_to_string(any,text,text) → text", nullable=Nullable.ALWAYS),
 )
 
 _COMPOSITE = (

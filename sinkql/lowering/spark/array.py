@@ -6,7 +6,7 @@ from sinkql.logical import Call, Interval, Literal
 from sinkql.logical.array import NO_STEP, UNMATCHED, levels
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.literal import day_time
-from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type
+from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type, text_literal
 
 
 def _element(call: Call) -> Form:
@@ -93,7 +93,50 @@ def _instants(call: Call) -> Form:
     return Form(f"CASE WHEN {empty} THEN {none} ELSE {array} END", operands=call.arguments[:2])
 
 
+def _joined(call: Call) -> Form:
+    """Return elements behind elements; an array that is NULL has none."""
+    empty = f"CAST(array() AS {spark_type(call.type)})"
+    parts = [
+        f"coalesce(@{place}, {empty})" if each.type == call.type else f"array(@{place})"
+        for place, each in enumerate(call.arguments)
+    ]
+    joined = f"concat({', '.join(parts)})"
+    return Form(f"IF(@0 IS NULL AND @1 IS NULL, NULL, {joined})" if call.function.startswith("array_cat") else joined)
+
+
+def _split(call: Call) -> Form:
+    delimiter = call.arguments[1]
+    assert isinstance(delimiter, Literal)
+    assert isinstance(delimiter.value, str)
+    found = f"split(@0, {text_literal(_quoted(delimiter.value))}, -1)" if delimiter.value else "array(@0)"
+    empty = f"CAST(array() AS {spark_type(call.type)})"
+    return Form(
+        f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} ELSE {found} END", operands=call.arguments[:1]
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return the pattern of Java that finds a text."""
+    return "".join(each if each.isalnum() or each.isspace() else f"\\{each}" for each in text)
+
+
+_AS_TEXTS = "CAST(@0 AS ARRAY<STRING>)"
+
 FORMS: dict[str, Spelling] = {
+    "array_append(any,any)": _joined,
+    "array_prepend(any,any)": _joined,
+    "array_cat(any,any)": _joined,
+    "array_position(any,any)": Form(
+        "CAST(nullif(IF(@1 IS NULL, array_position(transform(@0, `$e` -> `$e` IS NULL), true), "
+        "array_position(@0, @1)), 0) AS INT)"
+    ),
+    "array_remove(any,any)": Form("filter(@0, `$e` -> NOT (`$e` <=> @1))"),
+    "array_replace(any,any,any)": Form("transform(@0, `$e` -> IF(`$e` <=> @1, @2, `$e`))"),
+    "array_to_string(any,text)": Form(f"array_join({_AS_TEXTS}, @1)"),
+    "array_to_string(any,text,text)": Form(
+        f"IF(@2 IS NULL, array_join({_AS_TEXTS}, @1), array_join({_AS_TEXTS}, @1, @2))"
+    ),
+    "string_to_array(text,text)": _split,
     "$flat(any)": _in_one,
     "$series(integer,integer,integer)": _series,
     "$series(bigint,bigint,bigint)": _series,

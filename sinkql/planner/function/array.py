@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.types import nested_type
+from sinkql.logical import Type
 from sinkql.logical.array import leaf, levels
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import no_operator, part_of, settled
 from sinkql.planner.expression.typed import Typed, call, exact
-from sinkql.planner.function.argument import Handler, arity, typed
+from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.types import INTEGER
 
 
@@ -85,7 +86,95 @@ def _held(name: str, value: Typed) -> Typed:
     return exact(value)
 
 
+def joined(left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan `left || right` where one of them is an array: two arrays, or an array and an element."""
+    if left.type.name == "array" and right.type in (left.type, types.UNKNOWN):
+        return _cat("||", (left, right), span)
+    if right.type.name == "array" and left.type == types.UNKNOWN:
+        return _cat("||", (left, right), span)
+    if left.type.name == "array" and left.type.element is not None and types.implicit(right.type, left.type.element):
+        return _append("||", (left, right), span)
+    if right.type.name == "array" and right.type.element is not None and types.implicit(left.type, right.type.element):
+        return _prepend("||", (left, right), span)
+    raise no_operator("||", (left, right), span)
+
+
+def _append(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    value, element = _flat(name, arguments[0])
+    return call("array_append(any,any)", (value, typed(name, arguments[1], element)), span, type_=value.type)
+
+
+def _prepend(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    value, element = _flat(name, arguments[1])
+    return call("array_prepend(any,any)", (typed(name, arguments[0], element), value), span, type_=value.type)
+
+
+def _cat(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    known = next((each.type for each in arguments if each.type.name == "array"), None)
+    first, second = (coerced(each, known) if known and each.type == types.UNKNOWN else each for each in arguments)
+    (left, _), (right, _) = _flat(name, first), _flat(name, second)
+    if left.type != right.type:
+        raise no_operator("||", (left, right), span)
+    return call("array_cat(any,any)", (left, right), span, type_=left.type)
+
+
+def _position(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    return call("array_position(any,any)", _sought(name, arguments), span)
+
+
+def _remove(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    return call("array_remove(any,any)", _sought(name, arguments), span, type_=arguments[0].type)
+
+
+def _replace(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 3, 3)
+    return call("array_replace(any,any,any)", _sought(name, arguments), span, type_=arguments[0].type)
+
+
+def _sought(name: str, arguments: tuple[Typed, ...]) -> tuple[Typed, ...]:
+    """Return an array and values of its elements' type, which can be compared."""
+    value, element = _flat(name, arguments[0])
+    if not types.comparable(element) or element.nested:
+        raise SinkqlError("SQ2214", f"values of type {element} cannot be compared exactly", value.span)
+    return (value, *(typed(name, each, element) for each in arguments[1:]))
+
+
+def _flat(name: str, value: Typed) -> tuple[Typed, Type]:
+    """Return an array of one dimension, and the type of its elements."""
+    held, element = _held(name, value), value.type.element
+    assert element is not None
+    if element.name == "array":
+        shown = name if name == "||" else f"{name}()"
+        raise SinkqlError("SQ2214", f"{shown} of arrays of several dimensions is not supported", value.span)
+    return held, element
+
+
+def _to_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 3)
+    value, element = _flat(name, arguments[0])
+    if element != types.TEXT and not types.whole(element):
+        raise SinkqlError("SQ2214", f"{name}() takes arrays of text and of integers", value.span)
+    texts = (typed(name, each, types.TEXT) for each in arguments[1:])
+    return call(f"array_to_string(any{',text' * (len(arguments) - 1)})", (value, *texts), span)
+
+
+def _from_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    constant_text(name, arguments[1], "delimiter")
+    found = nested_type("array", types.TEXT)
+    texts = [typed(name, each, types.TEXT) for each in arguments]
+    return call("string_to_array(text,text)", texts, span, type_=found)
+
+
 ALIASES = {"array_upper": "array_length", "list_length": "cardinality"}
 HANDLERS: dict[str, Handler] = {
     "array_length": _length, "array_upper": _length, "cardinality": _count, "list_length": _count,
+    "array_append": _append, "array_prepend": _prepend, "array_cat": _cat, "array_position": _position,
+    "array_remove": _remove, "array_replace": _replace, "array_to_string": _to_string,
+    "string_to_array": _from_string,
 }  # fmt: skip

@@ -141,7 +141,10 @@ def _not(t: Translation, node: Any) -> Typed:
 
 def _concatenate(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expression", "safe")
-    return operators.concatenate(t.translate(node.this), t.translate(node.expression), t.span(node))
+    left, right = t.translate(node.this), t.translate(node.expression)
+    if "array" in (left.type.name, right.type.name):
+        return functions_array.joined(left, right, t.span(node))
+    return operators.concatenate(left, right, t.span(node))
 
 
 def _case(t: Translation, node: Any) -> Typed:
