@@ -296,6 +296,7 @@ FORMS: dict[str, Make] = {
     SINGLE: _single,
     "$sum(double precision,double precision)": strict(_total),
     "$avg(double precision,double precision,bigint)": strict(lambda x, y, n: _total(x, y) / n if n else None),
+    "$root(numeric)": strict(lambda x: fit(Decimal(repr(math.sqrt(x))))),
     "pi()": strict(lambda: math.pi),
     **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in _SIGNED},
     **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in _SIGNED},

@@ -161,6 +161,8 @@ _AGGREGATE_RESULTS = _entries(
     "$sum(double precision,double precision) → double precision",
     # the same through a count
     "$avg(double precision,double precision,bigint) → double precision",
+    # the root of a variance, of 15 digits
+    "$root(numeric) → numeric",
     nullable=Nullable.ALWAYS,
 )
 

@@ -43,7 +43,11 @@ _CALLS = (
 )  # fmt: skip
 # a number of intervals has no value of its own in Spark: it is a part of the sum that it is in
 _WITHIN = {f"*({type_},interval)" for type_ in ("smallint", "integer", "bigint")}
-_GUARDS = {"$sum(double precision,double precision)", "$avg(double precision,double precision,bigint)"}
+_GUARDS = {
+    "$sum(double precision,double precision)",
+    "$avg(double precision,double precision,bigint)",
+    "$root(numeric)",
+}
 
 # what functions in FROM are; tests/views and tests/operators run them
 _OF_ROWS = {each for each in FUNCTIONS if each.startswith(("$flat(", "$series("))}

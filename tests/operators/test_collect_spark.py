@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,11 @@ _CALLS = {
     "array_agg(DISTINCT x ORDER BY x)": [[2, 3], [5, None], [None]],
     "sum(DISTINCT x)": [5, 5, None],
     "count(n)": [2, 2, 0],
+    "variance(x)": [Decimal("0.3333333333"), None, None],
+    "stddev_pop(x * 3000000.5)": [Decimal("1414213.7980753554"), Decimal(0), None],
+    "bit_xor(x)": [3, 5, None],
+    "bit_and(x)": [2, 5, None],
+    "bit_or(x) FILTER (WHERE x < 4)": [3, None, None],
 }
 
 

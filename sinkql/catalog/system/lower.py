@@ -27,6 +27,7 @@ from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column, settled
 from sinkql.planner.function.call import AGGREGATES
+from sinkql.planner.query import variance
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.collecting import NAMES
 from sinkql.planner.query.grouping import Groupings
@@ -472,7 +473,7 @@ class _Grouped(GroupContext):
 
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
         name = str(node.this).lower()
-        if name in NAMES:
+        if name in (*NAMES, *variance.NAMES):
             raise SinkqlError("SQ2932", f"{name}() of system relations is not supported yet", span)
         return super().aggregate(node, span, filter_)
 

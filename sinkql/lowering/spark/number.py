@@ -59,6 +59,7 @@ FORMS: dict[str, Spelling] = {
     "sign(double precision)": Form("IF(isnan(@0), 0D, sign(@0))"),
     "sign(numeric)": _numeric("sign(@0)"),
     "sqrt(double precision)": Form(f"IF(@0 < 0, {_NO_ROOT}, sqrt(@0))"),
+    "$root(numeric)": _numeric("sqrt(CAST(@0 AS DOUBLE))"),
     "ln(double precision)": Form(f"IF(@0 <= 0, {_NO_LOGARITHM}, ln(@0))"),
     "log(double precision)": Form(f"IF(@0 <= 0, {_NO_LOGARITHM}, log10(@0))"),
     "exp(double precision)": Form(_EXP),

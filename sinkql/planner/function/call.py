@@ -57,16 +57,16 @@ _SET_RETURNING = (
 )  # fmt: skip
 AGGREGATES = (
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "grouping", "any_value", "string_agg",
-    "array_agg",
+    "array_agg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop", "bit_and",
+    "bit_or", "bit_xor",
 )  # fmt: skip
 WINDOW_FUNCTIONS = (
     "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
     "last_value", "nth_value",
 )  # fmt: skip
 UNSUPPORTED_AGGREGATES = (
-    "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "stddev", "stddev_pop",
-    "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop", "covar_samp", "mode", "percentile_cont",
-    "percentile_disc", "bit_and", "bit_or", "bit_xor", "regr_slope",
+    "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "corr", "covar_pop", "covar_samp", "mode",
+    "percentile_cont", "percentile_disc", "regr_slope",
 )  # fmt: skip
 _REASONS = {
     "age": "an interval of months has no exact length",

@@ -19,7 +19,7 @@ from sinkql.logical import NUMERIC, Branch, Case, Type
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import wide
+from sinkql.planner.expression.operator import arithmetic, wide
 from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
 from sinkql.planner.expression.typed import call as expression
 from sinkql.planner.query import collecting
@@ -27,6 +27,7 @@ from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.scope import Groups, Scope, identifier, resolved
 from sinkql.planner.query.translate import Translator
 from sinkql.planner.query.translation import SubqueryContext, Windowing
+from sinkql.planner.query.variance import of_sums, root
 
 
 @dataclass
@@ -235,7 +236,7 @@ def _check_sum(call: _Aggregate) -> None:
         raise SinkqlError("SQ2932", message, call.span, hint=f"Cast it: {call.name}(DISTINCT value::numeric(38,10)).")
     if types.floating(type_) and call.calls.retracts:
         message = f"{call.name}() of {type_.name} is not exact over rows that can be removed"
-        raise SinkqlError("SQ2220", message, call.span, hint=f"Cast it: {call.name}(value::numeric(38,10)).")
+        raise SinkqlError("SQ2220", message, call.span, hint=_as_numeric(call))
 
 
 def _numeric_sum(call: _Aggregate) -> Typed:
@@ -268,6 +269,30 @@ def _avg(call: _Aggregate) -> Typed:
     # an integer divides by its count as exactly as a numeric does
     rows = cast_to(_nullif(counted, 0), NUMERIC)
     return expression("/(numeric,numeric)", (_plain(_numeric_sum(call)), rows), call.span)
+
+
+def _variance(call: _Aggregate) -> Typed:
+    """Plan variance by what can be taken back: the count, the sum and the sum of squares."""
+    _check_sum(call)
+    if call.distinct or types.floating(call.argument.type):
+        what = "DISTINCT …" if call.distinct else call.argument.type.called
+        message = f"{call.name}({what}) is not supported yet"
+        hint = "Take the DISTINCT rows in a subquery in FROM." if call.distinct else _as_numeric(call)
+        raise SinkqlError("SQ2932", message, call.span, hint=hint)
+    value, plain = call.argument, cast_to(call.argument, NUMERIC)
+    if types.whole(value.type) or types.unsigned(value.type):
+        value = Typed(cast_to(value, Type("numeric", types.INTEGER_DIGITS[value.type.name], 0)).tree, NUMERIC)
+    squares = call.add("sum", arithmetic("*", value, value, call.span), NUMERIC)
+    rows = call.add("count", call.argument, types.BIGINT)
+    return of_sums(rows, call.add("sum", plain, NUMERIC), squares, sample=not call.name.endswith("_pop"))
+
+
+def _deviation(call: _Aggregate) -> Typed:
+    return root(_variance(call))
+
+
+def _as_numeric(call: _Aggregate) -> str:
+    return f"Cast it: {call.name}(value::numeric(38,10))."
 
 
 def _unless(subject: Typed, known: bool | int, value: Typed) -> Typed:
@@ -312,4 +337,6 @@ def _boolean(call: _Aggregate) -> Typed:
 _PLANS: dict[str, Callable[[_Aggregate], Typed]] = {
     "count": _count, "sum": _sum, "avg": _avg, "min": _extreme, "max": _extreme,
     "any_value": _extreme_of_any, "bool_and": _boolean, "bool_or": _boolean, "every": _boolean,
+    "variance": _variance, "var_samp": _variance, "var_pop": _variance,
+    "stddev": _deviation, "stddev_samp": _deviation, "stddev_pop": _deviation,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Aggregates over all rows of a group in an order: string_agg and array_agg."""
+"""Aggregates over all rows of a group in an order: string_agg and array_agg; and those of bits, without one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, settled
 from sinkql.planner.query.translate import Translator
 
-NAMES = ("string_agg", "array_agg")
+BITS = ("bit_and", "bit_or", "bit_xor")
+NAMES = ("string_agg", "array_agg", *BITS)
 
 
 def call(
@@ -46,6 +47,10 @@ def call(
             message = f"string_agg() takes text, found {value.type.called}"
             raise SinkqlError("SQ2211", message, value.span, hint="Cast it, as in value::text.")
         constants = (_between(rows, values[1]),)
+    elif name in BITS:
+        if value.type not in (types.SMALLINT, types.INTEGER, types.BIGINT):
+            raise SinkqlError("SQ2211", f"aggregate {name}({value.type.called}) does not exist", span)
+        type_ = value.type
     else:
         type_ = _array(value, condition, span)
     if condition is not None:

@@ -17,7 +17,7 @@ from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column, settled
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import collecting
+from sinkql.planner.query import collecting, variance
 from sinkql.planner.query import frame as frames
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.ordering import sort
@@ -81,7 +81,7 @@ class Windows:
             raise SinkqlError("SQ2216", message, t.span(nested), hint="Compute the inner one in a subquery in FROM.")
         over = self._over(t, self._definition(t, node))
         name = str(function.this).lower()
-        if name in collecting.NAMES:
+        if name in (*collecting.NAMES, *variance.NAMES):
             raise SinkqlError("SQ2932", f"aggregate {name}() over a window is not supported yet", span)
         if name in functions.AGGREGATES and name != "grouping":
             return self._aggregate(t, function, span, filter_, over)

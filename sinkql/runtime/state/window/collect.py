@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +57,29 @@ def listed(rows: Rows, call: physical.WindowCall) -> pa.Array:
     """Return the values, NULLs among them; NULL where there are no rows."""
     values = rows.column(call.columns[0])
     return pa.array([each or None for each in _of_keys(rows, call)], pa.list_(values.type))
+
+
+@collects("bit_and")
+def in_all(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return the bits that are set in all values, NULL where all are NULL."""
+    return _of_bits(rows, call, operator.and_)
+
+
+@collects("bit_or")
+def in_any(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return the bits that are set in any value, NULL where all are NULL."""
+    return _of_bits(rows, call, operator.or_)
+
+
+@collects("bit_xor")
+def in_odd(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return the bits that are set in an odd number of values, NULL where all are NULL."""
+    return _of_bits(rows, call, operator.xor)
+
+
+def _of_bits(rows: Rows, call: physical.WindowCall, of: Callable[[int, int], int]) -> pa.Array:
+    some = ([value for value in each if value is not None] for each in _of_keys(rows, call))
+    return pa.array([functools.reduce(of, each) if each else None for each in some], pa.int64())
 
 
 def _of_keys(rows: Rows, call: physical.WindowCall) -> list[list[Any]]:
