@@ -17,7 +17,6 @@ from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
 from sinkql.lowering.spark.job import job_sql
 from sinkql.planner import plan
 from sinkql.planner.name import find
-from sinkql.planner.refuse.statement import later
 
 _QUERY = "explained_query"
 _STAGES = ("RAW", "OPTIMIZED", "PHYSICAL", "SPARK SQL")
@@ -72,7 +71,8 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
     explainee = statement.explainee
     assert explainee is not None  # only ANALYZE CLUSTER, which is refused, has none
     if isinstance(explainee, ast.Subscribe):
-        raise later(explainee)
+        hint = "Write EXPLAIN MATERIALIZED VIEW and its name."
+        raise SinkqlError("SQ2963", "EXPLAIN of SUBSCRIBE is not supported yet", explainee.span, hint=hint)
     if isinstance(explainee, ast.ItemRef):
         entry = find(plans, explainee.name, explainee.kind)
         if statement.stage == "RAW":

@@ -28,8 +28,7 @@ from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import implied, item_name, kind_of
-from sinkql.planner.name import find, short_name
-from sinkql.planner.refuse.statement import later
+from sinkql.planner.name import RELATION_KINDS, find, short_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.mask import mask
@@ -182,7 +181,8 @@ class Compiler:
             case ast.ReplayErrors():
                 find(self.catalog, statement.name, "SOURCE")
             case ast.Subscribe():
-                raise later(statement)
+                if isinstance(statement.relation, ast.Name):
+                    find(self.catalog, statement.relation, *RELATION_KINDS)
             case ast.Insert() | ast.Update() | ast.Delete():
                 plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))
                 self.notices.append(

@@ -47,6 +47,7 @@ _GUARDS = {
     "$sum(double precision,double precision)",
     "$avg(double precision,double precision,bigint)",
     "$root(numeric)",
+    "$single(bigint,any)",
 }
 
 # what functions in FROM are; tests/views and tests/operators run them

@@ -40,9 +40,20 @@ def _renamed(expression: logical.Expression) -> logical.Expression:
 
 
 def _written(expression: logical.Expression) -> bool:
-    """Tell whether all of it is what users write: what aggregates are computed from is not."""
-    own = (node.function if isinstance(node, logical.Call) else "" for node in walk(expression))
-    return not any(name.startswith("$") for name in own)
+    """Tell whether all of it is what users write: what aggregates are computed of, and subqueries give, is not."""
+    return not any(map(_own, walk(expression)))
+
+
+def _own(node: logical.Expression) -> bool:
+    match node:
+        case logical.Call():
+            return node.function.startswith("$")
+        case logical.Reference():
+            return node.name.startswith("$q")
+        case logical.Cast():
+            return node.operand.type == node.type
+        case _:
+            return False
 
 
 @pytest.mark.parametrize("group", sorted({vector["group"] for vector in vectors.load()}))

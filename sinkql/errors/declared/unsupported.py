@@ -72,9 +72,9 @@ CODES = {
         "Create a view with it and a sink, and select from the sink.",
     ),
     "SQ2936": _code(
-        "mz_now() stands where no time follows from it at which rows come or go: in the select list, in OR or NOT, or "
-        "within an expression.",
-        "Compare it alone with one value, in WHERE or HAVING: WHERE mz_now() <= created_at + INTERVAL '1 hour'. Move "
+        "The function mz_now() stands where no time follows from it at which rows come or go: in the select list, in "
+        "OR or NOT, or within an expression.",
+        "Compare it alone with one value, as in WHERE mz_now() <= created_at + INTERVAL '1 hour', or in HAVING. Move "
         "what is added to it or taken from it to the other side. In place of OR combine views with UNION.",
     ),
     "SQ2939": _code(

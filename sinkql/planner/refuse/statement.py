@@ -7,7 +7,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import unknown
 from sinkql.printer.part import name as print_name
 
-Later = ast.CreateIndex | ast.Subscribe
+Later = ast.CreateIndex
 JOB_OPTIONS = ("COMMIT INTERVAL", "RETAIN HISTORY")
 """Options that make a materialized view a job of its own."""
 _VIEW_OPTIONS = ("ASSERT NOT NULL", "COMMIT INTERVAL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
@@ -23,8 +23,6 @@ def later(statement: Later) -> SinkqlError:
     match statement:
         case ast.CreateIndex():
             return _not_yet("SQ2967", "CREATE INDEX", statement, "Leave it out: nothing here needs it.")
-        case ast.Subscribe():
-            return _not_yet("SQ2963", "SUBSCRIBE", statement, "Create a sink, and query its table.")
 
 
 def check_kind(statement: ast.Drop | ast.ShowCreate) -> None:

@@ -27,8 +27,12 @@ _TASKS = (
     "pyspark.sql.conversion",
     "sinkql.runtime.spark.task",
     "sinkql.runtime.state.operator.aggregate",
+    "sinkql.runtime.state.operator.bound",
+    "sinkql.runtime.state.operator.join",
     "sinkql.runtime.state.operator.normalize",
     "sinkql.runtime.state.operator.pick",
+    "sinkql.runtime.state.operator.rank",
+    "sinkql.runtime.state.operator.recompute",
 )
 
 # Spark has more daemons, for work that plans and needs none of this; it names each one's worker.
