@@ -123,7 +123,8 @@ def outcome(case: Case, *, parts: bool = True) -> Outcome:
         content.close()
     with tempfile.TemporaryDirectory(prefix="sinkql-h-") as folder:
         try:
-            views = Views(Path(folder), RELATIONS, {"v": View(case.sql)}, sinks=case.seed % 4 == 0)
+            view, sinks, buckets = View(case.sql), case.seed % 4 == 0, 1 + case.seed % 2
+            views = Views(Path(folder), RELATIONS, {"v": view}, sinks=sinks, buckets=buckets)
         except SinkqlError as error:
             return Outcome("refused", f"{error.code} {error.message}")
         except NotImplementedError:
