@@ -71,7 +71,7 @@ def test_a_key_is_found_by_either_in_the_bucket_where_the_other_put_it(tmp_path:
         ids = [pick.randrange(40) for _ in range(20)]
         seen |= set(ids)
         path = tmp_path / "in" / f"{turn}.csv"
-        repeated = 8000 if turn % 2 else 1  # a batch that is not small
+        repeated = 80_000 if turn % 2 else 1  # a batch that is not small
         path.write_text("id\n" + "".join(f"{each}\n" for each in ids) * repeated)
         os.utime(path, (1_700_000_000, 1_700_000_000))
         before = asked
