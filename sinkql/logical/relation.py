@@ -264,6 +264,15 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             return (relation.input,)
 
 
+def row_by_row(relation: Relation) -> bool:
+    """Tell whether each row of a relation comes of one below it, whatever other rows there are."""
+    match relation:
+        case Get() | Project() | Filter() | Flatten() | Union():
+            return True
+        case Aggregate() | Join() | Rank() | Window() | Collect() | Bound() | Repeat():
+            return False
+
+
 def expressions_of(relation: Relation) -> tuple[Expression, ...]:
     """Return the expressions of a relation over what stands just below it."""
     match relation:

@@ -251,21 +251,9 @@ def _stateful(name: str, catalog: logical.CatalogReader) -> bool:
 
 def _keeps(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
     """Tell whether some of a relation's rows depend on rows from before."""
-    match relation:
-        case logical.Get():
-            return _stateful(relation.item, catalog)
-        case logical.Project() | logical.Filter() | logical.Flatten() | logical.Union():
-            return any(_keeps(each, catalog) for each in logical.inputs_of(relation))
-        case (
-            logical.Aggregate()
-            | logical.Join()
-            | logical.Rank()
-            | logical.Window()
-            | logical.Collect()
-            | logical.Bound()
-            | logical.Repeat()
-        ):
-            return True
+    if isinstance(relation, logical.Get):
+        return _stateful(relation.item, catalog)
+    return not logical.row_by_row(relation) or any(_keeps(each, catalog) for each in logical.inputs_of(relation))
 
 
 @dataclass(frozen=True, slots=True)

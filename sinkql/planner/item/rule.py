@@ -271,17 +271,14 @@ def _counted(item: logical.Source | logical.View, catalog: logical.CatalogReader
         return None
     relations: list[logical.Relation] = [item.relation]
     while relations:
+        relation = relations.pop()
         found: str | None = None
-        match relation := relations.pop():
-            case logical.Get():
-                below = _below(relation, catalog)
-                found = _counted(below, catalog) if below is not None else None
-            case logical.Project() | logical.Filter() | logical.Flatten() | logical.Union():
-                relations.extend(logical.inputs_of(relation))
-            case _:
-                origins = (_origin(each, catalog) for each in logical.inputs_of(relation))
-                found = next((each for each in origins if each is not None), None)
-                relations.extend(logical.inputs_of(relation))
+        if isinstance(relation, logical.Get):
+            below = _below(relation, catalog)
+            found = _counted(below, catalog) if below is not None else None
+        elif not logical.row_by_row(relation):
+            found = _origin_below(relation, catalog)
+        relations.extend(logical.inputs_of(relation))
         if found is not None:
             return found
     return None
@@ -289,23 +286,16 @@ def _counted(item: logical.Source | logical.View, catalog: logical.CatalogReader
 
 def _origin(relation: logical.Relation, catalog: logical.CatalogReader) -> str | None:
     """Return the source whose rows a relation takes back as the source does; what an aggregate gives is its own."""
-    match relation:
-        case logical.Get():
-            below = _below(relation, catalog)
-            return _taken_back(below, catalog) if below is not None else None
-        case logical.Project() | logical.Filter() | logical.Flatten() | logical.Union():
-            below_each = (_origin(each, catalog) for each in logical.inputs_of(relation))
-            return next((found for found in below_each if found is not None), None)
-        case (
-            logical.Aggregate()
-            | logical.Join()
-            | logical.Rank()
-            | logical.Window()
-            | logical.Collect()
-            | logical.Bound()
-            | logical.Repeat()
-        ):
-            return None
+    if isinstance(relation, logical.Get):
+        below = _below(relation, catalog)
+        return _taken_back(below, catalog) if below is not None else None
+    return _origin_below(relation, catalog) if logical.row_by_row(relation) else None
+
+
+def _origin_below(relation: logical.Relation, catalog: logical.CatalogReader) -> str | None:
+    """Return the first such source of the relations just below one."""
+    origins = (_origin(each, catalog) for each in logical.inputs_of(relation))
+    return next((found for found in origins if found is not None), None)
 
 
 def _taken_back(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
