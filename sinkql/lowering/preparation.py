@@ -150,4 +150,26 @@ def row_hash(name: str, values: tuple[Value, ...]) -> Hash:
     return Hash(name, _SEED_ROW, values)
 
 
+def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> Preparation:
+    """Return what goes into tasks that keep whole rows by a key; raises ValueError for rows that overwrite each other.
+
+    Tasks take `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row), and `$count`.
+    """
+    change = physical.change_of(operator.input)
+    if change == "upsert":
+        kind = type(operator).__name__.lower()
+        raise ValueError(f'{kind} "{operator.arrangement}" stands on an upsert relation')
+    values = values_of("k", physical.columns_of(operator.input))
+    by_column = {each.column: each for each in values}
+    return Preparation(
+        hashes=(*identity(tuple(by_column[name] for name in key)), row_hash("$r", values)),
+        values=values,
+        group=("$h1", "$h2", *(each.name for each in values), "$r"),
+        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        append=change == "append",
+        columns=operator.columns,
+        one_bucket=not key,
+    )
+
+
 _SEED_1, _SEED_2, _SEED_ROW = 1, 7, 13

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Measure, Preparation, identity, row_hash, values_of
+from sinkql.lowering.preparation import Preparation, whole_rows
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arrangement import Ints, add_up
 from sinkql.runtime.state.manifest import noted
@@ -35,7 +35,7 @@ class PickState:
     @classmethod
     def of(cls, pick: physical.Pick) -> PickState:
         """Return the operator; raises ValueError for an input that it cannot stand on."""
-        return cls(pick.arrangement, _prepare(pick))
+        return cls(pick.arrangement, whole_rows(pick, pick.key))
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
@@ -71,23 +71,6 @@ class PickState:
             columns = [taken.column(f"$k{index}") for index in range(len(self.preparation.columns))]
             parts.append(pa.table([*columns, pa.array(np.full(len(place), diff, np.int64))], schema=schema))
         return pa.concat_tables(parts)
-
-
-def _prepare(pick: physical.Pick) -> Preparation:
-    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row)."""
-    columns, change = pick.columns, physical.change_of(pick.input)
-    if change == "upsert":
-        raise ValueError(f'pick "{pick.arrangement}" stands on an upsert relation')
-    values = values_of("k", columns)
-    by_column = {each.column: each for each in values}
-    return Preparation(
-        hashes=(*identity(tuple(by_column[name] for name in pick.key)), row_hash("$r", values)),
-        values=values,
-        group=("$h1", "$h2", *(each.name for each in values), "$r"),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
-        append=change == "append",
-        columns=columns,
-    )
 
 
 def _crowded(owner: Ints) -> int:

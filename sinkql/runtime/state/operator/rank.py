@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Measure, Preparation, identity, row_hash, values_of
+from sinkql.lowering.preparation import COUNT, Preparation, whole_rows
 from sinkql.runtime.state import head, order
 from sinkql.runtime.state.arithmetic import RowGroups, group
 from sinkql.runtime.state.arrangement import Ints, grouped
@@ -52,7 +52,7 @@ class RankState:
         exact = order.exact_bits(terms, [columns[places[each.column]] for each in rank.order])
         return cls(
             rank.arrangement,
-            _prepare(rank),
+            whole_rows(rank, _by(rank)),
             terms,
             exact and rank.function == "row_number",
             rank.function,
@@ -249,24 +249,6 @@ def _any(counts: Ints, starts: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def _prepare(rank: physical.Rank) -> Preparation:
-    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the partition), `$r` (of the whole row).
-
-    Where parts are ranked alone, `$h1` is a hash of the whole row too.
-    """
-    below = physical.columns_of(rank.input)
-    change = physical.change_of(rank.input)
-    if change == "upsert":
-        raise ValueError(f'rank "{rank.arrangement}" stands on an upsert relation')
-    values = values_of("k", below)
-    by_column = {each.column: each for each in values}
-    by = values if rank.parts else tuple(by_column[name] for name in rank.partition)
-    return Preparation(
-        hashes=(*identity(by), row_hash("$r", values)),
-        values=values,
-        group=("$h1", "$h2", *(each.name for each in values), "$r"),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
-        append=change == "append",
-        columns=rank.columns,
-        one_bucket=not by,
-    )
+def _by(rank: physical.Rank) -> Sequence[str]:
+    """Return what rows go to buckets by: where parts are ranked alone, by all that they have."""
+    return [each.name for each in physical.columns_of(rank.input)] if rank.parts else rank.partition

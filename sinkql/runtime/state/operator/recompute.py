@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Measure, Preparation, identity, row_hash, values_of
+from sinkql.lowering.preparation import COUNT, Preparation, whole_rows
 from sinkql.runtime.state import head
 from sinkql.runtime.state.arithmetic import RowGroups, group, unlike
 from sinkql.runtime.state.arrangement import Ints, add_up, grouped
@@ -44,7 +44,14 @@ class RecomputeState:
     def of(cls, recompute: physical.Recompute) -> RecomputeState:
         """Return the operator; raises ValueError for an input that it cannot stand on."""
         given = tuple(column.name for column in physical.columns_of(recompute.input))
-        return cls(recompute.arrangement, _prepare(recompute), given, recompute.key, recompute.calls, recompute.grouped)
+        return cls(
+            recompute.arrangement,
+            whole_rows(recompute, recompute.key),
+            given,
+            recompute.key,
+            recompute.calls,
+            recompute.grouped,
+        )
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
@@ -160,21 +167,3 @@ class _Side:
     def widest(self) -> int:
         """Return the number of rows of the widest key."""
         return int(np.bincount(self.owner, minlength=1).max())
-
-
-def _prepare(recompute: physical.Recompute) -> Preparation:
-    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row)."""
-    below, change = physical.columns_of(recompute.input), physical.change_of(recompute.input)
-    if change == "upsert":
-        raise ValueError(f'recompute "{recompute.arrangement}" stands on an upsert relation')
-    values = values_of("k", below)
-    by_column = {each.column: each for each in values}
-    return Preparation(
-        hashes=(*identity(tuple(by_column[name] for name in recompute.key)), row_hash("$r", values)),
-        values=values,
-        group=("$h1", "$h2", *(each.name for each in values), "$r"),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
-        append=change == "append",
-        columns=recompute.columns,
-        one_bucket=not recompute.key,
-    )
