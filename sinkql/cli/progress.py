@@ -51,8 +51,9 @@ _BAR_CELLS = 10
 
 @dataclass(slots=True)
 class _Row:
-    """What the table shows of one sink."""
+    """What the table shows of one sink, or of a `view` with a log."""
 
+    view: bool = False
     state: str = "starting"
     stage_at: float | None = None
     """Since when the state is a stage, whose seconds are shown."""
@@ -143,16 +144,18 @@ class LiveProgress:
                     seconds=round(event.seconds, 1),
                 )
             case SinkElsewhere():
-                self.sinks.setdefault(event.sink, _Row()).state = "elsewhere"
+                row = self.sinks.setdefault(event.sink, _Row())
+                row.state, row.view = "elsewhere", event.view
                 self._say(
-                    f"sink {short_name(event.sink)} is run by another process, and is taken over when that one ends",
+                    f"{self._called(event.sink)} is run by another process, and is taken over when that one ends",
                     event="elsewhere",
                     sink=event.sink,
                 )
             case SinkStarting():
-                self.sinks.setdefault(event.sink, _Row()).state = "starting"
+                row = self.sinks.setdefault(event.sink, _Row())
+                row.state, row.view = "starting", event.view
                 self._say(
-                    f"sink {short_name(event.sink)} is starting",
+                    f"{self._called(event.sink)} is starting",
                     event="starting",
                     sink=event.sink,
                     cluster=event.cluster,
@@ -164,9 +167,7 @@ class LiveProgress:
                     self._say("", event="stage", sink=event.sink, stage=event.stage)
             case SinkStarted():
                 self.sinks.setdefault(event.sink, _Row()).state = "running"
-                self._say(
-                    f"sink {short_name(event.sink)} is running", event="started", sink=event.sink, epoch=event.epoch
-                )
+                self._say(f"{self._called(event.sink)} is running", event="started", sink=event.sink, epoch=event.epoch)
             case SinkCommitted():
                 self._committed(event, now)
             case SinkCompacted():
@@ -174,7 +175,7 @@ class LiveProgress:
             case SinkRebuilding():
                 self.sinks.setdefault(event.sink, _Row()).state = "rebuilding"
                 self._say(
-                    f"sink {short_name(event.sink)} reads its sources again: {event.lost.message}",
+                    f"{self._called(event.sink)} reads its sources again: {event.lost.message}",
                     event="rebuilding",
                     sink=event.sink,
                     error=as_data(event.lost),
@@ -188,13 +189,18 @@ class LiveProgress:
             case SinkStopped():
                 self._stopped(event)
 
+    def _called(self, sink: str) -> str:
+        """Return how lines name a sink, or a view with a log."""
+        row = self.sinks.get(sink)
+        return f"{'materialized view' if row is not None and row.view else 'sink'} {short_name(sink)}"
+
     def _rereading(self, event: SinkRereading) -> None:
         row = self.sinks.setdefault(event.sink, _Row())
         first, row.rereading = not row.rereading, True
         row.state = f"rebuilding: {_counted(event.rows)} {'read' if event.step == 'reading' else 'compared'}"
         if first or self.output.format == "json":
             self._say(
-                f"sink {short_name(event.sink)} computes its rows again; its table has the old ones until it is done",
+                f"{self._called(event.sink)} computes its rows again; its table has the old ones until it is done",
                 event="rereading",
                 sink=event.sink,
                 step=event.step,
@@ -211,7 +217,7 @@ class LiveProgress:
             row.snapshot_shown_at = before
             return
         self._say(
-            f"sink {short_name(event.sink)} {_read_so_far(snapshot)}",
+            f"{self._called(event.sink)} {_read_so_far(snapshot)}",
             live=False,
             event="snapshotting",
             sink=event.sink,
@@ -229,7 +235,7 @@ class LiveProgress:
         row.shown, row.rereading = None, False
         skipped = f", {_counted(event.failed)} skipped" if event.failed else ""
         self._say(
-            f"sink {short_name(event.sink)} committed {_counted(event.rows)} "
+            f"{self._called(event.sink)} committed {_counted(event.rows)} "
             f"({event.rows_per_second:,.0f} rows/s){skipped}",
             live=False,
             event="committed",
@@ -247,11 +253,11 @@ class LiveProgress:
                 self._print(line)
 
     def _compacted(self, event: SinkCompacted) -> None:
-        done, name = event.compacted, short_name(event.sink)
+        done, called = event.compacted, self._called(event.sink)
         if done.problem is not None:
-            text = f"sink {name} could not compact its table, and tries again later: {done.problem}"
+            text = f"{called} could not compact its table, and tries again later: {done.problem}"
         else:
-            text = f"sink {name} compacted {done.files_before} files into {done.files_after}"
+            text = f"{called} compacted {done.files_before} files into {done.files_after}"
         self._say(text, live=False, event="compacted", sink=event.sink, **asdict(done))
 
     def _stalled(self, event: SinkStalled) -> None:
@@ -262,7 +268,7 @@ class LiveProgress:
             click.echo(json.dumps({"event": "stalled", "sink": event.sink, "error": as_data(event.error)}))
         else:
             said = f"{event.error.code}: {event.error.message}"
-            text = f"sink {short_name(event.sink)} is stalled"
+            text = f"{self._called(event.sink)} is stalled"
             if row.shown == said:
                 text += f" as before ({event.error.code})" + (f", {again}" if again else "")
             else:
@@ -272,11 +278,12 @@ class LiveProgress:
 
     def _stopped(self, event: SinkStopped) -> None:
         self.sinks.setdefault(event.sink, _Row()).state = event.ending
+        called = self._called(event.sink)
         if event.ending in ("dropped", "moved", "renamed"):
             del self.sinks[event.sink]
         error = as_data(event.error) if event.error is not None else None
         self._say(
-            f"sink {short_name(event.sink)} ended: {event.ending}",
+            f"{called} ended: {event.ending}",
             event="stopped",
             sink=event.sink,
             why=event.ending,

@@ -16,7 +16,7 @@ from sinkql.explain.word import duration, flat, scalar
 def job_tree(job: physical.Job) -> Tree:
     """Return the tree of a job."""
     return tree(
-        f"Job {job.sink}",
+        f"Job {job.sink}{' (materialized view)' if job.view else ''}",
         f"cluster: {job.cluster} ({job.master})",
         f"commit interval: {duration(job.commit_interval)}",
         f"most rows a commit: {job.max_rows_per_commit}",

@@ -14,6 +14,7 @@ from sinkql.errors import SinkqlError, one_of
 from sinkql.explain import Held, Plan, to_dot, to_text, without_literals
 from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
+from sinkql.lowering.log import view_id
 from sinkql.lowering.spark.job import job_sql
 from sinkql.planner import plan
 from sinkql.planner.name import find
@@ -60,11 +61,20 @@ def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[
         raise SinkqlError("SQ2970", message, option.name_span, hint="Write WITH (STATE), or leave it out.")
     explainee = statement.explainee
     named = find(plans, explainee.name, explainee.kind) if isinstance(explainee, ast.ItemRef) else None
-    if named is None or named.kind != "SINK" or statement.stage != "PHYSICAL" or statement.output == "JSON":
+    if named is None or not _job(named.name, plans) or statement.stage != "PHYSICAL" or statement.output == "JSON":
         message = "EXPLAIN WITH (STATE) is only supported for the physical plan of a sink, as text or as a graph"
         hint = "Write EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK name."
+        if named is not None and named.kind == "MATERIALIZED VIEW" and statement.stage == "PHYSICAL":
+            hint = (
+                "The state of this view is kept by its sinks: write EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK name."
+            )
         raise SinkqlError("SQ2970", message, option.name_span, hint=hint)
     return held(named.name)
+
+
+def _job(name: str, plans: logical.CatalogReader) -> bool:
+    """Tell whether an item is a job: a sink, or a view with a log."""
+    return isinstance(plans.item(name), logical.Sink) or view_id(name, plans) is not None
 
 
 def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Plan:
@@ -79,7 +89,7 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
             return entry.statement
         item = plans.item(entry.name)
         assert item is not None
-        work = lower(entry.name, plans) if isinstance(item, logical.Sink) else item
+        work = lower(entry.name, plans) if _job(entry.name, plans) else item
         return item if statement.stage == "OPTIMIZED" else _work(work, plans)
     if isinstance(explainee, ast.Query):
         explainee = ast.CreateView(ast.Name((ast.Ident(_QUERY),)), explainee)

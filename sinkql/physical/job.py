@@ -13,7 +13,7 @@ from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
 from sinkql.logical.type import decoded, encoded
 from sinkql.physical.graph import Graph
 from sinkql.physical.identity import plan_of
-from sinkql.physical.operator import Aggregate, Bound, Map, Operator, Read, Stateful, Write, arrangements_of
+from sinkql.physical.operator import VIEW, Aggregate, Bound, Map, Operator, Read, Stateful, Write, arrangements_of
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,6 +62,11 @@ class Job(msgspec.Struct, frozen=True):
         write = self.write
         foreign = write.options.get("existing_rows") == "keep"
         return write.mode == "upsert" and not write.final and self.snapshot and not foreign
+
+    @property
+    def view(self) -> bool:
+        """Whether it is that of a materialized view, whose table is a log."""
+        return self.write.connector == VIEW
 
     @property
     def graph(self) -> Graph:

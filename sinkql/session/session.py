@@ -169,24 +169,42 @@ class Session:
     # --- sinks -------------------------------------------------------------------------------------------------------
 
     def sinks(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the full names of the sinks of these names, or of all; raises SQ2001 for one that is not there."""
+        """Return the full names of the sinks of these names, or of all; raises SQ2001 for one that is not there.
+
+        A name may be that of a materialized view that is computed once for several sinks.
+        """
         self._committed.refresh()
         if names is None:
             return self._committed.plans.names("SINK")
         return tuple(self._sink(name) for name in names)
 
     def _sink(self, name: str) -> str:
-        """Return a sink's full name; one that is there is not planned for it."""
+        """Return a sink's full name, or that of a view with a log; one that is there is not planned for it."""
         plans = self._committed.plans
         full_name = plans.resolve(as_name(name))
-        present = plans.present().get(full_name)
-        return full_name if present is not None and present.kind == "SINK" else find(plans, as_name(name), "SINK").name
+        return full_name if full_name in self._jobs() else find(plans, as_name(name), "SINK").name
+
+    def kind(self, name: str) -> str:
+        """Return what an item of this name is, as `sink` or `materialized view`; a KeyError where there is none."""
+        plans = self._committed.plans
+        return plans.present()[plans.resolve(as_name(name))].kind.lower()
+
+    def _jobs(self) -> tuple[str, ...]:
+        """Return the full names of all that are jobs: sinks, and views with a log."""
+        plans = self._committed.plans
+        views = plans.names("MATERIALIZED VIEW")
+        return (*plans.names("SINK"), *dropping.sink_ids(views, self._committed))
+
+    def _running(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the full names of the jobs of these names, or of all."""
+        sinks = self.sinks(names or None)
+        return sinks if names else self._jobs()
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
         """Return the jobs of the sinks of these names, or of all, and then those of the views that they read."""
         wanted, plans = self.sinks(names), self._committed.plans
         for name in names or ():
-            find(plans, as_name(name), "SINK")
+            find(plans, as_name(name), "SINK", "MATERIALIZED VIEW")
         jobs = [lower(name, plans) for name in wanted if plans.entry(name) is not None]
         for job in jobs:  # which grows by the views that they read
             for read in job.reads():
@@ -234,30 +252,30 @@ class Session:
         return RunningSinks(self._committed.database.path, self.sinks(names or None))
 
     def start(self, *names: str) -> tuple[str, ...]:
-        """Let the sinks (all, without names) be run by the process that runs sinks; return their full names."""
-        sinks = self.sinks(names or None)
+        """Let the sinks and views (all, without names) be run by the process that runs sinks; return their names."""
+        sinks = self._running(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.resume(sink_id)
         return sinks
 
     def stop(self, *names: str) -> tuple[str, ...]:
-        """Tell whoever runs the sinks (all, without names) to finish the batch and stop; return their full names."""
-        sinks = self.sinks(names or None)
+        """Tell whoever runs the sinks and views (all, without names) to finish the batch and stop; return them."""
+        sinks = self._running(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.set_desired(sink_id, "stopped")
         return sinks
 
     def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows that tell what the sinks are doing, and how far they are."""
-        return running.status(self._committed, self.sinks(names or None))
+        """Return columns and rows that tell what the sinks and the views that they read are doing, and how far they are."""
+        return running.status(self._committed, self._running(names))
 
     def source_status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
         """Return columns and rows that tell how far the sources of the sinks are, and what is kept for them."""
-        return running.source_status(self._committed, self.sinks(names or None))
+        return running.source_status(self._committed, self._running(names))
 
     def reading(self, job: physical.Job) -> list[str]:
         """Return lines that tell how to read what a sink wrote."""
-        if job.write.connector == physical.VIEW:
+        if job.view:
             return []
         kind = self._committed.registry.sinks[job.write.connector]
         return kind.reading(job.write, self.context(job)) if kind.reading is not None else []

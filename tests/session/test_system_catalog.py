@@ -83,7 +83,7 @@ def test_pipeline_is_in_its_relations(piped: Session) -> None:
 
 def test_statistics_and_progress_are_those_of_the_commits(piped: Session) -> None:
     control = piped.catalog.control
-    control.committed(sink_id(piped), rows=4, size=40, offsets={"n": {"count": 4}}, epoch=1)
+    control.committed(sink_id(piped), rows=4, size=40, offsets={"materialize.public.n": {"count": 4}}, epoch=1)
     control.committed(sink_id(piped), rows=6, size=60, offsets={"n": {"count": 10}}, epoch=1)
     query = "SELECT messages_committed, bytes_committed FROM mz_internal.mz_sink_statistics"
     assert _rows(piped, query) == [(10, 100)]
@@ -247,7 +247,7 @@ def test_a_source_is_as_well_as_the_worst_sink_that_reads_it(piped: Session) -> 
     control.status(sink_id(piped), "running")
     control.status(piped.jobs(["k2"])[0].sink_id, "stalled", error="no such file")
     assert _rows(piped, query) == [("n", "stalled", "no such file")]
-    control.committed(sink_id(piped), rows=4, size=40, offsets={"n": {"count": 4}}, epoch=1)
+    control.committed(sink_id(piped), rows=4, size=40, offsets={"materialize.public.n": {"count": 4}}, epoch=1)
     statistics = "SELECT updates_committed, bytes_received FROM mz_internal.mz_source_statistics"
     assert _rows(piped, statistics) == [(4, 40)]
 

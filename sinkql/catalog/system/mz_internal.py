@@ -5,6 +5,14 @@ from __future__ import annotations
 from sinkql.catalog.system.relation import relation
 
 _SINK_ID = "json_extract(i.details, '$.sink_id')"
+_VIEW_ID = "json_extract(i.facts, '$.view_id')"
+
+
+def job_id(item: str) -> str:
+    """Return the id of the job that an item is, a sink or a view with a log; NULL for all others."""
+    sink, view = (each.replace("i.", f"{item}.", 1) for each in (_SINK_ID, _VIEW_ID))
+    return f"coalesce({sink}, {view})"
+
 
 # A runner that was killed writes no status: what it left is no longer so once its lease has run out.
 _DEAD = (
@@ -15,12 +23,22 @@ _GONE = "'the process that ran it is gone (pid ' || l.pid || ' on ' || l.host ||
 _STATUS = f"CASE WHEN {_DEAD} THEN 'failed' ELSE coalesce(s.status, 'created') END"
 _ERROR = f"CASE WHEN {_DEAD} THEN {_GONE} ELSE s.error END"
 _DETAILS = "coalesce(s.details, CASE WHEN s.hint IS NOT NULL THEN json_object('hint', s.hint) END)"
-_SINKS = (
-    "FROM items AS i\n"
-    f"LEFT JOIN statuses AS s ON s.sink_id = {_SINK_ID}\n"
-    f"LEFT JOIN leases AS l ON l.sink_id = {_SINK_ID}\n"
-    "WHERE i.kind = 'SINK'"
-)
+
+
+def _statuses(where: str) -> str:
+    """Return FROM and WHERE of the statuses of jobs."""
+    return (
+        "FROM items AS i\n"
+        f"LEFT JOIN statuses AS s ON s.sink_id = {job_id('i')}\n"
+        f"LEFT JOIN leases AS l ON l.sink_id = {job_id('i')}\n"
+        f"WHERE {where}"
+    )
+
+
+JOB_STATUSES = """(SELECT id, status, error, details, hint, last_status_change_at FROM mz_sink_statuses
+  UNION ALL
+  SELECT id, status, error, details, hint, last_status_change_at FROM mz_materialized_view_statuses)"""
+"""How all jobs are: sinks, and views with a log."""
 
 SINKS_BEHIND = """SELECT m.id AS sink_id, max((e.value ->> 'known') - (e.value ->> 'committed'), 0) AS behind,
     e.value ->> 'unit' AS unit
@@ -31,6 +49,7 @@ SINKS_BEHIND = """SELECT m.id AS sink_id, max((e.value ->> 'known') - (e.value -
   FROM measures AS m JOIN json_each(m.figures) AS e ON e.key = '' JOIN json_each(e.value, '$.sinks') AS s"""
 """How far each sink is behind each of its sources: by its own figures, or by those of a capture whose log it reads."""
 
+_JOB_OF_K = job_id("k")
 # A source is read by sinks, through views or not, and is as well as the worst of them.
 _READ_BY = """WITH RECURSIVE read_by(source_id, item_id) AS (
   SELECT d.referenced_id, d.item_id FROM dependencies AS d
@@ -47,7 +66,7 @@ _READ = f"({_OWN} OR json_extract(o.details, '$.source_id') IS NOT NULL)"
 """The same, and tables that are made of one."""
 # How far sinks are in a source and its tables: as far as the slowest of each table, all tables together. Of a source
 # that is captured, its capture says how far the server is; its tables stand in that one's log.
-_MEASURED = """ parts(source_id, id, known_as) AS (
+_MEASURED = f""" parts(source_id, id, known_as) AS (
   SELECT o.id, o.id, coalesce(json_extract(o.facts, '$.identity'), o.full_name) FROM items AS o
   WHERE o.kind IN ('SOURCE', 'TABLE')
   UNION ALL
@@ -63,8 +82,8 @@ measured_parts AS (
     max(e.value ->> 'seconds_left') AS seconds_left, max(m.measured_at) AS measured_at
   FROM parts AS t
   JOIN read_by AS r ON r.source_id = t.id
-  JOIN items AS k ON k.id = r.item_id AND k.kind = 'SINK'
-  JOIN measures AS m ON m.id = json_extract(k.details, '$.sink_id')
+  JOIN items AS k ON k.id = r.item_id
+  JOIN measures AS m ON m.id = {_JOB_OF_K}
   JOIN json_each(m.figures) AS e ON e.key = t.known_as
   LEFT JOIN progress AS p ON p.sink_id = m.id
   GROUP BY t.source_id, t.id
@@ -127,7 +146,21 @@ error text {_ERROR}
 details jsonb {_DETAILS}
 hint text s.hint
 """,
-        _SINKS,
+        _statuses("i.kind = 'SINK'"),
+    ),
+    # SinkQL's own: what the materialized views are doing that are computed once for several sinks.
+    relation(
+        "mz_internal.mz_materialized_view_statuses",
+        f"""
+id text
+name text
+last_status_change_at timestamptz coalesce(s.changed_at, i.created_at)
+status text {_STATUS}
+error text {_ERROR}
+details jsonb {_DETAILS}
+hint text s.hint
+""",
+        _statuses(f"i.kind = 'MATERIALIZED VIEW' AND {_VIEW_ID} IS NOT NULL"),
     ),
     relation(
         "mz_internal.mz_sink_status_history",
@@ -186,7 +219,8 @@ committed_at timestamptz p.committed_at
         f") AS b ON b.sink_id = {_SINK_ID}\n"
         "WHERE i.kind = 'SINK'",
     ),
-    # SinkQL's own: what each arrangement of a sink's state holds, and what went through its operator in the last batch.
+    # SinkQL's own: what each arrangement of the state of a sink, or of a materialized view that is computed once for
+    # several, holds, and what went through its operator in the last batch.
     relation(
         "mz_internal.mz_state",
         """
@@ -200,7 +234,7 @@ widest_key uint8 a.value ->> 'widest'
 taken_rows uint8 a.value ->> 'taken'
 given_rows uint8 a.value ->> 'gave'
 """,
-        f"FROM items AS i\nJOIN measures AS m ON m.id = {_SINK_ID}\n"
+        f"FROM items AS i\nJOIN measures AS m ON m.id = {job_id('i')}\n"
         "JOIN json_each(m.figures, '$.\"$state\".arrangements') AS a",
     ),
     # SinkQL's own: what compactions of its table did, and why the last one failed if it did.
@@ -242,7 +276,7 @@ details jsonb
     row_number() OVER (PARTITION BY o.id ORDER BY {_WORST}, k.id) AS place
   FROM items AS o
   LEFT JOIN read_by AS r ON r.source_id = o.id
-  LEFT JOIN mz_sink_statuses AS k ON k.id = r.item_id
+  LEFT JOIN {JOB_STATUSES} AS k ON k.id = r.item_id
   LEFT JOIN ({_CAPTURES}) AS c ON c.sink_id = json_extract(o.facts, '$.source_id')
   WHERE {_OWN}
 ) AS i
@@ -261,7 +295,7 @@ replica_id text -
         f"""FROM (
   {_READ_BY}
   SELECT h.occurred_at, r.source_id, h.status, h.error, h.details
-  FROM read_by AS r JOIN mz_sink_status_history AS h ON h.sink_id = r.item_id
+  FROM read_by AS r JOIN items AS k ON k.id = r.item_id JOIN status_history AS h ON h.sink_id = {_JOB_OF_K}
 ) AS i""",
     ),
     relation(
@@ -291,8 +325,10 @@ offset_committed uint8
     coalesce(c.known, m.known) AS offset_known, coalesce(c.committed, m.committed) AS offset_committed
   FROM items AS o
   LEFT JOIN read_by AS r ON r.source_id = o.id
-  LEFT JOIN items AS k ON k.id = r.item_id AND k.kind = 'SINK'
-  LEFT JOIN progress AS p ON p.sink_id = json_extract(k.details, '$.sink_id')
+  LEFT JOIN items AS k ON k.id = r.item_id
+  LEFT JOIN progress AS p ON p.sink_id = {_JOB_OF_K} AND EXISTS (
+    SELECT 1 FROM parts AS t JOIN json_each(p.offsets) AS e ON e.key = t.known_as WHERE t.source_id = o.id
+  )
   LEFT JOIN measured AS m ON m.source_id = o.id
   LEFT JOIN captured AS c ON c.source_id = o.id
   WHERE {_READ}
@@ -399,6 +435,9 @@ occurred_at timestamptz i.occurred_at
   SELECT 'n' || k.id AS id, 'Sink ' || k.status AS notice_type, k.error AS message, k.hint,
     NULL AS action
   FROM mz_sink_statuses AS k WHERE k.status IN ('stalled', 'failed', 'fenced')
+  UNION ALL
+  SELECT 'n' || k.id, 'Materialized view ' || k.status, k.error, k.hint, NULL
+  FROM mz_materialized_view_statuses AS k WHERE k.status IN ('stalled', 'failed', 'fenced')
 ) AS i""",
     ),
     relation(

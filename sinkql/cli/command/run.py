@@ -13,7 +13,7 @@ from sinkql.cli.context import names_of, open_existing, open_session
 from sinkql.cli.script import FILES, VARIABLES, fill_script
 
 _ONCE = click.option("--once", is_flag=True, help="Commit what there is now, then stop.")
-_SINKS = names_of("SINK")
+_SINKS = names_of("SINK", "MATERIALIZED VIEW")
 _TAKEOVER = click.option("--takeover", is_flag=True, help="Take over sinks that another process runs.")
 
 
@@ -78,14 +78,14 @@ def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
 @click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
 @click.pass_context
 def start(context: click.Context, names: tuple[str, ...]) -> int:
-    """Let the sinks NAMES run again, those that were stopped or have failed.
+    """Let the sinks NAMES, or views with a line in the status, run again: those that were stopped or have failed.
 
     A running `sinkql up` starts them, and a running `sinkql exec` those that failed in it; this command does not.
     """
     session, output = open_existing(context)
     for name in names:
         session.start(name)
-        output.line(f'sink "{name}" may run again', sink=name)
+        output.line(f'{session.kind(name)} "{name}" may run again', sink=name)
     return 0
 
 
@@ -93,15 +93,16 @@ def start(context: click.Context, names: tuple[str, ...]) -> int:
 @click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
 @click.pass_context
 def stop(context: click.Context, names: tuple[str, ...]) -> int:
-    """Stop the sinks NAMES after their running batch. They stay stopped until `sinkql start`."""
+    """Stop the sinks NAMES, or views with a line in the status, after their batch, until `sinkql start`."""
     session, output = open_existing(context)
     for name in names:
         session.stop(name)
-        output.line(f'sink "{name}" will stop after its batch', sink=name)
+        output.line(f'{session.kind(name)} "{name}" will stop after its batch', sink=name)
     return 0
 
 
 _IF_ANY = (
+    "type",
     "rows_read_again",
     "snapshot",
     "seconds_left",
@@ -132,6 +133,8 @@ _FRACTION = re.compile(r"\.\d+")
 def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
     """Show what the sinks NAMES, or all sinks, are doing, and how far behind they and their sources are.
 
+    A materialized view that several sinks read has a line of its own.
+
     As JSON there is a line a sink alone. If the output is not a terminal, --watch prints all again whenever it has
     changed.
     """
@@ -161,7 +164,7 @@ def _for_people(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[
     shown = [
         place
         for place, name in enumerate(columns)
-        if name != "id" and (name not in _IF_ANY or any(row[place] for row in rows))
+        if name != "id" and (name not in _IF_ANY or any(row[place] not in (None, "", 0, "sink") for row in rows))
     ]
     rounded = dict.fromkeys(_SIZES, with_sizes) | dict.fromkeys(_TIMES, _to_the_second)
     found = [[rounded.get(columns[place], _as_it_is)(row[place]) for place in shown] for row in rows]

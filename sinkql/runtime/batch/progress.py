@@ -32,17 +32,19 @@ class SparkStarted:
 
 @dataclass(frozen=True, slots=True)
 class SinkStarting:
-    """A sink is leased, and begins in a cluster."""
+    """A sink, or a `view` with a log, is leased, and begins in a cluster."""
 
     sink: str
     cluster: str
+    view: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SinkElsewhere:
-    """A sink is run by another process; it is taken once that one ends."""
+    """A sink, or a `view` with a log, is run by another process; it is taken once that one ends."""
 
     sink: str
+    view: bool = False
 
 
 Stage = Literal["opening the table", "waiting for Spark", "starting the query", "first batch"]

@@ -163,7 +163,7 @@ class _Fleet:
         held = not mine and self.workload.control.held(job.sink_id)
         if held and child is None and not self.workload.takeover and job.sink_id not in self._elsewhere:
             self._elsewhere.add(job.sink_id)
-            self.workload.progress(SinkElsewhere(job.sink))
+            self.workload.progress(SinkElsewhere(job.sink, view=job.view))
         if not held:
             self._elsewhere.discard(job.sink_id)
         return not mine and (not held or self.workload.takeover)

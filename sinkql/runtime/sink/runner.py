@@ -382,7 +382,7 @@ class SinkRunner:
         self._told = name
         if told is not None:
             self.host.progress(SinkStopped(told, "renamed"))
-        self.host.progress(SinkStarting(name, self.job.cluster))
+        self.host.progress(SinkStarting(name, self.job.cluster, view=self.job.view))
 
     def _claim(self, epoch: int) -> BatchLoop:
         host, job = self.host, self.job

@@ -8,6 +8,7 @@ from functools import partial
 from sinkql import ast
 from sinkql.catalog.catalog import Catalog
 from sinkql.explain import Held
+from sinkql.lowering.log import view_id
 from sinkql.session.item.commented import comments_on_input
 from sinkql.session.result import Result
 
@@ -22,11 +23,12 @@ def explain(statement: ast.Explain, catalog: Catalog) -> Result:
 
 
 def _held(catalog: Catalog, sink: str) -> Held:
-    """Return what the state of a sink held when it was last told."""
+    """Return what the state of a sink, or of a view with a log, held when it was last told."""
     entry = catalog.plans.entry(sink)
     assert entry is not None
+    known = entry.facts.get("sink_id") or view_id(sink, catalog.plans)
     with catalog.database.read() as connection:
-        found = connection.scalar("SELECT figures FROM measures WHERE id = ?", entry.facts.get("sink_id"))
+        found = connection.scalar("SELECT figures FROM measures WHERE id = ?", known)
     figures = json.loads(found) if found is not None else {}
     held: Held = figures.get("$state", {}).get("arrangements", {})
     return held

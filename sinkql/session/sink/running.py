@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.system.mz_internal import SINKS_BEHIND
+from sinkql.catalog.system.mz_internal import JOB_STATUSES, SINKS_BEHIND, job_id
 from sinkql.catalog.system.view import select_views
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.sink.roster import CatalogRoster
@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 _WIDE = 1_000_000
 """From how many rows of one key on a change of it is worth a warning."""
 _WIDE_HINT = (
-    "'A key of the sink''s state has ' || w.widest_key || ' rows, all of which a change of it may read or write. '"
-    " || 'EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK ' || k.name || ' shows where.'"
+    "'A key of the ' || CASE k.kind WHEN 'SINK' THEN 'sink' ELSE 'view' END || '''s state has ' || w.widest_key"
+    " || ' rows, all of which a change of it may read or write. EXPLAIN PHYSICAL PLAN WITH (STATE) FOR ' || k.kind"
+    " || ' ' || k.name || ' shows where.'"
 )
 _STATUS = f"""
-WITH measured AS (
+WITH jobs AS (
+  SELECT i.id, i.name, i.kind, {job_id("i")} AS job_id FROM items AS i
+  WHERE i.kind = 'SINK' OR {job_id("i")} IS NOT NULL
+),
+measured AS (
   SELECT m.id, max(e.value ->> 'lag') AS lag, sum(e.value ->> 'rows') AS rows,
     CASE WHEN count(e.value ->> 'of_rows') = count(e.value ->> 'rows') THEN sum(e.value ->> 'of_rows') END AS of_rows,
     max(e.value ->> 'seconds_left') AS seconds_left, min(e.value ->> 'done') AS done
@@ -43,35 +48,35 @@ state AS (
   FROM measures AS m JOIN json_each(m.figures, '$."$state".arrangements') AS a
   GROUP BY m.id
 )
-SELECT k.name, s.status, p.desired, s.details -> 'rebuild' ->> 'rows' AS rows_read_again,
+SELECT k.name, s.status, d.desired, lower(k.kind) AS type, s.details -> 'rebuild' ->> 'rows' AS rows_read_again,
   CASE WHEN NOT f.done THEN f.rows || coalesce(' of about ' || f.of_rows, '') END AS snapshot,
   CASE WHEN NOT f.done THEN f.seconds_left END AS seconds_left,
-  t.messages_committed AS rows, p.failed_rows AS skipped, p.stale_keys, p.commits, b.behind,
+  coalesce(p.messages, 0) AS rows, p.failed_rows AS skipped, p.stale_rows AS stale_keys, p.commits, b.behind,
   coalesce(f.lag, p.lag) AS lag_seconds,
   p.committed_at AS last_commit, m.compacted_at AS last_compaction,
   m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, g.branch, w.amplification, w.widest_key,
   s.error, coalesce(s.hint, CASE WHEN w.widest_key > {_WIDE} THEN {_WIDE_HINT} END) AS hint, s.id
-FROM mz_sinks AS k
-JOIN mz_sink_statuses AS s ON s.id = k.id
-JOIN mz_sink_progress AS p ON p.id = k.id
-JOIN mz_sink_statistics AS t ON t.id = k.id
-JOIN mz_sink_maintenance AS m ON m.id = k.id
-LEFT JOIN items AS i ON i.id = k.id
-LEFT JOIN measured AS f ON f.id = json_extract(i.details, '$.sink_id')
-LEFT JOIN state AS w ON w.id = json_extract(i.details, '$.sink_id')
-LEFT JOIN far AS b ON b.sink_id = json_extract(i.details, '$.sink_id')
+FROM jobs AS k
+JOIN {JOB_STATUSES} AS s ON s.id = k.id
+LEFT JOIN desired AS d ON d.sink_id = k.job_id
+LEFT JOIN progress AS p ON p.sink_id = k.job_id
+LEFT JOIN mz_sink_maintenance AS m ON m.id = k.id
+LEFT JOIN measured AS f ON f.id = k.job_id
+LEFT JOIN state AS w ON w.id = k.job_id
+LEFT JOIN far AS b ON b.sink_id = k.job_id
 LEFT JOIN mz_iceberg_sinks AS g ON g.id = k.id
-ORDER BY k.name
+ORDER BY k.kind <> 'SINK', k.name
 """
-_SOURCE_STATUS = """
+_SOURCE_STATUS = f"""
 WITH RECURSIVE reads(sink_id, id) AS (
-  SELECT i.id, d.referenced_id FROM items AS i JOIN dependencies AS d ON d.item_id = i.id WHERE i.kind = 'SINK'
+  SELECT i.id, d.referenced_id FROM items AS i JOIN dependencies AS d ON d.item_id = i.id
+  WHERE i.kind = 'SINK' OR {job_id("i")} IS NOT NULL
   UNION
   SELECT r.sink_id, d.referenced_id FROM reads AS r JOIN dependencies AS d ON d.item_id = r.id
 )
 SELECT s.name AS source, s.status, p.behind || ' ' || p.unit AS behind, p.lag AS lag_seconds,
   p.retained_bytes || ' bytes' AS retained, p.log_bytes || ' bytes' AS log, p.kept_by,
-  CASE WHEN s.error NOT IN (SELECT k.error FROM mz_sink_statuses AS k WHERE k.error IS NOT NULL) THEN s.error END
+  CASE WHEN s.error NOT IN (SELECT k.error FROM {JOB_STATUSES} AS k WHERE k.error IS NOT NULL) THEN s.error END
     AS error,
   json_group_array(r.sink_id) AS read_by
 FROM mz_source_statuses AS s

@@ -17,11 +17,14 @@ from sinkql.session import Session
 Listing = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
 
 _CLUSTER = "(SELECT c.name FROM mz_clusters AS c WHERE c.id = i.cluster_id)"
+_STATUS = (
+    "coalesce((SELECT s.status FROM mz_internal.mz_sink_statuses AS s WHERE s.id = i.id),"
+    " (SELECT s.status FROM mz_internal.mz_materialized_view_statuses AS s WHERE s.id = i.id))"
+)
 _LISTINGS = {
-    "d": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, (SELECT s.status FROM mz_internal.mz_sink_statuses AS s "
-    "WHERE s.id = i.id) AS status FROM mz_objects AS i WHERE i.id LIKE 'u%'",
-    "d+": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, (SELECT s.status FROM mz_internal.mz_sink_statuses AS s "
-    "WHERE s.id = i.id) AS status, (SELECT max(t.occurred_at) FROM mz_internal.mz_object_lifetimes AS t "
+    "d": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, {_STATUS} AS status FROM mz_objects AS i WHERE i.id LIKE 'u%'",
+    "d+": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, {_STATUS} AS status, "
+    "(SELECT max(t.occurred_at) FROM mz_internal.mz_object_lifetimes AS t "
     "WHERE t.id = i.id AND t.event_type = 'create') AS created, (SELECT c.comment FROM mz_internal.mz_comments AS c "
     "WHERE c.id = i.id AND c.object_sub_id IS NULL) AS comment FROM mz_objects AS i WHERE i.id LIKE 'u%'",
     "dt": "SELECT i.name FROM mz_objects AS i WHERE i.type = 'table' AND i.id LIKE 'u%'",
@@ -201,7 +204,7 @@ def _sink(session: Session, item: logical.Sink) -> Iterator[tuple[str, str]]:
     yield "cluster", item.cluster
     columns, rows = session.status([item.name])
     for name, value in zip(columns, rows[0] if rows else (), strict=False):
-        if name not in ("name", "id") and value is not None:
+        if name not in ("name", "type", "id") and value is not None:
             yield name.replace("_", " "), str(value)
 
 
