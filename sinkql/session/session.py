@@ -266,7 +266,7 @@ class Session:
         return sinks
 
     def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows that tell what the sinks and the views that they read are doing, and how far they are."""
+        """Return columns and rows that tell what sinks and the views that they read are doing, and how far they are."""
         return running.status(self._committed, self._running(names))
 
     def source_status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
