@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sinkql.logical.expression import Expression
+from sinkql.errors import Span
+from sinkql.logical.expression import NOWHERE, Expression
 from sinkql.logical.type import Type
 
 
@@ -179,7 +180,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """One window function, or an aggregate over rows in an order; `constants` are arguments the same for all rows."""
+    """One window function, or an aggregate over rows in an order; `constants` are arguments the same for all rows.
+
+    Where it was written (`span`) does not count.
+    """
 
     name: str
     function: str
@@ -190,6 +194,7 @@ class WindowCall:
     distinct: bool = False
     constants: tuple[str, ...] = ()
     nullable: bool = True
+    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

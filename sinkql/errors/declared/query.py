@@ -135,6 +135,13 @@ CODES = {
         "are kept in every task, and each change of the other reads all of them.",
         "Join on an equality if there is one. Nothing is to be done where one of the relations is small.",
     ),
+    "SQ2239": _code(
+        (
+            "A window function has no PARTITION BY, an aggregate that needs all rows of a group no GROUP BY, or OFFSET "
+            "no LIMIT. All rows are kept in one task, and each commit that changes one of them reads all."
+        ),
+        "Add PARTITION BY, GROUP BY or LIMIT. Nothing is to be done where the rows are few.",
+    ),
     "SQ2241": _code(
         "A view's query has ORDER BY without LIMIT. The rows of a view have no order, so it does nothing.",
         "Leave ORDER BY out, or add LIMIT. A query that runs at once, such as SELECT * FROM v ORDER BY id, has it.",

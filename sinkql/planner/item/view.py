@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from sinkql import ast, logical
-from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.sink import SHORTEST_INTERVAL
-from sinkql.planner.name import check_columns, cluster_name, short_name
+from sinkql.planner.item.cost import costs
+from sinkql.planner.name import check_columns, cluster_name
 from sinkql.planner.refuse.statement import JOB_OPTIONS, check_view
 from sinkql.planner.scope import Scope
 
@@ -29,7 +29,7 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
     check_columns(tuple((column.name, span) for column, span in zip(shape.columns, spans, strict=True)))
     for dependency in planned.dependencies:
         scope.use(dependency)
-    scope.notices.extend(dict.fromkeys(_notices(planned.relation, statement.query.span, scope.catalog)))
+    scope.notices.extend(dict.fromkeys(costs(planned.relation, statement.query.span, scope.catalog)))
     if not statement.materialized:
         return logical.View(full_name, planned.relation, shape, materialized=False)
     cluster = cluster_name(scope.catalog, statement.cluster, statement.name.span)
@@ -74,26 +74,6 @@ def _after_for(option: ast.Option) -> ast.Option:
     if isinstance(value, ast.Phrase) and value.words == "FOR" and value.value is not None:
         return replace(option, value=value.value)
     return option
-
-
-def _notices(relation: logical.Relation, query: Span, catalog: logical.CatalogReader) -> Iterator[Notice]:
-    """Yield what costs much: joins in which each row of one side may meet each row of the other."""
-    if isinstance(relation, logical.Join) and not relation.keys:
-        sides = (relation.left, relation.right)
-        if all(frozenset() not in side.shape.keys for side in sides):
-            first, other = (_read(side, catalog) for side in sides)
-            span = query if relation.residual is None else relation.residual.span
-            hint = "The join has no equality; with one, a change reads only the rows that are equal to it."
-            yield Notice("SQ2229", f"each change of {other} reads all of {first}", span, hint=hint)
-    for below in logical.inputs_of(relation):
-        yield from _notices(below, query, catalog)
-
-
-def _read(relation: logical.Relation, catalog: logical.CatalogReader) -> str:
-    """Return the names of what a relation reads."""
-    if isinstance(relation, logical.Get):
-        return f'"{short_name(relation.item, catalog)}"'
-    return " and ".join(dict.fromkeys(_read(below, catalog) for below in logical.inputs_of(relation)))
 
 
 def _named(shape: logical.Shape, statement: ast.CreateView) -> logical.Shape:

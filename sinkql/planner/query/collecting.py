@@ -55,7 +55,7 @@ def call(
         type_ = _array(value, condition, span)
     if condition is not None:
         value = Typed(Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span), value.type)
-    return logical.WindowCall("", name, (settled(value),), type_, tuple(terms), None, distinct, constants)
+    return logical.WindowCall("", name, (settled(value),), type_, tuple(terms), None, distinct, constants, span=span)
 
 
 def _between(rows: Translator, node: Any) -> str:

@@ -106,7 +106,7 @@ class Windows:
         """Return the column that holds a call's result."""
         trees = tuple(settled(each) for each in arguments)
         call = logical.WindowCall(
-            "", function, trees, type_, over.order, over.frame, constants=constants, nullable=nullable
+            "", function, trees, type_, over.order, over.frame, constants=constants, nullable=nullable, span=span
         )
         for partition, known in self.found:
             if partition == over.partition and replace(known, name="") == call:
