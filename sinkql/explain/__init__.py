@@ -11,6 +11,8 @@ Nothing in it depends on when or where it was made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sinkql import ast, logical, physical
 from sinkql.explain.expression import sql as sql
 from sinkql.explain.item import sink_tree, view_tree
@@ -19,24 +21,27 @@ from sinkql.explain.job import title as title
 from sinkql.explain.state import Held as Held
 from sinkql.explain.state import with_state
 from sinkql.explain.syntax import node_tree
-from sinkql.explain.tree import Tree, dot, lines
+from sinkql.explain.tree import Tree, dot, lines, with_notes
 from sinkql.explain.word import without_literals as without_literals
 
 Plan = ast.Statement | logical.Item | physical.Job | physical.Graph | physical.Operator
 
 
-def to_text(plan: Plan, held: Held | None = None) -> str:
-    """Return a plan as an indented tree, without a newline at its end; a job's with what its operators `held`."""
-    return "\n".join(lines(_with_state(plan, held)))
+def to_text(plan: Plan, held: Held | None = None, notes: Sequence[str] = ()) -> str:
+    """Return a plan as an indented tree, without a newline at its end.
+
+    `notes` are lines on the whole of it; a job's operators have with them what they `held`.
+    """
+    return "\n".join(lines(_with_state(plan, held, notes)))
 
 
-def to_dot(plan: Plan, held: Held | None = None) -> str:
-    """Return a plan as a graph in the DOT language; a job's with what its operators `held`."""
-    return dot(_with_state(plan, held))
+def to_dot(plan: Plan, held: Held | None = None, notes: Sequence[str] = ()) -> str:
+    """Return a plan as a graph in the DOT language, with the same."""
+    return dot(_with_state(plan, held, notes))
 
 
-def _with_state(plan: Plan, held: Held | None) -> Tree:
-    found = _tree(plan)
+def _with_state(plan: Plan, held: Held | None, notes: Sequence[str]) -> Tree:
+    found = with_notes(_tree(plan), notes)
     return found if held is None or not isinstance(plan, physical.Job) else with_state(found, plan, held)
 
 

@@ -28,6 +28,12 @@ def tree(title: str, *parts: str | Tree | Iterable[str | Tree] | None) -> Tree:
     return Tree(title, tuple(found))
 
 
+def with_notes(node: Tree, notes: Iterable[str]) -> Tree:
+    """Return a node with more details, behind those that it has."""
+    first = next((place for place, part in enumerate(node.parts) if isinstance(part, Tree)), len(node.parts))
+    return Tree(node.title, (*node.parts[:first], *notes, *node.parts[first:]))
+
+
 def lines(node: Tree) -> Iterator[str]:
     """Yield the node as text, two spaces further in a level."""
     yield node.title

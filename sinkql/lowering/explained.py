@@ -13,8 +13,9 @@ from sinkql import ast, logical, physical
 from sinkql.errors import SinkqlError, one_of
 from sinkql.explain import Held, Plan, to_dot, to_text, without_literals
 from sinkql.extension.registry import Registry
+from sinkql.lowering.in_line import computed_in, why_no_log
 from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
-from sinkql.lowering.log import view_id
+from sinkql.lowering.log import Logs, readers_of, view_id
 from sinkql.lowering.spark.job import job_sql
 from sinkql.planner import plan
 from sinkql.planner.name import find
@@ -42,13 +43,29 @@ def explained(
         raise SinkqlError("SQ2970", f"EXPLAIN {statement.stage} is not supported yet", statement.span, hint=_USE)
     value = _explained(statement, plans, registry, facts)
     state = _state(statement, plans, held)
+    notes = _notes(statement, plans)
     if statement.output == "DOT":
-        return to_dot(value, state)
+        return to_dot(value, state, notes)
     if statement.stage == "SPARK SQL":
         assert isinstance(value, physical.Job | physical.Graph | physical.Operator)
         text = job_sql(value)
         return json.dumps({"spark_sql": text}, indent=2) if statement.output == "JSON" else text
-    return json.dumps(without_literals(_data(value)), indent=2) if statement.output == "JSON" else to_text(value, state)
+    if statement.output == "JSON":
+        return json.dumps(without_literals(_data(value)), indent=2)
+    return to_text(value, state, notes)
+
+
+def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
+    """Return what the plan of work says of materialized views that have no log, or whose log is not read."""
+    explainee = statement.explainee
+    if statement.stage != "PHYSICAL" or not isinstance(explainee, ast.ItemRef):
+        return []
+    entry = find(plans, explainee.name, explainee.kind)
+    if _job(entry.name, plans):
+        return computed_in(entry.name, plans)
+    if entry.kind != "MATERIALIZED VIEW" or not readers_of(entry.name, plans):
+        return []
+    return [f"has no job of its own: {why_no_log(entry.name, plans)}"]
 
 
 def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[[str], Held]) -> Held | None:
@@ -98,7 +115,9 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
     item = plan(explainee, facts, plans, registry).item
     if statement.stage == "OPTIMIZED":
         return item
-    return _work(lower_sink(item, plans) if isinstance(item, logical.Sink) else item, plans)
+    if isinstance(item, logical.Sink):
+        return lower_sink(item, plans, logs=Logs(plans, (item.relation,)).read)
+    return _work(item, plans)
 
 
 def _schema(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Any:

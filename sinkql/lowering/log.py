@@ -18,7 +18,7 @@ from sinkql.extension.on_error import on_error
 VIEW_ID, IN_LINE = "view_id", "in_line"
 """Facts: under which id a view is a job; the ids of views that a sink goes on to compute itself."""
 USUAL_INTERVAL = timedelta(seconds=10)
-_CLOCK = "$clock"
+CLOCK = "$clock"
 
 
 def view_id(name: str, catalog: logical.CatalogReader) -> str | None:
@@ -98,7 +98,7 @@ class Logs:
 
     def _leaves(self, inside: Collection[str]) -> dict[str, frozenset[str]]:
         """Return what the job reads, and which sources are below it."""
-        found: dict[str, frozenset[str]] = {_CLOCK: frozenset({_CLOCK})} if self.timed else {}
+        found: dict[str, frozenset[str]] = {CLOCK: frozenset({CLOCK})} if self.timed else {}
         waiting = list(self.names)
         while waiting:
             name = waiting.pop()
@@ -107,7 +107,7 @@ class Logs:
                 found[name] = self.sources(name)
             else:
                 if _timed(item.relation):
-                    found[_CLOCK] = frozenset({_CLOCK})
+                    found[CLOCK] = frozenset({CLOCK})
                 waiting += gets(item.relation)
         return found
 
@@ -123,7 +123,7 @@ class Logs:
             item = self.catalog.item(name)
             if not isinstance(item, logical.View):
                 return frozenset({name})
-            own = frozenset({_CLOCK} if _timed(item.relation) else ())
+            own = frozenset({CLOCK} if _timed(item.relation) else ())
             self._sources[name] = own.union(*(self.sources(each) for each in gets(item.relation)))
         return self._sources[name]
 
@@ -146,8 +146,16 @@ def loggable(name: str, catalog: logical.CatalogReader) -> bool:
     assert isinstance(item, logical.View)
     if item.shape.change is logical.Change.APPEND and plain(name, catalog):
         return False
-    sources = map(catalog.item, Logs(catalog, ()).sources(name) - {_CLOCK})
-    return not any(isinstance(each, logical.Source) and on_error(each.options) == "dead letter" for each in sources)
+    return lettered(name, catalog) is None
+
+
+def lettered(name: str, catalog: logical.CatalogReader) -> str | None:
+    """Return a source below a view whose rows that fail are kept as dead letters; None where there is none."""
+    for each in sorted(Logs(catalog, ()).sources(name) - {CLOCK}):
+        source = catalog.item(each)
+        if isinstance(source, logical.Source) and on_error(source.options) == "dead letter":
+            return each
+    return None
 
 
 def plain(name: str, catalog: logical.CatalogReader) -> bool:
@@ -159,6 +167,22 @@ def plain(name: str, catalog: logical.CatalogReader) -> bool:
     return all(isinstance(each, alone) for each in _relations(item.relation)) and all(
         plain(each, catalog) for each in gets(item.relation)
     )
+
+
+def readers_of(name: str, catalog: logical.CatalogReader) -> list[str]:
+    """Return the sinks, and the views that are jobs of their own, whose jobs compute a view or read its log."""
+    found, waiting, seen = [], [name], {name}
+    while waiting:
+        for each in catalog.dependents(waiting.pop()):
+            if each in seen:
+                continue
+            seen.add(each)
+            item = catalog.item(each)
+            if isinstance(item, logical.Sink) or view_id(each, catalog) is not None:
+                found.append(each)
+            elif isinstance(item, logical.View):
+                waiting.append(each)
+    return found
 
 
 def sinks_above(name: str, catalog: logical.CatalogReader) -> list[logical.Sink]:

@@ -15,7 +15,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.errors import Notice
 from sinkql.lowering.job import lower
-from sinkql.lowering.log import IN_LINE, VIEW_ID, inputs_of, loggable, plain, view_id
+from sinkql.lowering.log import IN_LINE, VIEW_ID, inputs_of, loggable, plain, readers_of, view_id
 from sinkql.physical.evolution import Evolution
 from sinkql.planner.name import short_name
 from sinkql.session.item.earlier_plan import facts_of_follower
@@ -43,7 +43,7 @@ def sharing_of(sink: logical.Sink, catalog: Catalog) -> Sharing:
         facts[name] = {**_facts(name, plans), VIEW_ID: known}
     kept: dict[str, list[str]] = {}
     for name in views:
-        for consumer in _consumers(name, plans):
+        for consumer in readers_of(name, plans):
             own = facts.get(consumer, _facts(consumer, plans))
             job_id = own.get("sink_id") or own.get(VIEW_ID)
             if consumer not in views and job_id is not None and catalog.control.begun(str(job_id)):
@@ -52,7 +52,7 @@ def sharing_of(sink: logical.Sink, catalog: Catalog) -> Sharing:
     after = plans.copy()
     redefine(after, _changes(facts, plans))
     for name in views:
-        for consumer in _consumers(name, plans):
+        for consumer in readers_of(name, plans):
             if isinstance(plans.item(consumer), logical.Sink) and consumer not in facts:
                 old, new = lower(consumer, plans), lower(consumer, after)
                 facts[consumer] = facts_of_follower(_facts(consumer, plans), old, new, Evolution(again=_MOVED))
@@ -83,29 +83,13 @@ def _shared(sink: logical.Sink, plans: MemoryCatalog) -> Iterator[str]:
         item = plans.item(name)
         if not isinstance(item, logical.View) or view_id(name, plans) is not None:
             continue
-        if item.materialized and not plain(name, plans) and loggable(name, plans) and _consumers(name, plans):
+        if item.materialized and not plain(name, plans) and loggable(name, plans) and readers_of(name, plans):
             yield name
             continue
         for each in inputs_of(name, plans):
             if each not in seen:
                 seen.add(each)
                 waiting.append(each)
-
-
-def _consumers(name: str, plans: MemoryCatalog) -> list[str]:
-    """Return the sinks, and the views that are jobs of their own, whose jobs compute a view or read it."""
-    found, waiting, seen = [], [name], {name}
-    while waiting:
-        for each in plans.dependents(waiting.pop()):
-            if each in seen:
-                continue
-            seen.add(each)
-            item = plans.item(each)
-            if isinstance(item, logical.Sink) or view_id(each, plans) is not None:
-                found.append(each)
-            elif isinstance(item, logical.View):
-                waiting.append(each)
-    return found
 
 
 def _notice(name: str, kept: list[str]) -> Notice:

@@ -1,0 +1,51 @@
+"""A job → the materialized views that it computes itself, and why: what EXPLAIN says of them."""
+
+from __future__ import annotations
+
+from sinkql import logical
+from sinkql.lowering.log import CLOCK, Logs, gets, inputs_of, lettered, loggable, logs_of, plain, readers_of, view_id
+from sinkql.planner.name import short_name
+
+_LATER = "it becomes a job of its own with its next sink"
+
+
+def computed_in(name: str, catalog: logical.CatalogReader) -> list[str]:
+    """Return lines that say which materialized views the job of a sink, or of a view, computes itself, and why."""
+    kind = "sink" if isinstance(catalog.item(name), logical.Sink) else "view"
+    logs, lines, waiting, seen = logs_of(name, catalog), [], list(inputs_of(name, catalog)), set[str]()
+    while waiting:
+        view = waiting.pop(0)
+        item = catalog.item(view)
+        if view in seen or not isinstance(item, logical.View) or view in logs.read:
+            continue
+        seen.add(view)
+        waiting += gets(item.relation)
+        if item.materialized:
+            lines.append(f"computes materialized view {short_name(view)}: {_why(view, kind, logs)}")
+    return lines
+
+
+def _why(view: str, kind: str, logs: Logs) -> str:
+    catalog = logs.catalog
+    if view_id(view, catalog) is None or not loggable(view, catalog):
+        return why_no_log(view, catalog)
+    if (common := logs.in_line.get(view)) is not None:
+        what = "mz_now() stands" if common == CLOCK else f"{_called(common, catalog)} is"
+        return f"{what} below another input of this {kind}, too, and a log would be at another point"
+    return f"this {kind} had begun when a second reader came"
+
+
+def why_no_log(view: str, catalog: logical.CatalogReader) -> str:
+    """Return why nobody reads a log of a materialized view."""
+    letters, readers = lettered(view, catalog), readers_of(view, catalog)
+    if letters is not None:
+        return f"rows of {_called(letters, catalog)} that fail become dead letters of a sink"
+    if plain(view, catalog):
+        return "nothing is kept for it"
+    return f"only {_called(readers[0], catalog)} reads it" if len(readers) == 1 else _LATER
+
+
+def _called(name: str, catalog: logical.CatalogReader) -> str:
+    entry = catalog.entry(name)
+    assert entry is not None
+    return f"{entry.kind.lower()} {short_name(name)}"

@@ -1,0 +1,100 @@
+"""EXPLAIN says which materialized views a job computes itself, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sinkql.session import Session
+from view.test_view_jobs import run, sink
+
+_SAYS = "computes materialized view "
+
+
+def explained(session: Session, what: str) -> list[str]:
+    (result,) = session.execute(f"EXPLAIN PHYSICAL PLAN FOR {what}")
+    return [line.strip() for (line,) in result.rows]
+
+
+def computed(session: Session, what: str) -> list[str]:
+    return [line.removeprefix(_SAYS) for line in explained(session, what) if line.startswith(_SAYS)]
+
+
+def why(session: Session, view: str) -> list[str]:
+    says = "has no job of its own: "
+    lines = explained(session, f"MATERIALIZED VIEW {view}")
+    return [line.removeprefix(says) for line in lines if line.startswith(says)]
+
+
+def test_a_view_of_one_reader(session: Session) -> None:
+    assert why(session, "v") == []
+    sink(session, "a", "large")
+    assert computed(session, "SINK a") == ["large: only sink a reads it", "v: only sink a reads it"]
+    assert why(session, "v") == ["only sink a reads it"]
+    sink(session, "b", "large")
+    assert computed(session, "SINK a") == []
+    assert computed(session, "MATERIALIZED VIEW large") == ["v: only materialized view large reads it"]
+    assert why(session, "v") == ["only materialized view large reads it"]
+
+
+def test_a_view_of_which_nothing_is_kept(session: Session) -> None:
+    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE MATERIALIZED VIEW w AS SELECT counter FROM n")
+    for name in ("a", "b"):
+        sink(session, name, "w", "MODE APPEND")
+    assert computed(session, "SINK a") == ["w: nothing is kept for it"]
+    assert why(session, "w") == ["nothing is kept for it"]
+
+
+def test_a_view_with_a_source_in_common(session: Session) -> None:
+    session.execute(
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM t GROUP BY g;"
+        "CREATE MATERIALIZED VIEW mixed AS SELECT g, m FROM w UNION ALL SELECT g, x FROM t"
+    )
+    sink(session, "a", "mixed", "MODE APPEND")
+    assert computed(session, "SINK a") == [
+        "mixed: only sink a reads it",
+        "w: table t is below another input of this sink, too, and a log would be at another point",
+    ]
+
+
+def test_views_with_the_time_in_common(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE e (g int, at timestamp);"
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g FROM e WHERE mz_now() < at;"
+        "CREATE MATERIALIZED VIEW mixed AS SELECT w.g FROM w JOIN other AS o ON o.g = w.g"
+        " WHERE mz_now() < '2100-01-01'::timestamp"
+    )
+    sink(session, "a", "mixed", "MODE APPEND")
+    assert computed(session, "SINK a") == [
+        "mixed: only sink a reads it",
+        "w: mz_now() stands below another input of this sink, too, and a log would be at another point",
+    ]
+
+
+def test_a_sink_that_had_begun(session: Session) -> None:
+    sink(session, "a")
+    run(session)
+    sink(session, "b")
+    assert computed(session, "SINK a") == ["v: this sink had begun when a second reader came"]
+    assert computed(session, "SINK b") == []
+
+
+def test_a_view_of_a_source_with_dead_letters(session: Session, tmp_path: Path) -> None:
+    session.execute(
+        f"CREATE SOURCE f (g int) FROM FILES (PATH = '{tmp_path}') FORMAT JSON"
+        " WITH (ON ERROR = 'DEAD LETTER');"
+        "CREATE MATERIALIZED VIEW w AS SELECT g, count(*) AS n FROM f GROUP BY g"
+    )
+    sink(session, "a", "w")
+    assert computed(session, "SINK a") == ["w: rows of source f that fail become dead letters of a sink"]
+
+
+def test_a_sink_that_is_not_created_reads_the_logs_that_there_are(session: Session) -> None:
+    session.execute(
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM t GROUP BY g"
+    )
+    lines = explained(
+        session,
+        "CREATE SINK a FROM w INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'a')"
+        " KEY (g) MODE UPSERT WITH (COMMIT INTERVAL = '1s')",
+    )
+    assert "Read view: materialize.public.w" in lines
