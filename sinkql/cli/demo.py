@@ -35,7 +35,8 @@ def _run(output: Output, folder: Path) -> int:
         try:
             text = Path("pipeline.sql").read_text()
             output.note(text)
-            sinks = execute(session, output, text, "pipeline.sql")
+            names = execute(session, output, text, "pipeline.sql")
+            sinks = [name for name in names if session.kind(name) == "sink"]
             code = run_sinks(session, output, sinks, once=True, takeover=False)
             for sink in sinks:
                 result = session.preview(sink, limit=_SHOWN)

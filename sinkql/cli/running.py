@@ -8,13 +8,14 @@ from contextlib import suppress
 from sinkql import physical
 from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError
+from sinkql.planner.name import short_name
 from sinkql.script.mask import mask
 from sinkql.session import Session
 
 
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
-    """Run a script's statements, print what they answer, and return the full names of the sinks that it names."""
-    sinks = []
+    """Run a script's statements, print what they answer, and return the full names of its sinks and views."""
+    names: list[str] = []
     session.telling = output.note
     shown: str | None = None
     for result in session.stream(text, path):
@@ -28,13 +29,24 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
             output.table(result.columns, result.rows)
         elif output.format == "text" and not result.skipped:
             output.note(result.tag)
-        if result.sink is not None:
-            sinks.append(result.sink)
-    return [sink for sink in sinks if session.catalog.plans.entry(sink) is not None]
+        if result.tag in ("CREATE SINK", "CREATE MATERIALIZED VIEW"):
+            names += result.names[:1]
+    return [name for name in names if session.catalog.plans.entry(name) is not None]
+
+
+def jobs_among(session: Session, output: Output, names: Sequence[str]) -> list[str]:
+    """Return the sinks and the views with a log of a script; where there are none, say when its views are computed."""
+    jobs = session.jobs_among(names)
+    for name in () if jobs else names:
+        output.note(
+            f"Materialized view {short_name(name)} is computed when a sink or a query reads it. "
+            "Create it WITH (COMMIT INTERVAL = '10s') to have its rows kept up to date."
+        )
+    return jobs
 
 
 def run_sinks(session: Session, output: Output, sinks: Sequence[str], *, once: bool, takeover: bool) -> int:
-    """Run sinks until they end or are stopped, and return the exit code."""
+    """Run sinks, and views with a log, until they end or are stopped, and return the exit code."""
     return run_jobs(session, output, session.jobs(sinks), once=once, takeover=takeover)
 
 
@@ -55,7 +67,7 @@ def run_up(session: Session, output: Output, names: Sequence[str] | None, *, onc
     """Run sinks, also those that come later, until stopped, and return the exit code."""
     from sinkql.cli.progress import LiveProgress  # as above
 
-    if names is None and not session.sinks():
+    if names is None and not session.jobs():
         output.note(f"There are no sinks in {session.catalog.database.path} yet; those that are created will run here.")
     with LiveProgress(output, lambda sink: _reading(session, sink), goes_on=True) as progress:
         return session.up(names, once=once, takeover=takeover, progress=progress)

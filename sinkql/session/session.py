@@ -14,6 +14,7 @@ from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.extension.stream import Context
 from sinkql.lowering.job import lower
+from sinkql.lowering.log import view_jobs
 from sinkql.parser import parse
 from sinkql.planner.edit import transaction as transactions
 from sinkql.planner.name import as_name, find, short_name, sql_name
@@ -189,6 +190,12 @@ class Session:
         plans = self._committed.plans
         return plans.present()[plans.resolve(as_name(name))].kind.lower()
 
+    def jobs_among(self, names: Sequence[str]) -> list[str]:
+        """Return the sinks, and the views that are jobs of their own, among full names, each once."""
+        self._committed.refresh()
+        jobs = frozenset(self._jobs())
+        return [name for name in dict.fromkeys(names) if name in jobs]
+
     def _jobs(self) -> tuple[str, ...]:
         """Return the full names of all that are jobs: sinks, and views with a log."""
         plans = self._committed.plans
@@ -205,6 +212,7 @@ class Session:
         wanted, plans = self.sinks(names), self._committed.plans
         for name in names or ():
             find(plans, as_name(name), "SINK", "MATERIALIZED VIEW")
+        wanted = (*wanted, *view_jobs(plans)) if names is None else wanted
         jobs = [lower(name, plans) for name in wanted if plans.entry(name) is not None]
         for job in jobs:  # which grows by the views that they read
             for read in job.reads():

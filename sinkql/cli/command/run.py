@@ -28,18 +28,21 @@ def exec_(
 ) -> int:
     """Run the statements of FILES, then keep the sinks that they create running.
 
+    So are materialized views WITH (COMMIT INTERVAL = …), whose rows queries then read.
+
     Items that exist already and are the same are left as they are. Ctrl-C finishes the running batch and stops.
     """
-    from sinkql.cli.running import execute, run_sinks
+    from sinkql.cli.running import execute, jobs_among, run_sinks
 
     session, output = open_session(context)
-    sinks: list[str] = []
+    names: list[str] = []
     for path in files:
-        sinks += execute(session, output, fill_script(path, output, variables), str(path))
+        names += execute(session, output, fill_script(path, output, variables), str(path))
         session.end_script()
-    if not sinks:
+    jobs = jobs_among(session, output, names)
+    if not jobs:
         return 0
-    return run_sinks(session, output, sinks, once=once, takeover=takeover)
+    return run_sinks(session, output, jobs, once=once, takeover=takeover)
 
 
 @click.command(short_help="Run the sinks of the catalog.")

@@ -1,0 +1,46 @@
+"""`sinkql exec` of a script that has materialized views and no sink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql import physical
+from sinkql.cli.group import run_command
+from sinkql.session import Session
+
+_SCRIPT = """
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE MATERIALIZED VIEW v {options}AS SELECT counter % 3 AS m, count(*) AS n FROM n GROUP BY counter % 3;
+"""
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> list[str]:
+    """Run the script, and return the jobs that it has run."""
+    ran: list[str] = []
+
+    def take(self: Session, jobs: Sequence[physical.Job], **_: Any) -> int:
+        ran.extend(job.sink.rpartition(".")[2] for job in jobs)
+        return 0
+
+    monkeypatch.setattr(Session, "run", take)
+    monkeypatch.chdir(folder)
+    (folder / "v.sql").write_text(_SCRIPT.format(options=options))
+    assert run_command(["exec", "--once", "v.sql"]) == 0
+    return ran
+
+
+def test_a_view_with_a_log_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(tmp_path, monkeypatch, "WITH (COMMIT INTERVAL = '1s') ") == ["v"]
+    assert run(tmp_path, monkeypatch, "WITH (COMMIT INTERVAL = '1s') ") == ["v"]  # which is there already
+
+
+def test_a_view_without_one_is_said_to_wait_for_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, monkeypatch, "") == []
+    told = capsys.readouterr()
+    assert "Materialized view v is computed when a sink or a query reads it." in told.out + told.err
