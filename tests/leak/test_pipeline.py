@@ -56,7 +56,7 @@ CREATE CONNECTION google TO GCP (SERVICE ACCOUNT KEY = SECRET google_key) WITH (
 CREATE CONNECTION biglake TO ICEBERG CATALOG (
   CATALOG TYPE = 'REST', URL = '{biglake}', WAREHOUSE = 'gs://lake', GCP CONNECTION = google);
 CREATE SOURCE events (id bigint, kind text, parts bigint) FROM FILES (PATH = 'in') FORMAT JSON;
-CREATE MATERIALIZED VIEW totals AS
+CREATE MATERIALIZED VIEW totals IN CLUSTER watched AS
 SELECT kind, count(*) AS events, sum(100 / parts) AS share FROM events GROUP BY kind;
 CREATE SINK raw IN CLUSTER watched FROM events
   INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'shop', TABLE 'events')
