@@ -57,8 +57,9 @@ _WITHOUT = {
     "ROW(any…)", "MAP(any…)", "->(any,text)", "?(any,text)", ".(any,text)",
     "cardinality(any)", "array_length(any,integer)", "to_char(real,text)", "to_char(double precision,text)",
     "array_append(any,any)", "array_cat(any,any)", "array_position(any,any)", "array_prepend(any,any)",
-    "array_remove(any,any)", "array_replace(any,any,any)", "array_to_string(any,text)", "array_to_string(any,text,text)",
-    "string_to_array(text,text)", "$flat(any)", "$root(numeric)", "$single(bigint,any)",
+    "array_remove(any,any)", "array_replace(any,any,any)", "array_to_string(any,text)",
+    "array_to_string(any,text,text)", "string_to_array(text,text)", "$flat(any)", "$root(numeric)",
+    "$single(bigint,any)",
     *(f"$series({each},{each},{each})" for each in ("bigint", "integer")),
     *(f"$series({each},{each},interval)" for each in ("timestamp", "timestamptz")),
 }  # fmt: skip
