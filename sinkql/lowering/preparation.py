@@ -79,6 +79,16 @@ class Preparation:
     ordered: bool = False
 
     @property
+    def place(self) -> str:
+        """Return the column by which rows go to buckets: `$h1`, or one that tasks do not take."""
+        return "$h1"
+
+    @property
+    def crossed(self) -> bool:
+        """Tell whether the rows of a side that every bucket gets are for all rows of the other one."""
+        return False
+
+    @property
     def repeated(self) -> int | None:
         """Return the side whose rows every bucket gets, None where each row goes to one."""
         return None

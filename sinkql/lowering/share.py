@@ -49,8 +49,11 @@ class _Naming:
         found = physical.with_inputs(operator, [self.of(each) for each in physical.inputs_of(operator)])
         if isinstance(operator, physical.Join) and isinstance(found, physical.Join):
             left, right = (
-                msgspec.structs.replace(side, arrangement=self._name(self.holding.by_side(before)))
-                for before, side in ((operator.left, found.left), (operator.right, found.right))
+                msgspec.structs.replace(side, arrangement=self._name(self.holding.by_side(before, other)))
+                for before, other, side in (
+                    (operator.left, operator.right, found.left),
+                    (operator.right, operator.left, found.right),
+                )
             )
             found = msgspec.structs.replace(found, left=left, right=right)
         if isinstance(operator, physical.Stateful):

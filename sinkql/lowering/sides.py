@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SIDE = "$side"
 """The column that says which side a row is of."""
+AT = "$at"
+"""What leads a row to its bucket where a side is replicated and both have a key."""
 UNMATCHED = 2
 """What is added to the side of a row that has no match."""
 
@@ -40,7 +42,7 @@ class PreparedSide:
 
     `kept` are its columns under the names that tasks know, in order. A row with NULL in one of the columns `unsafe` of
     its key has no match: it goes by `$r` to some bucket if the side is `preserved`, and nowhere otherwise. Rows of a
-    `replicated` side go to every bucket, with a `$h1` of that bucket.
+    `replicated` side go to every bucket: what leads there is their `$h1`, and their `$at` where the sides have a key.
     """
 
     number: int
@@ -63,6 +65,17 @@ class SidesPreparation(Preparation):
 
     sides: tuple[PreparedSide, ...] = ()
     appends: bool = False
+    keyed: bool = True
+
+    @property
+    def place(self) -> str:
+        """Return the column by which rows go to buckets: beside a replicated side it is not the hash of the key."""
+        return AT if self.keyed and self.repeated is not None else "$h1"
+
+    @property
+    def crossed(self) -> bool:
+        """Tell whether each row of one side meets each of the other."""
+        return not self.keyed and self.repeated is not None
 
     @property
     def repeated(self) -> int | None:
@@ -113,6 +126,7 @@ def prepare(join: physical.Join) -> SidesPreparation:
         columns=join.columns,
         sides=sides,
         appends=join.change == "append",
+        keyed=bool(join.safe),
     )
 
 
@@ -121,10 +135,10 @@ def _side(join: physical.Join, number: int, side: physical.Side, slots: list[Val
     key = values_of("j", [types[name] for name in side.key])
     kept = _slotted(side.columns, slots)
     other = (join.right, join.left)[number]
-    spread = side.replicated or other.replicated  # there is no key to meet by: rows go by themselves
+    crossed = (side.replicated or other.replicated) and not key  # there is no key to meet by: rows go by themselves
     preserved = number in _PRESERVED[join.kind]
     # a side that only counts knows no rows: what is left of the batch's own tells them apart
-    first, second = identity(kept if spread else key)
+    first, second = identity(kept if crossed else key)
     return PreparedSide(
         number,
         (first, second, row_hash("$r", kept)),
@@ -155,7 +169,8 @@ def _check(join: physical.Join) -> None:
     for number, side in enumerate((join.left, join.right)):
         where = f'side "{side.arrangement}" of join "{join.arrangement}"'
         preserved = number in _PRESERVED[join.kind] or (join.kind == "semi" and number == 0)
-        if side.replicated and (preserved or side.key or side.keeps == "latest"):
+        latest = "latest" in (join.left.keeps, join.right.keeps)  # whose rows are together by their key
+        if side.replicated and (preserved or latest or (join.left.replicated and join.right.replicated)):
             raise ValueError(f"{where} cannot be replicated")
         if side.keeps == "counts" and (side.kept or preserved):
             raise ValueError(f"{where} gives rows, and only counts them")

@@ -145,10 +145,11 @@ class Holding:
         """Return the hash of an operator's own state: of what it is, and of all that it stands on."""
         return self._meaning.of(self._needed.of(self.inline.of(operator), [each.name for each in columns_of(operator)]))
 
-    def by_side(self, side: Side) -> str:
-        """Return the hash of the rows that a side of a join keeps."""
+    def by_side(self, side: Side, other: Side) -> str:
+        """Return the hash of the rows that a side of a join keeps, beside another one that says where."""
         below = self._needed.of(self.inline.of(side.input), sided(side))
-        return _hash(self._meaning.side(msgspec.structs.replace(side, input=below)))
+        said = self._meaning.side(msgspec.structs.replace(side, input=below))
+        return _hash([*said, "spread"] if side.key and other.replicated else said)
 
 
 def _kept(operator: Aggregate | Pick | Normalize | Rank | Recompute | Bound, places: _Places) -> list[Any]:

@@ -194,8 +194,8 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
     """One input of a join: the columns of its key, and those that it gives.
 
     It keeps `rows` with their multiplicities, the `latest` row of each key of an upsert input, or how many rows a key
-    has (`counts`: such a side gives no columns). The changes of a `replicated` side go to every bucket; then both keys
-    have no columns.
+    has (`counts`: such a side gives no columns). The changes of a `replicated` side go to every bucket, and rows of the
+    other one are spread whatever their key.
     """
 
     input: Operator

@@ -100,6 +100,11 @@ CASES = {
         f"{kind} with a replicated left side": Case(kind, RETRACT, NO_KEY, replicated=FIRST)
         for kind in ("inner", "right")
     },
+    **{f"{kind} beside a replicated side": Case(kind, replicated=SECOND) for kind in ("inner", "left", "semi", "anti")},
+    **{f"{kind} beside a replicated left side": Case(kind, replicated=FIRST) for kind in ("inner", "right")},
+    "left beside a replicated side, NULL is a value": Case("left", safe=True, replicated=SECOND),
+    "inner beside all that came": Case("inner", APPEND, replicated=SECOND),
+    "anti of rows that only come beside a replicated side": Case("anti", ("append", "retract"), replicated=SECOND),
     **{f"{kind} with all that came": Case(kind, APPEND, NO_KEY, replicated=SECOND) for kind in ("inner", "semi")},
     "full with all": Case("full", RETRACT, NO_KEY),
     "by two columns": Case("full", keys=(("lk", "ls"), ("rk", "rs"))),

@@ -143,6 +143,20 @@ def test_a_row_taken_back_that_was_never_there_is_refused(kind: physical.JoinKin
         assert caught.value.code == "SQ3401"
 
 
+def test_beside_a_replicated_side_the_rows_of_one_key_are_in_all_buckets(tmp_path: Path) -> None:
+    case = CASES["inner beside a replicated side"]
+    pipeline = Pipeline(tmp_path, case.view, buckets=4)
+    pipeline.batch(l=[((1, number, "a"), 1) for number in range(80)], r=[((1, "b", 2), 1), ((2, "b", 2), 1)])
+    assert pipeline.expected(case.sql) == pipeline.got()
+    held = {
+        name: [sum(run["rows"] for run in runs) for _, runs in sorted(buckets.items())]
+        for name, buckets in pipeline.entries().items()
+    }
+    assert sum(held["j-l"]) == 80
+    assert all(held["j-l"])
+    assert held["j-r"] == [2, 2, 2, 2]
+
+
 def test_fewer_rows_than_none_on_a_replicated_side_are_refused(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, CASES["anti with a replicated side"].view)
     pipeline.batch(l=[((1, 1, "a"), 1)], r=[((1, "b", 2), 1)])
@@ -160,7 +174,11 @@ REFUSED = {
         Case("full", RETRACT, NO_KEY, replicated=SECOND),
         Case("semi", RETRACT, NO_KEY, replicated=FIRST),
         Case("anti", RETRACT, NO_KEY, replicated=FIRST),
-        Case("inner", replicated=SECOND),
+        Case("left", replicated=FIRST),
+        Case("full", replicated=SECOND),
+        Case("inner", replicated=(True, True)),
+        Case("inner", ("retract", "upsert"), replicated=SECOND),
+        Case("inner", ("retract", "upsert"), replicated=FIRST),
     ],
     "one arrangement": [Case("inner", arrangements=("j-l", "j-l"))],
 }

@@ -88,6 +88,12 @@ MUTANTS: list[tuple[ModuleType, str, str, str]] = [
         "anti with a replicated side",
     ),
     (sides, "if not side.preserved:", "if side.preserved:", "left"),
+    (
+        sides,
+        "preparation.place) if side.replicated else found",
+        "preparation.place) if False else found",
+        "inner beside a replicated side",
+    ),
     (sides, "loose |= ", "loose &= ", "full"),
 ]
 """A module, a text in it and what stands there instead, and the case of which a table is wrong then."""

@@ -6,11 +6,13 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from operators import pipeline as pipeline_module
 from operators.joined import CASES, CHAIN, TYPED, TYPES, Case, batch, chain, of_type, typed
 from operators.pipeline import Pipeline
+from sinkql import physical
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.placing import hashes_of
 
@@ -34,6 +36,7 @@ IN_SPARK = (
     "anti with the latest",
     "full of the latest with the latest",
     "left with a replicated side",
+    "left beside a replicated side",
     "right",
     "semi of rows that only come",
     "by two columns",
@@ -47,6 +50,22 @@ def test_in_spark_too_a_join_is_what_its_sql_gives(name: str, tmp_path: Path, se
     for size in (12, 8):
         pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
         assert pipeline.expected(case.sql) == pipeline.got()
+
+
+def test_in_spark_too_a_join_beside_a_replicated_side_stands_behind_other_rows(
+    tmp_path: Path, session: SparkSession
+) -> None:
+    case = CASES["inner beside a replicated side"]
+    left, right = (
+        msgspec.structs.replace(each, arrangement=f"k-{each.arrangement}") for each in (case.view.left, case.view.right)
+    )
+    again = msgspec.structs.replace(case.view, arrangement="k", left=left, right=right)
+    view = physical.Union((case.view, again), "retract")
+    pipeline = Pipeline(tmp_path, view, engine=SparkEngine(lambda: session, buckets=2))
+    rng = random.Random("behind")
+    for size in (12, 8):
+        pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
+        assert pipeline.expected(f"{case.sql} UNION ALL {case.sql}") == pipeline.got()
 
 
 def test_in_spark_too_keys_of_every_type_meet_as_values(tmp_path: Path, session: SparkSession) -> None:

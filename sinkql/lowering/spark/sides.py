@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sinkql import physical
 from sinkql.extension.types import parse_type
-from sinkql.lowering.sides import SIDE, UNMATCHED, PreparedSide, SidesPreparation
+from sinkql.lowering.sides import AT, SIDE, UNMATCHED, PreparedSide, SidesPreparation
 from sinkql.lowering.spark.preparation import hashed, normal, plain
 from sinkql.lowering.spark.text import quoted, spark_type
 
@@ -25,8 +25,9 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     first, second, mark = map(hashed, side.hashes)
     number = f"{side.number}L"
     loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
-    if side.replicated:
-        first = f"explode(array({', '.join(f'{each}L' for each in buckets)}))"
+    everywhere = f"explode(array({', '.join(f'{each}L' for each in buckets)}))"
+    if side.replicated and preparation.crossed:
+        first = everywhere
     elif loose and side.preserved:
         number = f"CASE WHEN {loose} THEN {side.number + UNMATCHED}L ELSE {number} END"
         first = f"CASE WHEN {loose} THEN {mark} ELSE {first} END"
@@ -37,6 +38,8 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
         kept = own.get(each.name)
         columns[each.name] = f"CAST(NULL AS {spark_type(parse_type(each.type))})" if kept is None else shown(kept)
     columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
+    if preparation.place == AT:
+        columns[AT] = everywhere if side.replicated else mark
     if preparation.latest:
         columns[physical.SEQ] = quoted(physical.SEQ) if side.latest else "CAST(NULL AS BIGINT)"
     where = None if side.preserved or not loose else f"NOT ({loose})"

@@ -124,7 +124,8 @@ class _Work:
             (rows,) = inputs
             grouped = prepared(meant.preparation, rows)
         found = [meant.preparation.output().empty_table()]
-        for bucket, rows in enumerate(_split(grouped, grouped.column("$h1").to_numpy().astype(np.uint64), buckets)):
+        at = grouped.column(meant.preparation.place).to_numpy().astype(np.uint64)
+        for bucket, rows in enumerate(_split(grouped, at, buckets)):
             numbered = rows.append_column("$b", pa.array(np.full(len(rows), bucket)))
             batches = numbered.to_batches(max_chunksize=_TASK_ROWS)
             found += [pa.Table.from_batches([each]) for each in task(bucket, uuid.uuid4().hex, iter(batches))]

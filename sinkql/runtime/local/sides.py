@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.sides import UNMATCHED, PreparedSide, SidesPreparation
+from sinkql.lowering.sides import AT, UNMATCHED, PreparedSide, SidesPreparation
 from sinkql.runtime.local.preparation import as_is, hashed, normal
 
 
@@ -41,18 +41,20 @@ def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table,
         kept = own.get(each.name)
         shown = as_is if side.latest else normal
         columns[each.name] = pa.nulls(len(rows), schema.field(each.name).type) if kept is None else shown(kept, rows)
+    if preparation.place == AT:
+        columns[AT], schema = columns["$r"], schema.append(pa.field(AT, pa.int64()))
     found = pa.table([_array(columns[each.name], each.type) for each in schema], schema=schema)
     if not side.preserved:
         found = found.filter(pa.array(~loose))
-    return _everywhere(found, buckets) if side.replicated else found
+    return _everywhere(found, buckets, preparation.place) if side.replicated else found
 
 
 def _array(values: Any, type_: pa.DataType) -> Any:  # Any: an array of pyarrow's, which publishes no types
     return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, type_)
 
 
-def _everywhere(rows: pa.Table, buckets: int) -> pa.Table:
+def _everywhere(rows: pa.Table, buckets: int, column: str) -> pa.Table:
     """Return the rows once for each bucket; the number of a bucket is a hash that leads there."""
-    place = rows.column_names.index("$h1")
-    parts = [rows.set_column(place, "$h1", pa.array(np.full(len(rows), bucket))) for bucket in range(buckets)]
+    place = rows.column_names.index(column)
+    parts = [rows.set_column(place, column, pa.array(np.full(len(rows), bucket))) for bucket in range(buckets)]
     return pa.concat_tables(parts)

@@ -276,12 +276,13 @@ class _Frames:
             (below,) = operator.inputs
             rows = self.frame(below, sequence=preparation.ordered).selectExpr(*steps.select)
         if not first:
-            rows = marked(self.engine.spark, rows, buckets)
-        rows = rows.repartition(buckets, F.col("`$h1`"))
+            rows = marked(self.engine.spark, rows, buckets, preparation.place)
+        rows = rows.repartition(buckets, F.col(quoted(preparation.place)))
         if steps.aggregates:
             rows = rows.groupBy(*[F.expr(text) for text in steps.group]).agg(*map(F.expr, steps.aggregates))
         result = _struct(preparation.columns, diff=operator.change != "append", sequence=False)
-        return rows.withColumn("$b", bucket_column(buckets)).mapInArrow(changes, result)
+        rows = rows.withColumn("$b", bucket_column(buckets, preparation.place))
+        return (rows if preparation.place == "$h1" else rows.drop(preparation.place)).mapInArrow(changes, result)
 
     def _sides(self, preparation: SidesPreparation, inputs: Sequence[physical.Operator], buckets: int) -> DataFrame:
         """Return what goes into the tasks of a join: the rows of both sides."""

@@ -33,17 +33,17 @@ def hashes_of(buckets: int) -> tuple[int, ...]:
     return tuple(found[bucket] for bucket in range(buckets))
 
 
-def marked(spark: SparkSession, rows: DataFrame, buckets: int) -> DataFrame:
-    """Add a row for each bucket, which has nothing but the `$h1` that a shuffle puts there, and then NULLs."""
+def marked(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1") -> DataFrame:
+    """Add a row for each bucket, which has nothing but the `place` that a shuffle puts there, and then NULLs."""
     hashes = ", ".join(f"{each}L" for each in hashes_of(buckets))
     own = F.expr(f"element_at(array({hashes}), CAST(id AS INT) + 1)")
-    columns = [own if each.name == "$h1" else F.lit(None).cast(each.dataType) for each in rows.schema]
+    columns = [own if each.name == place else F.lit(None).cast(each.dataType) for each in rows.schema]
     return rows.unionAll(spark.range(0, buckets, 1, 1).select(*columns))
 
 
-def bucket_column(buckets: int) -> F.Column:
-    """Return `$b`: the bucket into which a shuffle by `$h1` puts a row."""
-    return F.pmod(F.hash(F.col("`$h1`")), F.lit(buckets))
+def bucket_column(buckets: int, place: str = "$h1") -> F.Column:
+    """Return `$b`: the bucket into which a shuffle by `place` puts a row."""
+    return F.pmod(F.hash(F.col(f"`{place}`")), F.lit(buckets))
 
 
 def bucket_and_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:

@@ -49,8 +49,9 @@ class JoinState:
         where = f'join "{self.name}", bucket {bucket.number}'
         which = ints(rows.column(SIDE))
         parts = [rows.filter(pa.array(which == number)) for number in range(2 * UNMATCHED)]
-        if self.preparation.repeated is not None:
-            yield from self._crossed(self.preparation.repeated, parts, bucket, where)
+        repeated = self.preparation.repeated
+        if self.preparation.crossed and repeated is not None:
+            yield from self._crossed(repeated, parts, bucket, where)
             return
         left, right = (self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides)
         for side in self.preparation.sides:

@@ -176,10 +176,10 @@ class StatefulTask:
         return pa.table([_typed(batch.column(each.name), each.type) for each in schema], schema=schema)
 
     def _ranges(self, rows: pa.Table) -> Ranges:
-        """Return the range of each row; those that every bucket gets come first."""
+        """Return the range of each row; those that are for all rows of another side come first."""
         found = range_of(unsigned(rows.column("$h1")))
         repeated = self.operator.preparation.repeated
-        if repeated is not None:
+        if self.operator.preparation.crossed:
             found[ints(rows.column(SIDE)) == repeated] = 0
         return found
 
