@@ -95,6 +95,7 @@ def _join(join: logical.Join) -> Tree:
         f"Join {join.kind}",
         keys,
         f"residual: {sql(join.residual)}" if join.residual is not None else None,
+        f"in every task: the {join.replicated} side" if join.replicated is not None else None,
         _relation(join.left),
         _relation(join.right),
     )

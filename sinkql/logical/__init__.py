@@ -66,5 +66,6 @@ from sinkql.logical.relation import WindowCall as WindowCall
 from sinkql.logical.relation import expressions_of as expressions_of
 from sinkql.logical.relation import inputs_of as inputs_of
 from sinkql.logical.relation import row_by_row as row_by_row
+from sinkql.logical.relation import with_inputs as with_inputs
 from sinkql.logical.type import NUMERIC as NUMERIC
 from sinkql.logical.type import Type as Type

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from sinkql.errors import Span
 from sinkql.logical.expression import NOWHERE, Expression
@@ -124,7 +126,7 @@ class Join:
     """Rows of both inputs that agree in all `keys` and for which `residual` is true, and those without, by the kind.
 
     No column of one input is called as one of the other. The residual is over the columns of both. Semi and anti joins
-    give the columns of the left input.
+    give the columns of the left input. The rows of a `replicated` side are kept in every task.
     """
 
     kind: JoinKind
@@ -133,6 +135,7 @@ class Join:
     keys: tuple[JoinKey, ...]
     residual: Expression | None
     shape: Shape
+    replicated: Literal["left", "right"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,20 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             return (relation.left, relation.right)
         case Project() | Filter() | Aggregate() | Rank() | Window() | Collect() | Bound() | Flatten() | Repeat():
             return (relation.input,)
+
+
+def with_inputs(relation: Relation, inputs: Sequence[Relation]) -> Relation:
+    """Return a relation over others than those that stand just below it, which have the same columns."""
+    match relation:
+        case Get():
+            return relation
+        case Union():
+            return replace(relation, inputs=tuple(inputs))
+        case Join():
+            left, right = inputs
+            return replace(relation, left=left, right=right)
+        case Project() | Filter() | Aggregate() | Rank() | Window() | Collect() | Bound() | Flatten() | Repeat():
+            return replace(relation, input=inputs[0])
 
 
 def row_by_row(relation: Relation) -> bool:

@@ -32,7 +32,7 @@ class JoinLowering:
     def join(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
         """Return what gives the columns of a join, in their order, over what gives those of its inputs."""
         if join.kind is JoinKind.RIGHT:
-            join, left, right = replace(join, kind=JoinKind.LEFT, left=join.right, right=join.left), right, left
+            join, left, right = _turned(join), right, left
         if join.kind is JoinKind.INNER:
             found = self._where(self._plain(join, left, right), join.residual)
         elif join.residual is not None or (join.kind is JoinKind.FULL and not join.keys):
@@ -50,7 +50,10 @@ class JoinLowering:
             keys = (JoinKey(one, one),)  # one row of the preserved side: no copies of the other one
         safe = tuple(key.safe for key in keys)
         counts = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
-        first = spread and join.kind is JoinKind.INNER and _one_row(join.left)  # which goes to every bucket
+        everywhere = join.replicated  # whose rows go to every bucket
+        if spread:
+            first = join.kind is JoinKind.INNER and (everywhere == "left" or _one_row(join.left))
+            everywhere = "left" if first else "right"
         left_keeps = self._keeps(join, left, [key.left for key in keys], number=0)
         right_keeps = "counts" if counts else self._keeps(join, right, [key.right for key in keys], number=1)
         left = left if left_keeps == "latest" else self.context.retracting(left)
@@ -62,8 +65,8 @@ class JoinLowering:
         right_names = [] if counts else [column.name for column in join.right.shape.columns]
         return physical.Join(
             kind=_KINDS[join.kind],
-            left=_side(left, f"{name}l", left_key, left_names, left_keeps, replicated=first),
-            right=_side(right, f"{name}r", right_key, right_names, right_keeps, replicated=spread and not first),
+            left=_side(left, f"{name}l", left_key, left_names, left_keeps, replicated=everywhere == "left"),
+            right=_side(right, f"{name}r", right_key, right_names, right_keeps, replicated=everywhere == "right"),
             arrangement=name,
             safe=safe,
         )
@@ -72,6 +75,8 @@ class JoinLowering:
         """Return `latest` where a side's rows overwrite each other by just what they are joined on."""
         own = physical.key_of(side)
         if physical.change_of(side) != "upsert" or not key:
+            return "rows"
+        if join.replicated is not None:  # rows of one key are in several buckets
             return "rows"
         names = [each.name for each in key if isinstance(each, Reference)]
         if len(names) != len(key) or len(set(names)) != len(names) or set(names) != set(own):
@@ -161,6 +166,13 @@ def _side(
     replicated: bool = False,
 ) -> physical.Side:
     return physical.Side(body, name, tuple(key), tuple(kept), keeps, replicated)
+
+
+def _turned(join: logical.Join) -> logical.Join:
+    """Return a right join as a left one."""
+    sides: dict[str | None, Literal["left", "right"]] = {"left": "right", "right": "left"}
+    replicated = sides.get(join.replicated)
+    return replace(join, kind=JoinKind.LEFT, left=join.right, right=join.left, replicated=replicated)
 
 
 def _one_row(relation: logical.Relation) -> bool:

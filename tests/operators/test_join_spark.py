@@ -66,6 +66,8 @@ def test_in_spark_too_a_join_beside_a_replicated_side_stands_behind_other_rows(
     for size in (12, 8):
         pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
         assert pipeline.expected(f"{case.sql} UNION ALL {case.sql}") == pipeline.got()
+    pipeline.batch(l=[((1, 1, "a"), 1)], r=[])  # nothing comes to one of the buckets
+    assert pipeline.expected(f"{case.sql} UNION ALL {case.sql}") == pipeline.got()
 
 
 def test_in_spark_too_keys_of_every_type_meet_as_values(tmp_path: Path, session: SparkSession) -> None:

@@ -78,10 +78,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class View:
-    """A view's SQL; what DuckDB is asked in its place, where it says it otherwise."""
+    """A view's SQL; what DuckDB is asked in its place, where it says it otherwise; what stands before AS."""
 
     sql: str
     oracle: str | None = None
+    options: str = ""
 
     @property
     def asked(self) -> str:
@@ -157,7 +158,7 @@ class Views:
         self.buckets = buckets
         self.content = Content(relations)
         texts = [_BROKER, *(each.statement() for each in relations), *extra]
-        texts += [f"CREATE MATERIALIZED VIEW {name} AS {view.sql}" for name, view in views.items()]
+        texts += [f"CREATE MATERIALIZED VIEW {name} {view.options} AS {view.sql}" for name, view in views.items()]
         self.pipeline = sinkql.testing.loads("; ".join(texts))
         if sinks:
             texts += [_LAKE.format(folder=folder), *(self._sink(name) for name in views)]
@@ -215,6 +216,10 @@ class Views:
         found = different(got, expected)
         assert not found, f"after batch {self.batches}, {name}: {view.sql}\n{found}"
 
+    def operators(self, view: str) -> list[physical.Operator]:
+        """Return the operators of a view's job."""
+        return self._running[view].job.operators()
+
     def check_parts(self) -> None:
         """Compute what each view is made of anew in one batch; claims hold for all of it, and the view is the same."""
         for name, view in self.views.items():
@@ -256,6 +261,7 @@ class Running:
     """A job with its state, whose rows are added up."""
 
     def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, buckets: int) -> None:
+        self.job = job
         self.writer = MemoryWriter(job.write, job.sink)
         self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets), folder, Unwatched())
         self._keyed = job.write.mode == "upsert"

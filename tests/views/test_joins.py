@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sinkql import physical
 from views.harness import Change, Relation, View, Views
 
 _RELATIONS = (
@@ -70,6 +71,11 @@ _PAIRS = {
     "counted": "SELECT count(*) AS c FROM t JOIN u ON t.g = u.x",
     "summed": "SELECT u.name, sum(t.n) AS n, count(*) AS c FROM t LEFT JOIN u ON t.g = u.id GROUP BY u.name",
 }
+_REPLICATED = {
+    "equality": "u", "by_comma": "u, s", "safe": "u", "to_right": "t", "where_null": "u", "keyed": "k",
+    "mixed": "u, k", "left_pairs": "u", "less": "t", "left_less": "u",
+}  # fmt: skip
+"""Views whose joins have relations whole in every task."""
 _ORACLES = {"with_using": "SELECT t.id, t.name, t.g, t.n, u.x FROM t JOIN u USING (id, name)"}
 """What DuckDB is asked where it has other columns: it leaves those of USING where they are."""
 
@@ -115,4 +121,19 @@ def test_joins_give_what_their_sql_says(tmp_path: Path, views: dict[str, str], s
         running.check_parts()
         running.check_cut([2, 4])
     assert not [name for name in views if not running.checked[name]]
+    running.close()
+
+
+def test_joins_give_the_same_where_a_side_is_in_every_task(tmp_path: Path) -> None:
+    every = _INNER | _OUTER | _PAIRS
+    options = {name: f"WITH (REPLICATE = ({names}))" for name, names in _REPLICATED.items()}
+    made = {name: View(every[name], options=options[name]) for name in _REPLICATED}
+    running = Views(tmp_path, _RELATIONS, made, buckets=3)
+    random_ = random.Random(3)
+    for _ in range(3):
+        running.batch(_changes(running, random_))
+    for name in made:
+        joins = [each for each in running.operators(name) if isinstance(each, physical.Join)]
+        assert any(each.left.replicated or each.right.replicated for each in joins), name
+    running.check_cut([2])
     running.close()

@@ -154,6 +154,20 @@ CODES = {
         "OVER names a window that WINDOW does not define, or changes what it takes from that window.",
         "Define it behind FROM and WHERE, as in WINDOW w AS (PARTITION BY k), and add only what it leaves open.",
     ),
+    "SQ2247": _code(
+        (
+            "REPLICATE names a relation that is not a side of a join of the view: it is not read there, or only "
+            "together with others."
+        ),
+        "Name relations as they stand behind FROM and JOIN, without their aliases.",
+    ),
+    "SQ2248": _code(
+        (
+            "REPLICATE names the side of an outer join whose rows show without a match too, or the relation that a "
+            "subquery filters. Each task has a part of the other side, and cannot tell whether there is a match."
+        ),
+        "Name the other side, or leave the relation out of REPLICATE.",
+    ),
     "SQ2284": _code(
         "A query over the system catalog has a form, or an expression, that is not supported there.",
         "Use joins, subqueries, GROUP BY, ORDER BY, and the expressions that views may have.",

@@ -10,6 +10,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.sink import SHORTEST_INTERVAL
 from sinkql.planner.item.cost import costs
+from sinkql.planner.item.replicate import replicated
 from sinkql.planner.name import check_columns, cluster_name
 from sinkql.planner.refuse.statement import JOB_OPTIONS, check_view
 from sinkql.planner.scope import Scope
@@ -23,21 +24,20 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
     planned = plan_query(statement.query, scope.catalog)
     for notice in planned.notices:
         scope.notice(notice)
-    shape = _named(planned.relation.shape, statement)
+    relation = replicated(planned.relation, statement.with_options, scope.catalog)
+    shape = _named(relation.shape, statement)
     written = [column.span for column in statement.columns]
     spans = written or [statement.query.span] * len(shape.columns)
     check_columns(tuple((column.name, span) for column, span in zip(shape.columns, spans, strict=True)))
     for dependency in planned.dependencies:
         scope.use(dependency)
-    scope.notices.extend(dict.fromkeys(costs(planned.relation, statement.query.span, scope.catalog)))
+    scope.notices.extend(dict.fromkeys(costs(relation, statement.query.span, scope.catalog)))
     if not statement.materialized:
-        return logical.View(full_name, planned.relation, shape, materialized=False)
+        return logical.View(full_name, relation, shape, materialized=False)
     cluster = cluster_name(scope.catalog, statement.cluster, statement.name.span)
     scope.use(cluster)
     options = _options(statement)
-    return logical.View(
-        full_name, planned.relation, shape, True, cluster, options.commit_interval, options.retain_history
-    )
+    return logical.View(full_name, relation, shape, True, cluster, options.commit_interval, options.retain_history)
 
 
 @dataclass(frozen=True, slots=True)

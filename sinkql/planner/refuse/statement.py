@@ -10,7 +10,7 @@ from sinkql.printer.part import name as print_name
 Later = ast.CreateIndex
 JOB_OPTIONS = ("COMMIT INTERVAL", "RETAIN HISTORY")
 """Options that make a materialized view a job of its own."""
-_VIEW_OPTIONS = ("ASSERT NOT NULL", "COMMIT INTERVAL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
+_VIEW_OPTIONS = ("ASSERT NOT NULL", "COMMIT INTERVAL", "PARTITION BY", "REFRESH", "REPLICATE", "RETAIN HISTORY")
 _INSTEAD = {
     "ASSERT NOT NULL": "Leave it out, and select WHERE column IS NOT NULL.",
     "PARTITION BY": "Leave it out.",
@@ -129,7 +129,7 @@ def check_view(statement: ast.CreateView) -> None:
             "SQ2974", "replicas are not supported yet", statement.replica.span, hint="Use IN CLUSTER name."
         )
     for option in statement.with_options:
-        if option.name in JOB_OPTIONS:
+        if option.name in JOB_OPTIONS or option.name == "REPLICATE":
             continue
         if option.name == "REFRESH":
             if isinstance(option.value, ast.Phrase) and option.value.words == "ON COMMIT":
