@@ -110,15 +110,25 @@ def sharing_views(
     add: Operation[str], changes: Definitions, ids: Iterable[str], now: logical.CatalogReader
 ) -> Operation[str]:
     """Add a sink, after the views that it shares with others have become jobs, which have these ids."""
-    redefine, new = redefining(changes, now), tuple(ids)
+    begin = beginning_jobs(changes, ids, now)
 
     def share(catalog: Catalog, connection: Connection) -> str:
-        redefine(catalog, connection)
-        for each in new:
-            wish(connection, each, "running")
+        begin(catalog, connection)
         return add(catalog, connection)
 
     return share
+
+
+def beginning_jobs(changes: Definitions, ids: Iterable[str], now: logical.CatalogReader) -> Operation[None]:
+    """Do what `redefining` does; the jobs that there are then, which have these ids, are to run."""
+    redefine, new = redefining(changes, now), tuple(ids)
+
+    def begin(catalog: Catalog, connection: Connection) -> None:
+        redefine(catalog, connection)
+        for each in new:
+            wish(connection, each, "running")
+
+    return begin
 
 
 def extending(

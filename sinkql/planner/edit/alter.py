@@ -12,10 +12,12 @@ from sinkql.extension.registry import Registry
 from sinkql.extension.types import kept_type
 from sinkql.planner.edit.option import changed_connection, changed_options, respan
 from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.item.replicate import OPTION as REPLICATE
 from sinkql.planner.item.rule import exported_relation
 from sinkql.planner.item.statement import plan
+from sinkql.planner.item.view import view_options
 from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, join_name, short_name, sql_name, with_article
-from sinkql.planner.refuse.statement import unsupported_alter
+from sinkql.planner.refuse.statement import JOB_OPTIONS, unsupported_alter
 from sinkql.planner.scope import Scope
 from sinkql.printer.part import name as print_name
 from sinkql.vocabulary import Vocabulary
@@ -143,6 +145,12 @@ def _after(
         case ast.CreateView(materialized=True), ast.SetCluster():
             cluster_name(catalog, action.cluster, action.span)
             return replace(present, cluster=action.cluster)
+        case ast.CreateView(materialized=True), ast.SetOptions(wait=()) | ast.ResetOptions():
+            options = changed_options(
+                present.with_options, action, known=(*JOB_OPTIONS, REPLICATE), owner="materialized views",
+                refused=(REPLICATE,), refusal=_only_replaced,
+            )  # fmt: skip
+            return replace(present, with_options=options)
         case ast.CreateTable(), ast.AddColumn():
             return _added(present, action)
         case _:
@@ -195,6 +203,7 @@ def _planned(
     after: ast.Create, entry: logical.Entry, catalog: logical.CatalogReader, registry: Registry
 ) -> tuple[Notice, ...]:
     if isinstance(after, ast.CreateView):
+        view_options(after)
         return ()  # its query did not change
     return plan(after, entry.facts, _Without(catalog, entry.name), registry).notices
 
@@ -208,6 +217,15 @@ def _fixed(entry: logical.Entry, name: str, span: Span, *, anew: bool) -> Sinkql
         f"option {name} cannot change after the {entry.kind.lower()} is created",
         span,
         hint=f"{again}.",
+    )
+
+
+def _only_replaced(name: str, span: Span) -> SinkqlError:
+    return SinkqlError(
+        "SQ2340",
+        f"option {name} of a materialized view changes what is kept for it",
+        span,
+        hint=f"Run CREATE OR REPLACE MATERIALIZED VIEW … WITH ({name} = …): its rows are computed again.",
     )
 
 

@@ -36,7 +36,7 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
         return logical.View(full_name, relation, shape, materialized=False)
     cluster = cluster_name(scope.catalog, statement.cluster, statement.name.span)
     scope.use(cluster)
-    options = _options(statement)
+    options = view_options(statement)
     return logical.View(full_name, relation, shape, True, cluster, options.commit_interval, options.retain_history)
 
 
@@ -55,7 +55,8 @@ def own_job(statement: ast.CreateView) -> bool:
     return statement.materialized and any(each.name in JOB_OPTIONS for each in statement.with_options)
 
 
-def _options(statement: ast.CreateView) -> ViewOptions:
+def view_options(statement: ast.CreateView) -> ViewOptions:
+    """Return the options that make a view a job; raises what `bind` raises, SQ2309."""
     given = tuple(_after_for(each) for each in statement.with_options if each.name in JOB_OPTIONS)
     options = bind(given, ViewOptions, owner="materialized views", span=statement.name.span)
     if options.commit_interval is not None and options.commit_interval < SHORTEST_INTERVAL:

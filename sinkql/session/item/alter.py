@@ -11,15 +11,17 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import redefining, rekeying, rotating
 from sinkql.catalog.replan import redefine
 from sinkql.catalog.secret.value import given
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
 from sinkql.planner.edit.alter import Altering, plan_alter
 from sinkql.planner.item.connection import validation
+from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import kept_keys, validate_connection
 from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers, must_start_over, transition
+from sinkql.session.item.sharing import begin_job
 from sinkql.session.result import Result
 
 
@@ -37,13 +39,22 @@ def alter(statement: ast.Alter, catalog: Catalog) -> Result:
         if altering.statement is None:
             return Result(tag, altering.notices, skipped=True)
         try:
-            _store(statement, altering, catalog)
+            notices = _store(statement, altering, catalog)
         except ChangedError:
             continue
-        return Result(tag, altering.notices, names=(altering.name,))
+        return Result(tag, (*altering.notices, *notices), names=(altering.name,))
 
 
-def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
+def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> tuple[Notice, ...]:
+    """Change the catalog; return what is to be told of it."""
+    works = catalog.plans.entry(altering.name) is not None
+    if works and isinstance(altering.statement, ast.CreateView) and own_job(altering.statement):
+        return begin_job(altering.name, altering.statement, catalog)
+    _change(statement, altering, catalog)
+    return ()
+
+
+def _change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
     if isinstance(altering.statement, ast.CreateSecret):
         catalog.change(rotating(altering.name, given(altering.statement.value)))
         return
@@ -62,9 +73,15 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
         if _rotates(statement):
             catalog.change(_rotation(altering, catalog))
             return
-        _ask_outside(statement, altering, after, catalog)
+        if not _paces_view(statement):
+            _ask_outside(statement, altering, after, catalog)
         check = as_found([altering.name], catalog.plans, after) if altering.follows else None
     catalog.change(redefining(altering.changes, catalog.reader(), check=check))
+
+
+def _paces_view(statement: ast.Alter) -> bool:
+    """Tell whether a view gets other options, which no sink's table knows of."""
+    return statement.kind == "MATERIALIZED VIEW" and isinstance(statement.action, ast.SetOptions | ast.ResetOptions)
 
 
 def _rotates(statement: ast.Alter) -> bool:

@@ -31,7 +31,7 @@ from sinkql.script.mask import without_literal
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.commented import comments_on_input
 from sinkql.session.item.earlier_plan import as_found, followers
-from sinkql.session.item.sharing import Sharing, sharing_of
+from sinkql.session.item.sharing import Sharing, begin_job, sharing_of
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
@@ -152,7 +152,11 @@ def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
         changes = {**changes, **followers([stored.name], catalog, after, name_span(statement))}
         check = as_found([stored.name], catalog.plans, after)
     catalog.change(redefining(changes, catalog.reader(), check=check))
-    return _made(statement, planned)
+    made = _made(statement, planned)
+    if works and isinstance(statement, ast.CreateView) and own_job(statement):
+        told = begin_job(stored.name, qualify(statement, catalog.plans), catalog)
+        return replace(made, notices=(*made.notices, *told))
+    return made
 
 
 def _made(statement: ast.Create, planned: Planned) -> Result:

@@ -1,4 +1,4 @@
-"""A sink of a materialized view that others read, too → the view becomes a job of its own, which all of them read.
+"""A view that gets a second reader, or options of a job → it becomes a job of its own, which all of them read.
 
 Sinks that have begun go on to compute the view themselves: their tables and state are of that plan.
 """
@@ -6,12 +6,13 @@ Sinks that have begun go on to compute the view themselves: their tables and sta
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from sinkql import logical
+from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.operation import beginning_jobs
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.errors import Notice
 from sinkql.lowering.job import lower
@@ -34,8 +35,29 @@ class Sharing:
 
 def sharing_of(sink: logical.Sink, catalog: Catalog) -> Sharing:
     """Return what changes with a sink that is about to be created."""
+    return _sharing(tuple(_shared(sink, catalog.plans)), catalog)
+
+
+def sharing_by(name: str, catalog: Catalog) -> Sharing:
+    """Return what changes with options that make a view a job, which it is not yet."""
+    if view_id(name, catalog.plans) is not None:
+        return Sharing()
+    found = _sharing((name,), catalog)
+    return found if readers_of(name, catalog.plans) else replace(found, notices=())
+
+
+def begin_job(name: str, statement: ast.Create, catalog: Catalog) -> tuple[Notice, ...]:
+    """Give a view another statement, whose options make it a job, which it may be; return what to tell."""
+    sharing, facts = sharing_by(name, catalog), _facts(name, catalog.plans)
+    _, own = sharing.changes.get(name, (statement, facts))
+    changes = {**sharing.changes, name: (statement, own)}
+    catalog.change(beginning_jobs(changes, sharing.ids, catalog.reader()))
+    return sharing.notices
+
+
+def _sharing(names: Sequence[str], catalog: Catalog) -> Sharing:
     plans = catalog.plans
-    views = {name: str(uuid.uuid4()) for name in _shared(sink, plans)}
+    views = {name: str(uuid.uuid4()) for name in names}
     if not views:
         return Sharing()
     facts: dict[str, logical.Facts] = {}
