@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sinkql import logical
 from sinkql.extension.types import parse_type
+from sinkql.lowering.spark.collect import collect_sql
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import spark_type
 
@@ -37,6 +38,8 @@ def sql(relation: logical.Relation, table: str) -> str:
             return f"SELECT {', '.join(columns)} FROM ({sql(relation.input, table)}){grouping}"
         case logical.Union():
             return " UNION ALL ".join(f"({sql(each, table)})" for each in relation.inputs)
+        case logical.Collect():
+            return collect_sql(relation, sql(relation.input, table))
         case _:
             raise AssertionError(relation)
 
