@@ -37,9 +37,13 @@ def shape(found: logical.Shape) -> Iterator[str]:
     """Yield what is known of a relation's rows."""
     columns = (f"{name(each.name)} {each.type}{'' if each.nullable else ' not null'}" for each in found.columns)
     yield f"columns: {', '.join(columns)}"
-    for key in found.keys:
-        yield f"unique: {', '.join(sorted(key)) or 'one row'}"
+    yield from _unique(found)
     yield f"changes: {found.change}"
+
+
+def _unique(found: logical.Shape) -> Iterator[str]:
+    for key in found.keys:
+        yield f"unique: {', '.join(map(name, sorted(key))) or 'one row'}"
 
 
 def _relation(relation: logical.Relation) -> Tree:
@@ -84,7 +88,9 @@ def _relation(relation: logical.Relation) -> Tree:
                 _relation(relation.input),
             )
         case logical.Flatten():
-            return tree(f"Flatten {sql(relation.array)}", _relation(relation.input))
+            number = " WITH ORDINALITY" if relation.ordinality else ""
+            outer = ", with NULL for none" if relation.outer else ""
+            return tree(f"Flatten {sql(relation.array)}{number}{outer}", _relation(relation.input))
         case logical.Repeat():
             return tree(f"Repeat {sql(relation.times)}", _relation(relation.input))
 
@@ -94,11 +100,23 @@ def _join(join: logical.Join) -> Tree:
     return tree(
         f"Join {join.kind}",
         keys,
-        f"residual: {sql(join.residual)}" if join.residual is not None else None,
+        f"residual: {sql(join.residual)}{_more(join.kind)}" if join.residual is not None else None,
         f"in every task: the {join.replicated} side" if join.replicated is not None else None,
+        _unique(join.shape),
         _relation(join.left),
         _relation(join.right),
     )
+
+
+def _more(kind: logical.JoinKind) -> str:
+    """Return what a condition that is no equality costs where rows without a match show, or rows of one side alone."""
+    match kind:
+        case logical.JoinKind.INNER:
+            return ""
+        case logical.JoinKind.FULL:
+            return " (two exchanges more)"
+        case _:
+            return " (one exchange more)"
 
 
 def _order(order: tuple[logical.Sort, ...]) -> str:

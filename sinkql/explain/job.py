@@ -11,6 +11,7 @@ from sinkql.explain.expression import name, sql
 from sinkql.explain.frame import frame_sql
 from sinkql.explain.tree import Tree, tree
 from sinkql.explain.word import duration, flat, scalar
+from sinkql.logical.expression import Reference
 
 
 def job_tree(job: physical.Job) -> Tree:
@@ -114,6 +115,18 @@ def _ordered(order: tuple[physical.Order, ...]) -> str:
     return ", ".join(f"{name(each.column)}{' desc' if each.descending else ''}" for each in order)
 
 
+def _key_of(side: physical.Side) -> Iterator[str]:
+    """Yield the columns of a side's key; of those that are computed for it what they are."""
+    below = side.input
+    computed = {each.name: each.expression for each in below.outputs} if isinstance(below, physical.Map) else {}
+    for each in side.key:
+        expression = computed.get(each)
+        if expression is None or isinstance(expression, Reference) or each in side.kept:
+            yield name(each)
+        else:
+            yield sql(expression)
+
+
 def _by(read: physical.Read) -> str:
     return f" by {', '.join(map(name, read.key))}" if read.key else ""
 
@@ -142,12 +155,16 @@ def title(operator: physical.Operator) -> str:
         case physical.Use():
             return f"Use {name(operator.name)}"
         case physical.Flatten():
-            return f"Flatten {sql(operator.array.expression)} as {name(operator.name)}"
+            number = "" if operator.ordinality is None else f" WITH ORDINALITY {name(operator.ordinality)}"
+            outer = ", with NULL for none" if operator.outer else ""
+            return f"Flatten {sql(operator.array.expression)} as {name(operator.name)}{number}{outer}"
         case physical.Repeat():
             return f"Repeat {sql(operator.times.expression)}"
         case physical.Join():
-            pairs = zip(operator.left.key, operator.right.key, strict=True)
-            keys = ", ".join(f"{name(left)} = {name(right)}" for left, right in pairs) or "every pair"
+            sides = (_key_of(each) for each in (operator.left, operator.right))
+            equal = ("IS NOT DISTINCT FROM" if each else "=" for each in operator.safe)
+            pairs = zip(*sides, equal, strict=True)
+            keys = ", ".join(f"{left} {sign} {right}" for left, right, sign in pairs) or "every pair"
             return f"Join {operator.arrangement}: {operator.kind}, {keys}"
         case physical.Rank():
             by = ", ".join(map(name, operator.partition)) or ("parts" if operator.parts else "one partition")
