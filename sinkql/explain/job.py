@@ -100,6 +100,8 @@ def operator_tree(operator: physical.Operator) -> Tree:
 
 
 def _kept(side: physical.Side) -> str:
+    if side.within:
+        return "keeps: nothing, since its join is done in the same tasks"
     where = ", in every task" if side.replicated else ""
     return f"keeps: {side.keeps} of {', '.join(map(name, side.kept)) or 'no columns'}{where}"
 

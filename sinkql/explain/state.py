@@ -16,7 +16,7 @@ Held = Mapping[str, Mapping[str, Any]]
 def with_state(root: Tree, job: physical.Job, held: Held) -> Tree:
     """Return the tree of a job with what its operators hold, and what went through them in the last batch."""
     notes: dict[str, list[str]] = {}
-    for operator in job.operators():
+    for operator in job.graph.running():
         if isinstance(operator, physical.Stateful):
             notes[title(operator)] = list(_notes(operator, held))
     return _noted(root, notes)

@@ -10,6 +10,7 @@ from sinkql import logical, physical
 from sinkql.lowering.context import Context
 from sinkql.lowering.log import interval_of, logs_of, view_id
 from sinkql.lowering.share import named, once, settled
+from sinkql.lowering.together import together
 from sinkql.lowering.view import ItemLowering, physical_columns
 
 _MOST_ROWS = 5_000_000
@@ -140,7 +141,7 @@ def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[phys
     """Return the operators that give the rows of a view, and the statements that their origins point into."""
     context = Context(catalog)
     graph = once(physical.Graph(ItemLowering(context).operator(view), context.shared))
-    return named(graph), context.texts
+    return named(together(graph)), context.texts
 
 
 def lower_connection(name: str, catalog: logical.CatalogReader) -> physical.Connection:

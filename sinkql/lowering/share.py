@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from sinkql import physical
+from sinkql.lowering.together import together
 from sinkql.physical.graph import Inline
 from sinkql.physical.identity import Holding
 
@@ -20,7 +21,7 @@ _BELOW = physical.Use("", (), "append")
 
 def settled(graph: physical.Graph, names: Sequence[str]) -> physical.Graph:
     """Return the graph of a job that uses the columns `names`, with equal operators once, narrowed and named."""
-    return named(physical.narrowed(once(graph), names))
+    return named(together(physical.narrowed(once(graph), names)))
 
 
 def once(graph: physical.Graph) -> physical.Graph:
@@ -49,7 +50,9 @@ class _Naming:
         found = physical.with_inputs(operator, [self.of(each) for each in physical.inputs_of(operator)])
         if isinstance(operator, physical.Join) and isinstance(found, physical.Join):
             left, right = (
-                msgspec.structs.replace(side, arrangement=self._name(self.holding.by_side(before, other)))
+                side
+                if side.within
+                else msgspec.structs.replace(side, arrangement=self._name(self.holding.by_side(before, other)))
                 for before, other, side in (
                     (operator.left, operator.right, found.left),
                     (operator.right, operator.left, found.right),

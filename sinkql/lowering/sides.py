@@ -1,8 +1,9 @@
-"""A join → what goes into its tasks: the changes of both sides, in one exchange, under common names.
+"""A join → what goes into its tasks: the changes of all its sides, in one exchange, under common names.
 
-Tasks take `$side` (0 left, 1 right, and 2 more for a row that has no match), `$h1`, `$h2` (hashes of the key), `$r`
-(that of what is kept), the columns `$c<i>` that are kept, which the sides share by type, `$diff`, and of a side that
-keeps the latest rows `$seq`. Rows that match nothing come where the kind of the join gives them, and no others.
+Sides are the left and the right one, and in place of one that is a join within the same tasks those of that join.
+Tasks take `$side` (its number, and as much more for a row that has no match as there are sides), `$h1`, `$h2` (hashes
+of the key), `$r` (that of what is kept), the columns `$c<i>` that are kept, which the sides share by type, `$diff`, and
+of a side that keeps the latest rows `$seq`. Rows that match nothing come where the joins give them, and no others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from sinkql import physical
 from sinkql.extension.types import arrow_type
 from sinkql.lowering.preparation import Hash, Preparation, Value, identity, row_hash, values_of
+from sinkql.lowering.together import same_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,8 +24,6 @@ SIDE = "$side"
 """The column that says which side a row is of."""
 AT = "$at"
 """What leads a row to its bucket where a side is replicated and both have a key."""
-UNMATCHED = 2
-"""What is added to the side of a row that has no match."""
 
 _PRESERVED: dict[physical.JoinKind, frozenset[int]] = {
     "inner": frozenset(),
@@ -73,6 +73,11 @@ class SidesPreparation(Preparation):
         return AT if self.keyed and self.repeated is not None else "$h1"
 
     @property
+    def unmatched(self) -> int:
+        """Return what is added to the side of a row that has no match."""
+        return len(self.sides)
+
+    @property
     def crossed(self) -> bool:
         """Tell whether each row of one side meets each of the other."""
         return not self.keyed and self.repeated is not None
@@ -114,9 +119,12 @@ class SidesPreparation(Preparation):
 
 def prepare(join: physical.Join) -> SidesPreparation:
     """Return what goes into a join's tasks; raises ValueError for sides that no join can stand on."""
-    _check(join)
     slots: list[Value] = []
-    sides = tuple(_side(join, number, side, slots) for number, side in enumerate((join.left, join.right)))
+    leaves = _leaves(join, preserved=True)
+    sides = tuple(_side(leaf, number, slots) for number, leaf in enumerate(leaves))
+    names = [leaf.side.arrangement for leaf in leaves]
+    if len(set(names)) < len(names):
+        raise ValueError(f'join "{join.arrangement}" has one arrangement for several sides')
     return SidesPreparation(
         hashes=(),
         values=tuple(slots),
@@ -130,13 +138,36 @@ def prepare(join: physical.Join) -> SidesPreparation:
     )
 
 
-def _side(join: physical.Join, number: int, side: physical.Side, slots: list[Value]) -> PreparedSide:
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A side whose rows come to the tasks, and the other one of its join; whether it is `preserved` to the end."""
+
+    join: physical.Join
+    side: physical.Side
+    other: physical.Side
+    preserved: bool
+
+
+def _leaves(join: physical.Join, *, preserved: bool) -> tuple[_Leaf, ...]:
+    _check(join)
+    found: list[_Leaf] = []
+    for number, (side, other) in enumerate(((join.left, join.right), (join.right, join.left))):
+        shown = preserved and number in _PRESERVED[join.kind]
+        if not side.within:
+            found.append(_Leaf(join, side, other, shown))
+            continue
+        if same_key(side, join.safe) != tuple(range(len(join.safe))):
+            raise ValueError(f'join "{join.arrangement}" is done with one on another key')
+        found += _leaves(physical.joined_in(side), preserved=shown)
+    return tuple(found)
+
+
+def _side(leaf: _Leaf, number: int, slots: list[Value]) -> PreparedSide:
+    join, side, other = leaf.join, leaf.side, leaf.other
     types = {column.name: column for column in physical.columns_of(side.input)}
     key = values_of("j", [types[name] for name in side.key])
     kept = _slotted(side.columns, slots)
-    other = (join.right, join.left)[number]
     crossed = (side.replicated or other.replicated) and not key  # there is no key to meet by: rows go by themselves
-    preserved = number in _PRESERVED[join.kind]
     # a side that only counts knows no rows: what is left of the batch's own tells them apart
     first, second = identity(kept if crossed else key)
     return PreparedSide(
@@ -144,7 +175,7 @@ def _side(join: physical.Join, number: int, side: physical.Side, slots: list[Val
         (first, second, row_hash("$r", kept)),
         kept,
         tuple(value for value, safe in zip(key, join.safe, strict=True) if not safe and types[value.column].nullable),
-        preserved,
+        leaf.preserved,
         physical.change_of(side.input),
         side.replicated,
     )
@@ -180,8 +211,6 @@ def _check(join: physical.Join) -> None:
             _check_latest(join, side, preserved=preserved, where=where)
     if len(join.left.key) != len(join.right.key) or len(join.left.key) != len(join.safe):
         raise ValueError(f'join "{join.arrangement}" has keys that are not alike')
-    if join.left.arrangement == join.right.arrangement:
-        raise ValueError(f'join "{join.arrangement}" has one arrangement for both sides')
 
 
 def _check_latest(join: physical.Join, side: physical.Side, *, preserved: bool, where: str) -> None:

@@ -40,6 +40,22 @@ class Graph(msgspec.Struct, frozen=True):
         """Return all operators, inputs before those that use them."""
         return [each for below in (*self.shared.values(), self.root) for each in walk(below)]
 
+    def running(self) -> list[Operator]:
+        """Return the operators, without those that are done in the tasks of another one."""
+        found = self.operators()
+        sides = [side for each in found if isinstance(each, Join) for side in (each.left, each.right) if side.within]
+        within = {id(each) for side in sides for each in _within(side.input)}
+        return [each for each in found if id(each) not in within]
+
+    def stateful(self) -> list[Stateful]:
+        """Return the operators with state that have tasks of their own."""
+        return [each for each in self.running() if isinstance(each, Stateful)]
+
+
+def _within(operator: Operator) -> list[Operator]:
+    """Return a join and the projections of it."""
+    return [operator, *_within(operator.input)] if isinstance(operator, Map) else [operator]
+
 
 def inputs_of(operator: Operator) -> tuple[Operator, ...]:
     """Return the operators that stand just below one, without what a Use stands for."""

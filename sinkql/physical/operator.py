@@ -125,6 +125,11 @@ class Stateful(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
     @property
+    def entering(self) -> tuple[Operator, ...]:
+        """Return the operators whose rows come to its tasks."""
+        return self.inputs
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """Return what it gives, without `$diff`."""
         raise NotImplementedError
@@ -195,7 +200,8 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
 
     It keeps `rows` with their multiplicities, the `latest` row of each key of an upsert input, or how many rows a key
     has (`counts`: such a side gives no columns). The changes of a `replicated` side go to every bucket, and rows of the
-    other one are spread whatever their key.
+    other one are spread whatever their key. A side that is `within` keeps nothing: its input is a join on the same key,
+    below projections that name columns or coalesce them, and is done in the same tasks.
     """
 
     input: Operator
@@ -204,6 +210,7 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
     kept: tuple[str, ...]
     keeps: Literal["rows", "latest", "counts"] = "rows"
     replicated: bool = False
+    within: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -232,6 +239,17 @@ class Join(Stateful, frozen=True, tag="join"):
     def inputs(self) -> tuple[Operator, ...]:
         """Return what it reads."""
         return (self.left.input, self.right.input)
+
+    @property
+    def entering(self) -> tuple[Operator, ...]:
+        """Return the operators whose rows come to its tasks: the inputs of its leaves."""
+        return tuple(each.input for each in self.leaves)
+
+    @property
+    def leaves(self) -> tuple[Side, ...]:
+        """Return its sides, and in place of one that is within those of its join."""
+        sides = (self.left, self.right)
+        return tuple(leaf for side in sides for leaf in (joined_in(side).leaves if side.within else (side,)))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -445,11 +463,21 @@ def arrangements_of(operator: Operator) -> tuple[str, ...]:
     """Return the names of an operator's own state, first the one that its tasks go by."""
     match operator:
         case Join():
-            return (operator.arrangement, operator.left.arrangement, operator.right.arrangement)
+            sides = (operator.left, operator.right)
+            return (operator.arrangement, *(side.arrangement for side in sides if not side.within))
         case Stateful():
             return (operator.arrangement,)
         case Read() | Map() | Union() | Flatten() | Repeat() | Use():
             return ()
+
+
+def joined_in(side: Side) -> Join:
+    """Return the join that a side within another's tasks stands on, below its projections."""
+    below = side.input
+    while isinstance(below, Map):
+        below = below.input
+    assert isinstance(below, Join)
+    return below
 
 
 def columns_of(operator: Operator) -> tuple[Column, ...]:

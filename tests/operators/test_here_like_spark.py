@@ -19,6 +19,7 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Listed, Pipeline, output, overwriting, plain, source
 from sinkql import physical
 from sinkql.extension.stream import Split
+from sinkql.lowering.together import together
 from sinkql.runtime.spark import here
 from sinkql.runtime.spark.engine import SparkEngine
 
@@ -106,14 +107,19 @@ def _united() -> physical.Operator:
 
 
 def _joined() -> physical.Operator:
-    """Return a join of a source with state and of rows that only come, with values of each type that is hashed here."""
+    """Return joins in one task of a source with state and rows that only come, with values of the types of `here`."""
     read = _read()
     kept = tuple(f"c{place}" for place, type_ in enumerate(_VALUES) if not type_.endswith("[]"))
     left = physical.Side(
         physical.Normalize(read, "a1", read.key), "j-l", ("g",), (*(each for each in kept if each != "c2"), "g")
     )
-    right = physical.Side(source("f", "append", f="text", c2="bigint", c18="boolean[]"), "j-r", ("f",), ("c2",))
-    return physical.Join("full", left, right, "j", (False,))
+    right = physical.Side(source("f", "append", f="text", c2="bigint", c18="boolean[]"), "j-r", ("f",), ("f", "c2"))
+    join = physical.Join("full", left, right, "j", (False,))
+    names = [each.name for each in join.columns]
+    below = physical.Map(join, (*(output(join, name, name) for name in names), output(join, "u", "coalesce(g, f)")))
+    other = physical.Side(source("h", "append", h="text", n="bigint"), "i-r", ("h",), ("n",))
+    view = physical.Join("full", physical.Side(below, "", ("u",), tuple(names)), other, "i", (False,))
+    return together(physical.Graph(view)).root
 
 
 def _some(normalize: physical.Normalize, *names: str) -> physical.Operator:
@@ -160,7 +166,11 @@ def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     engine = SparkEngine(spark, buckets=3)
     pipelines = {name: _pipeline(tmp_path / name, body(), engine) for name in ("spark", "both", "large")}
     for turn, size in enumerate((30, 40, 20)):
-        batch = {"e": _changes(pick, came, size), "f": [(("a", turn, None), 1), ((None, 2, ()), 1)]}
+        batch = {
+            "e": _changes(pick, came, size),
+            "f": [(("a", turn, None), 1), ((None, 2, ()), 1)],
+            "h": [(("a", turn), 1)],
+        }
         told, kept = {}, {}
         for name, (pipeline, small) in pipelines.items():
             small[0] = name == "large" or (name == "both" and turn != 1)

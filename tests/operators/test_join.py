@@ -32,11 +32,13 @@ from operators.joined import (
     of_type,
     typed,
 )
-from operators.pipeline import Change, Pipeline, Row, plain
+from operators.nested import nested, within
+from operators.pipeline import Change, Pipeline, Row, output, plain, source
 from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.preparation import Hash
+from sinkql.lowering.together import together
 from sinkql.runtime.local import engine, sides
 from sinkql.runtime.local.preparation import hashed
 from sinkql.runtime.state import manifest as state
@@ -92,6 +94,25 @@ def check(case: Case, folder: Path, seed: str, sizes: tuple[int, ...]) -> None:
             assert transient(tables, before, expected) == []
 
 
+def check_nested(folder: Path, seed: str, sizes: tuple[int, ...]) -> None:
+    """The same of joins on one key, all of which are done in the tasks of the last one."""
+    rng = random.Random(seed)
+    names = "pqtu"[: rng.choice([3, 3, 4])]
+    tree, part = nested(rng, names)
+    assert within(part.operator) == len(names) - 2
+    pipeline = Pipeline(folder, part.operator)
+    with colliding(rng.choice(MASKS)), told() as tables:
+        for size in sizes:
+            before = pipeline.got()
+            tables.clear()
+            latest = (name for name, change in tree.changes.items() if change == "upsert")
+            pipeline.truncate(*(name for name in latest if rng.random() < 0.2))
+            pipeline.batch(**tree.batch(pipeline.inputs, size))
+            expected = pipeline.expected(part.sql)
+            assert expected == pipeline.got(), part.sql
+            assert transient(tables, before, expected) == []
+
+
 def transient(tables: list[pa.Table], before: Counter[Row], after: Counter[Row]) -> list[tuple[Row, int]]:
     """Return changes of rows that are neither of the old result nor of the new one."""
     rows = [tuple(row.values()) for table in tables for row in table.to_pylist()]
@@ -102,6 +123,50 @@ def transient(tables: list[pa.Table], before: Counter[Row], after: Counter[Row])
 @pytest.mark.parametrize("name", CASES)
 def test_after_every_batch_a_join_is_what_its_sql_gives(name: str, tmp_path: Path) -> None:
     check(CASES[name], tmp_path, name, (4, 12, 0, 20, 1, 8, 15))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_every_batch_joins_in_one_task_are_what_their_sql_gives(seed: int, tmp_path: Path) -> None:
+    check_nested(tmp_path, f"nested {seed}", (4, 9, 0, 6, 8))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(400))
+def test_over_many_histories_joins_in_one_task_are_what_their_sql_gives(seed: int, tmp_path: Path) -> None:
+    check_nested(tmp_path, f"many {seed}", (10, 25, 5, 40, 0, 15))
+
+
+def test_ten_full_joins_keep_each_row_once_and_give_one_old_row_and_one_new_one_of_a_key(tmp_path: Path) -> None:
+    view, sql = _full("abcdefghij")
+    pipeline = Pipeline(tmp_path, together(physical.Graph(view)).root)
+    rows = {name: [((key, key), 1) for key in range(4)] for name in "abcdefghij"}
+    with told() as tables:
+        for name in "abcdefghij":
+            pipeline.batch(**{name: rows[name]})
+        tables.clear()
+        pipeline.batch(**{name: [((1, 1), -1), ((1, 2), 1)] for name in "bdj"})
+        assert pipeline.expected(sql) == pipeline.got()
+        assert sorted(row["$diff"] for row in tables[0].to_pylist()) == [-1, 1]
+    held = [sum(run["rows"] for runs in each.values() for run in runs) for each in pipeline.entries().values()]
+    assert len(held) == 10
+    assert all(4 <= rows <= 6 for rows in held)
+
+
+def _full(names: str) -> tuple[physical.Operator, str]:
+    """Return full joins of sources, by USING."""
+    view: physical.Operator = source(names[0], "retract", **{f"k{names[0]}": "integer", f"x{names[0]}": "integer"})
+    key, sql = f"k{names[0]}", names[0]
+    for name in names[1:]:
+        read = source(name, "retract", **{f"k{name}": "integer", f"x{name}": "integer"})
+        shown = tuple(each.name for each in physical.columns_of(view))
+        left = physical.Side(view, f"{name}-l", (key,), shown)
+        right = physical.Side(read, f"{name}-r", (f"k{name}",), (f"k{name}", f"x{name}"))
+        join = physical.Join("full", left, right, name, (False,))
+        outputs = [output(join, each, each) for each in (*shown, f"k{name}", f"x{name}")]
+        view = physical.Map(join, (*outputs, output(join, f"u{name}", f"coalesce({key}, k{name})")))
+        sql = f"(SELECT *, coalesce({key}, k{name}) AS u{name} FROM {sql} FULL JOIN {name} ON {key} = k{name})"
+        key = f"u{name}"
+    return view, f"SELECT * FROM {sql}"
 
 
 @pytest.mark.soak
@@ -180,7 +245,7 @@ REFUSED = {
         Case("inner", ("retract", "upsert"), replicated=SECOND),
         Case("inner", ("retract", "upsert"), replicated=FIRST),
     ],
-    "one arrangement": [Case("inner", arrangements=("j-l", "j-l"))],
+    "one arrangement for several": [Case("inner", arrangements=("j-l", "j-l"))],
 }
 
 

@@ -9,13 +9,14 @@ from types import FunctionType, ModuleType
 import pytest
 
 from operators.joined import CASES
-from operators.test_join import check
+from operators.test_join import check, check_nested
 from sinkql.errors import SinkqlError
 from sinkql.runtime.local import sides
-from sinkql.runtime.state import crossed, lookup, pairs, side
+from sinkql.runtime.state import crossed, lookup, pairs, side, within
 
 pytestmark = pytest.mark.long
 
+NESTED = "joins in one task"
 MUTANTS: list[tuple[ModuleType, str, str, str]] = [
     (pairs, "(came, right.new, 0)", "(came, right.old, 0)", "inner"),
     (pairs, "(went, right.old, 0)", "(went, right.new, 0)", "inner"),
@@ -28,20 +29,20 @@ MUTANTS: list[tuple[ModuleType, str, str, str]] = [
     (pairs, "(was & now, mine.delta.found, 1)", "(was & now, mine.delta.found, -1)", "full"),
     (
         pairs,
-        "self._alone(0, touched, lambda count: count > 0)",
-        "self._alone(0, touched, lambda count: count > 1)",
+        "self._alone(0, lambda count: count > 0)",
+        "self._alone(0, lambda count: count > 1)",
         "semi",
     ),
     (
         pairs,
-        "self._alone(0, touched, lambda count: count == 0)",
-        "self._alone(0, touched, lambda count: count < 2)",
+        "self._alone(0, lambda count: count == 0)",
+        "self._alone(0, lambda count: count < 2)",
         "anti",
     ),
     (
         pairs,
-        "self._alone(1, touched, lambda count: count == 0)",
-        "self._alone(1, touched, lambda count: count < 2)",
+        "self._alone(1, lambda count: count == 0)",
+        "self._alone(1, lambda count: count < 2)",
         "full",
     ),
     (pairs, "after = before + other.delta.counts(touched)", "after = before", "left"),
@@ -95,10 +96,18 @@ MUTANTS: list[tuple[ModuleType, str, str, str]] = [
         "inner beside a replicated side",
     ),
     (sides, "loose |= ", "loose &= ", "full"),
+    (within, "left.old, right.old", "left.new, right.new", NESTED),
+    (within, "left.new, right.new", "left.old, right.old", NESTED),
+    (within, "left.stayed, right.stayed", "left.old, right.old", NESTED),
+    (within, "self._alone(keys, (0,))", "self._alone(keys, (1,))", NESTED),
+    (within, "self._alone(keys, (1,))", "self._alone(keys, (0,))", NESTED),
+    (within, "self._alone(keys, (0, 1))", "self._alone(keys, (0,))", NESTED),
+    (within, "found += np.where(", "found -= np.where(", NESTED),
+    (within, 'order = np.argsort(keys, kind="stable")', "order = np.arange(len(keys))", NESTED),
 ]
 """A module, a text in it and what stands there instead, and the case of which a table is wrong then."""
-SEEDS = 6
-USERS = (lookup, side, pairs, crossed, sides)
+SEEDS, TREES = 6, 40
+USERS = (lookup, side, pairs, crossed, sides, within)
 """The modules that use functions of each other."""
 
 
@@ -131,5 +140,9 @@ def test_a_wrong_part_of_a_join_is_found(number: int, tmp_path: Path, monkeypatc
 
 def _check_all(name: str, folder: Path) -> None:
     """Run some histories; in some of them hashes collide."""
+    if name == NESTED:
+        for seed in range(TREES):
+            check_nested(folder / str(seed), f"nested {seed}", (6, 9, 9))
+        return
     for seed in range(SEEDS):
         check(CASES[name], folder / str(seed), f"{name}{seed}", (6, 12, 12, 12))

@@ -11,6 +11,7 @@ import pytest
 
 from operators import pipeline as pipeline_module
 from operators.joined import CASES, CHAIN, TYPED, TYPES, Case, batch, chain, of_type, typed
+from operators.nested import nested
 from operators.pipeline import Pipeline
 from sinkql import physical
 from sinkql.runtime.spark.engine import SparkEngine
@@ -50,6 +51,18 @@ def test_in_spark_too_a_join_is_what_its_sql_gives(name: str, tmp_path: Path, se
     for size in (12, 8):
         pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
         assert pipeline.expected(case.sql) == pipeline.got()
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_in_spark_too_joins_in_one_task_are_what_their_sql_gives(
+    seed: int, tmp_path: Path, session: SparkSession
+) -> None:
+    rng = random.Random(f"nested {seed}")
+    tree, part = nested(rng, "pqt")
+    pipeline = Pipeline(tmp_path, part.operator, engine=SparkEngine(lambda: session, buckets=2))
+    for size in (12, 8):
+        pipeline.batch(**tree.batch(pipeline.inputs, size))
+        assert pipeline.expected(part.sql) == pipeline.got()
 
 
 def test_in_spark_too_a_join_beside_a_replicated_side_stands_behind_other_rows(

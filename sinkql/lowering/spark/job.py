@@ -24,13 +24,13 @@ def job_sql(plan: physical.Job | physical.Graph | physical.Operator) -> str:
 
 def _graph_lines(graph: physical.Graph) -> Iterator[str]:
     for name, operator in graph.shared.items():
-        yield from _lines(operator)
+        yield from _lines(physical.Graph(operator))
         yield f"-- {name}"
-    yield from _lines(graph.root)
+    yield from _lines(physical.Graph(graph.root))
 
 
-def _lines(root: physical.Operator) -> Iterator[str]:
-    for operator in physical.walk(root):
+def _lines(graph: physical.Graph) -> Iterator[str]:
+    for operator in graph.running():
         match operator:
             case physical.Map():
                 steps = map_steps(operator)

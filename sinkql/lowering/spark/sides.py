@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sinkql import physical
 from sinkql.extension.types import parse_type
-from sinkql.lowering.sides import AT, SIDE, UNMATCHED, PreparedSide, SidesPreparation
+from sinkql.lowering.sides import AT, SIDE, PreparedSide, SidesPreparation
 from sinkql.lowering.spark.preparation import hashed, normal, plain
 from sinkql.lowering.spark.text import quoted, spark_type
 
@@ -29,7 +29,7 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     if side.replicated and preparation.crossed:
         first = everywhere
     elif loose and side.preserved:
-        number = f"CASE WHEN {loose} THEN {side.number + UNMATCHED}L ELSE {number} END"
+        number = f"CASE WHEN {loose} THEN {side.number + preparation.unmatched}L ELSE {number} END"
         first = f"CASE WHEN {loose} THEN {mark} ELSE {first} END"
     own = {each.name: each for each in side.kept}
     shown = plain if side.latest else normal

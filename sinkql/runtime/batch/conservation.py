@@ -133,7 +133,7 @@ class _Following:
                 return self._stateful(operator)
 
     def _stateful(self, operator: physical.Stateful) -> _Rows:
-        parts = [self._of(each) for each in operator.inputs]
+        parts = [self._of(each) for each in operator.entering]
         known = [each.most for each in parts if each.most is not None]
         below = _Rows(sum(known) if len(known) == len(parts) else None, all(each.exact for each in parts))
         flow = self.outcome.flows.get(operator.arrangement)

@@ -41,7 +41,7 @@ class Figures:
         self._tell(manifest, outcome.flows)
 
     def _tell(self, manifest: Manifest, flows: Mapping[str, Flow]) -> None:
-        operators = [each for each in self.job.operators() if isinstance(each, physical.Stateful)]
+        operators = self.job.graph.stateful()
         if not operators:
             return
         kept = manifest["arrangements"]

@@ -44,7 +44,7 @@ class LocalEngine:
         """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2663 for what only Spark has."""
         work = _Work(job, batch, self.buckets)
         results = work.write(work.rows(job.write.input))
-        operators = [stateful(each) for each in job.operators() if isinstance(each, physical.Stateful)]
+        operators = list(map(stateful, job.graph.stateful()))
         buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
         left = collect(batch.arrangements, buckets)
         return Outcome(results, work.tallies, left.runs, left.flows)
@@ -113,11 +113,11 @@ class _Work:
 
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
-        below = [self.batch.below(each, self.job.shared) for each in operator.inputs]
+        below = [self.batch.below(each, self.job.shared) for each in operator.entering]
         # as a task comes to a process of Spark's
         task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, *below)))
         buckets = meant.preparation.buckets(self.buckets)
-        inputs = list(map(self.rows, operator.inputs))
+        inputs = list(map(self.rows, operator.entering))
         if isinstance(meant.preparation, SidesPreparation):
             grouped = prepared_sides(meant.preparation, inputs, buckets)
         else:

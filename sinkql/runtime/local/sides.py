@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.sides import AT, UNMATCHED, PreparedSide, SidesPreparation
+from sinkql.lowering.sides import AT, PreparedSide, SidesPreparation
 from sinkql.runtime.local.preparation import as_is, hashed, normal
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table], buckets: int) -> pa.Table:
-    """Return the rows of both sides, with those of a replicated one once for each bucket."""
+    """Return the rows of all sides, with those of a replicated one once for each bucket."""
     parts = [_prepared(preparation, side, rows, buckets) for side, rows in zip(preparation.sides, inputs, strict=True)]
     return pa.concat_tables(parts)
 
@@ -29,7 +29,7 @@ def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table,
     for value in side.unsafe:
         loose |= rows.column(value.column).is_null().to_numpy()
     columns: dict[str, Any] = {
-        "$side": np.where(loose, side.number + UNMATCHED, side.number),
+        "$side": np.where(loose, side.number + preparation.unmatched, side.number),
         "$h1": np.where(loose, np.array(mark, np.int64), np.array(first, np.int64)),
         "$h2": pa.array(second, pa.int64()),
         "$r": pa.array(mark, pa.int64()),

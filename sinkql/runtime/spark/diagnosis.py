@@ -47,7 +47,7 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
     """Return SQ3201 for an error that rows caused, with the expression and a row if they can be found again."""
     if not isinstance(error, _ROW_ERRORS):
         return None
-    for operator in job.operators():
+    for operator in job.graph.running():
         if isinstance(operator, physical.Map):
             found = _in_map(job, rows_of, operator)
             if found is not None:

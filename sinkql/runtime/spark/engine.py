@@ -6,7 +6,7 @@ import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +258,7 @@ class _Frames:
     def _stateful(self, operator: physical.Stateful, *, first: bool) -> DataFrame:
         arrangements, side = self.batch.arrangements, self.side
         meant = stateful(operator)
-        task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.inputs))
+        task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.entering))
         preparation = meant.preparation
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         delivered = [*preparation.types(), None]
@@ -271,7 +271,7 @@ class _Frames:
 
         steps = spark_steps(preparation)
         if isinstance(preparation, SidesPreparation):
-            rows = self._sides(preparation, operator.inputs, buckets)
+            rows = self._sides(preparation, operator.entering, buckets)
         else:
             (below,) = operator.inputs
             rows = self.frame(below, sequence=preparation.ordered).selectExpr(*steps.select)
@@ -285,11 +285,9 @@ class _Frames:
         return (rows if preparation.place == "$h1" else rows.drop(preparation.place)).mapInArrow(changes, result)
 
     def _sides(self, preparation: SidesPreparation, inputs: Sequence[physical.Operator], buckets: int) -> DataFrame:
-        """Return what goes into the tasks of a join: the rows of both sides."""
-        left, right = (
-            self._side(preparation, side, below, buckets) for side, below in zip(preparation.sides, inputs, strict=True)
-        )
-        return left.unionAll(right)
+        """Return what goes into the tasks of a join: the rows of all its sides."""
+        sides = zip(preparation.sides, inputs, strict=True)
+        return reduce(DataFrame.unionAll, [self._side(preparation, side, below, buckets) for side, below in sides])
 
     def _side(
         self, preparation: SidesPreparation, side: PreparedSide, below: physical.Operator, buckets: int

@@ -153,12 +153,12 @@ class Here:
     def _stateful(self, operator: StatefulOperator, struct: physical.Stateful) -> Iterator[pa.RecordBatch]:
         preparation = operator.preparation
         if isinstance(preparation, SidesPreparation):
-            sides = zip(struct.inputs, preparation.sides, strict=True)
+            sides = zip(struct.entering, preparation.sides, strict=True)
             rows = prepared_sides(preparation, [self._table(each, sequence=side.latest) for each, side in sides])
         else:
             (below,) = struct.inputs
             rows = prepared(preparation, self._table(below, sequence=True))
-        below_each = [self.batch.below(each, self.job.shared) for each in struct.inputs]
+        below_each = [self.batch.below(each, self.job.shared) for each in struct.entering]
         task = task_of(operator, self.batch.arrangements, *below_each)
         buckets = self._buckets(operator)
         places = buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
@@ -166,7 +166,7 @@ class Here:
             yield from task(bucket, self.attempt, iter(part.to_batches()))
 
     def _operators(self) -> list[StatefulOperator]:
-        return [stateful(each) for each in self.job.operators() if isinstance(each, physical.Stateful)]
+        return list(map(stateful, self.job.graph.stateful()))
 
     def _buckets(self, operator: StatefulOperator) -> int:
         return operator.preparation.buckets(int(self.batch.arrangements.manifest["buckets"]))
@@ -183,7 +183,7 @@ class Here:
 
 def _simple(write: physical.Write, batch: Batch) -> bool:
     """Tell whether nothing is computed, and rows meet others by keys that are hashed here as Spark does."""
-    if not all(map(_plain, physical.walk(write.input))) or (batch.cleared and _stateful_below(write)):
+    if not all(map(_plain, physical.Graph(write.input).running())) or (batch.cleared and _stateful_below(write)):
         return False
     task = batch.task
     if task.buckets is None:

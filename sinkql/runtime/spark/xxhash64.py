@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sinkql.extension.types import parse_type
 from sinkql.lowering.preparation import FLOATS, Hash, Preparation, Value
-from sinkql.lowering.sides import UNMATCHED, PreparedSide, SidesPreparation
+from sinkql.lowering.sides import PreparedSide, SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.spark.bucket import HASHED, INTS, TEXTS, numbers
 
@@ -58,7 +58,7 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of both sides of a join as its tasks take them."""
+    """Return the rows of all sides of a join as its tasks take them."""
     parts = [_side(preparation, side, rows) for side, rows in zip(preparation.sides, inputs, strict=True)]
     return pa.concat_tables(parts).combine_chunks()
 
@@ -70,7 +70,7 @@ def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> 
     for value in side.unsafe:
         loose |= rows.column(value.column).is_null().to_numpy()
     found: dict[str, Any] = {
-        "$side": pa.array(np.where(loose, side.number + UNMATCHED, side.number)),
+        "$side": pa.array(np.where(loose, side.number + preparation.unmatched, side.number)),
         "$h1": pa.array(np.where(loose, mark, first)),
         "$h2": pa.array(second),
         "$r": pa.array(mark),

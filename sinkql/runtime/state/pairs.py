@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,33 +21,39 @@ from sinkql.physical import DIFF
 from sinkql.runtime.state.arrangement import Ints, spread
 from sinkql.runtime.state.lookup import Asked, Found, asked, taken
 from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.run import Keys
 from sinkql.runtime.state.side import Delta, Held
 
 ROWS = 65_536
 """About how many pairs are made at once."""
 
 Mask = NDArray[np.bool_]
+RowKeys = tuple[Keys, Ints]
+"""The key of each of some rows: upper halves and `$h2`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the join gives: its schema, and of how many columns the left side has."""
+    """What the join gives: its schema, and how many columns the left side has."""
 
     schema: pa.Schema
     left: int
 
-    def pairs(self, left: pa.Table, right: pa.Table, diff: Ints) -> pa.Table:
-        """Return pairs of rows."""
-        return self._table([*left.columns, *right.columns], diff)
+    keyed: ClassVar[bool] = False
+    """Whether rows come with their keys."""
 
-    def one(self, rows: pa.Table, diff: Ints, *, side: int) -> pa.Table:
+    def pairs(self, left: pa.Table, right: pa.Table, diff: Ints, keys: RowKeys | None = None) -> pa.Table:
+        """Return pairs of rows."""
+        return self._table([*left.columns, *right.columns], diff, keys)
+
+    def one(self, rows: pa.Table, diff: Ints, keys: RowKeys | None = None, *, side: int) -> pa.Table:
         """Return rows of a side with NULLs for the other one, if that has columns."""
         types = [each.type for each in self.schema if each.name != DIFF]
         others = types[: self.left] if side else types[self.left :]
         nulls = [pa.nulls(len(diff), type_) for type_ in others]
-        return self._table([*nulls, *rows.columns] if side else [*rows.columns, *nulls], diff)
+        return self._table([*nulls, *rows.columns] if side else [*rows.columns, *nulls], diff, keys)
 
-    def _table(self, columns: list[pa.ChunkedArray], diff: Ints) -> pa.Table:
+    def _table(self, columns: list[pa.ChunkedArray], diff: Ints, keys: RowKeys | None) -> pa.Table:
         if self.schema.names[-1:] == [DIFF]:
             columns = [*columns, pa.array(diff)]
         elif not columns:
@@ -56,27 +63,26 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Join two sides by key: `sides` are the left and the right one."""
+    """Join two sides by key: `sides` are the left and the right one. Keys that change are among the `touched` ones."""
 
     kind: physical.JoinKind
     sides: tuple[Held, Held]
     shape: Shape
     where: str
+    touched: Asked
 
     def run(self) -> Iterator[pa.Table]:
         """Yield the changes."""
-        left, right = (each.delta for each in self.sides)
-        touched = asked((left.keys, left.hashes), (right.keys, right.hashes))
-        if not len(touched):
+        if not any(len(each.delta) for each in self.sides):
             return
         if self.kind not in ("semi", "anti"):
             yield from self._pairs()
         if self.kind in ("left", "full", "anti"):
-            yield from self._alone(0, touched, lambda count: count == 0)
+            yield from self._alone(0, lambda count: count == 0)
         if self.kind in ("right", "full"):
-            yield from self._alone(1, touched, lambda count: count == 0)
+            yield from self._alone(1, lambda count: count == 0)
         if self.kind == "semi":
-            yield from self._alone(0, touched, lambda count: count > 0)
+            yield from self._alone(0, lambda count: count > 0)
 
     def _pairs(self) -> Iterator[pa.Table]:
         left, right = self.sides
@@ -105,11 +111,12 @@ class Joining:
                 mine, other = own[start : start + ROWS] + begin, by[at[start : start + ROWS]]
                 diff = delta.diff[mine] * found.diff[other]
                 both = taken(delta.rows, mine), taken(rows, other)
-                yield self.shape.pairs(*(both[::-1] if side else both), diff)
+                own_keys = (delta.keys[mine], delta.hashes[mine]) if self.shape.keyed else None
+                yield self.shape.pairs(*(both[::-1] if side else both), diff, own_keys)
 
-    def _alone(self, side: int, touched: Asked, wanted: Callable[[Ints], Mask]) -> Iterator[pa.Table]:
+    def _alone(self, side: int, wanted: Callable[[Ints], Mask]) -> Iterator[pa.Table]:
         """Yield rows of a side by how many rows of the other one there are: those now, less those from before."""
-        mine, other = self.sides[side], self.sides[1 - side]
+        mine, other, touched = self.sides[side], self.sides[1 - side], self.touched
         before = other.old_counts(touched)
         after = before + other.delta.counts(touched)
         if (after < 0).any():
@@ -118,15 +125,18 @@ class Joining:
         steps = ((was & ~now, mine.old, -1), (~was & now, mine.new, 1), (was & now, mine.delta.found, 1))
         for which, rows_of, sign in steps:
             if which.any():
-                found = rows_of(touched.some(which))
-                yield from alone(self.shape, found.rows, found.diff * sign, side)
+                some = touched.some(which)
+                found = rows_of(some)
+                keys = (some.keys[found.owner], some.hashes[found.owner]) if self.shape.keyed else None
+                yield from alone(self.shape, found.rows, found.diff * sign, side, keys)
 
 
-def alone(shape: Shape, rows: pa.Table, diff: Ints, side: int) -> Iterator[pa.Table]:
+def alone(shape: Shape, rows: pa.Table, diff: Ints, side: int, keys: RowKeys | None = None) -> Iterator[pa.Table]:
     """Yield changes of a side's rows without a match."""
     for start in range(0, len(diff), ROWS):
-        end = start + ROWS
-        yield shape.one(rows.slice(start, ROWS), diff[start:end], side=side)
+        part = slice(start, start + ROWS)
+        own = None if keys is None else (keys[0][part], keys[1][part])
+        yield shape.one(rows.slice(start, ROWS), diff[part], own, side=side)
 
 
 def _cuts(counts: Ints) -> Iterator[tuple[int, int]]:

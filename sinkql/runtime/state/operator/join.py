@@ -1,18 +1,22 @@
-"""Rows of two sides that come and go, and what is kept of both → changes of their join."""
+"""Rows of the sides of joins that come and go, and what is kept of them → changes of the last join."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.sides import SIDE, UNMATCHED, PreparedSide, SidesPreparation, prepare
+from sinkql.extension.types import arrow_type
+from sinkql.lowering.sides import SIDE, PreparedSide, SidesPreparation, prepare
+from sinkql.lowering.together import columns_within
 from sinkql.physical import DIFF
-from sinkql.runtime.state.arrangement import Multiset
+from sinkql.runtime.state.arrangement import Ints, Multiset
 from sinkql.runtime.state.crossed import Crossing, Spread, Whole
+from sinkql.runtime.state.lookup import Asked, asked
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.pairs import Joining, Shape, alone
 from sinkql.runtime.state.run import ints
@@ -26,43 +30,89 @@ from sinkql.runtime.state.side import (
     counted_run,
     multiset_run,
 )
+from sinkql.runtime.state.within import HeldJoined, Shown
+
+_Changes = tuple[pa.Table, Ints]
+"""Rows, and the multiplicity of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A join in a task: its sides are numbers of those whose rows come, or joins within the task and what they give."""
+
+    kind: physical.JoinKind
+    sides: tuple[int | Within, int | Within]
+
+    def loose(self, rows: Mapping[int, _Changes], shape: Shape) -> Iterator[pa.Table]:
+        """Yield the changes of rows that have no match, of sides by their number."""
+        for number, side in enumerate(self.sides):
+            for each, diff in side.loose(rows) if isinstance(side, Within) else [rows[side]]:
+                yield from alone(shape, each, diff, number)
+
+    def held(self, leaves: Sequence[Held], where: str, touched: Asked) -> tuple[Held, Held]:
+        """Return both sides; `leaves` are those whose rows come."""
+        left, right = (
+            side.held(leaves, where, touched) if isinstance(side, Within) else leaves[side] for side in self.sides
+        )
+        return left, right
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A join that is done in the tasks of the one above it."""
+
+    steps: Steps
+    shape: Shown
+
+    def loose(self, rows: Mapping[int, _Changes]) -> Iterator[_Changes]:
+        """Yield the changes of rows that have no match in it."""
+        for found in self.steps.loose(rows, self.shape):
+            yield found.select(self.shape.types.names), ints(found.column(DIFF))
+
+    def held(self, leaves: Sequence[Held], where: str, touched: Asked) -> Held:
+        """Return it as a side."""
+        return HeldJoined(self.steps.kind, self.steps.held(leaves, where, touched), self.shape, where, touched)
 
 
 @keeps_state(physical.Join)
 @dataclass(frozen=True, slots=True)
 class JoinState:
-    """A join of any kind; keeps both sides, but for rows that have no match whatever comes."""
+    """A join of any kind, with those within its tasks; keeps all sides, but for rows that never have a match."""
 
     name: str
     preparation: SidesPreparation
-    kind: physical.JoinKind
-    arrangements: tuple[Arrangement, Arrangement]
+    steps: Steps
+    left: int
+    arrangements: tuple[Arrangement, ...]
 
     @classmethod
     def of(cls, join: physical.Join) -> JoinState:
         """Return the operator; raises ValueError for sides that no join can stand on."""
-        left, right = (_arrangement(side) for side in (join.left, join.right))
-        return cls(join.arrangement, prepare(join), join.kind, (left, right))
+        arrangements = tuple(map(_arrangement, join.leaves))
+        return cls(join.arrangement, prepare(join), _steps(join, count()), len(join.left.kept), arrangements)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> Iterator[pa.Table]:
-        """Put a batch's rows of both sides into what is kept and yield the changes."""
+        """Put a batch's rows of all sides into what is kept and yield the changes."""
         where = f'join "{self.name}", bucket {bucket.number}'
-        which = ints(rows.column(SIDE))
-        parts = [rows.filter(pa.array(which == number)) for number in range(2 * UNMATCHED)]
+        which, unmatched = ints(rows.column(SIDE)), self.preparation.unmatched
+        parts = [rows.filter(pa.array(which == number)) for number in range(2 * unmatched)]
         repeated = self.preparation.repeated
         if self.preparation.crossed and repeated is not None:
             yield from self._crossed(repeated, parts, bucket, where)
             return
-        left, right = (self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides)
-        for side in self.preparation.sides:
-            yield from self._unmatched(side, parts[side.number + UNMATCHED])
-        yield from Joining(self.kind, (left, right), self._shape, where).run()
-        left.put()
-        right.put()
+        leaves = [self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides]
+        loose = {side.number: _loose(side, parts[side.number + unmatched]) for side in self.preparation.sides}
+        yield from self.steps.loose(loose, self._shape)
+        touched = asked(*((each.delta.keys, each.delta.hashes) for each in leaves))
+        if len(touched):
+            sides = self.steps.held(leaves, where, touched)
+            yield from Joining(self.steps.kind, sides, self._shape, where, touched).run()
+        for each in leaves:
+            each.put()
 
     @property
     def _shape(self) -> Shape:
-        return Shape(self.preparation.output(), len(self.preparation.sides[0].kept))
+        return Shape(self.preparation.output(), self.left)
 
     def _crossed(self, repeated: int, parts: Sequence[pa.Table], bucket: Bucket, where: str) -> Iterator[pa.Table]:
         """Yield the changes of all pairs; the side that every bucket has comes with the first part of a batch."""
@@ -73,7 +123,7 @@ class JoinState:
             multiset.put(run)
         schema, multiset, run = self._run(other, parts[other], bucket, where)
         spread = Spread(schema, multiset, run, bucket.low, bucket.high)
-        yield from Crossing(self.kind, bucket.kept[self.name], spread, other, self._shape, where).run()
+        yield from Crossing(self.steps.kind, bucket.kept[self.name], spread, other, self._shape, where).run()
         multiset.put(run)
 
     def _run(self, number: int, rows: pa.Table, bucket: Bucket, where: str) -> tuple[pa.Schema, Multiset, pa.Table]:
@@ -114,11 +164,27 @@ class JoinState:
             case "timed":
                 raise AssertionError(arrangement.name)
 
-    def _unmatched(self, side: PreparedSide, rows: pa.Table) -> Iterator[pa.Table]:
-        names = [each.name for each in side.kept]
-        run = (appended_run if side.change == "append" else multiset_run)(rows, names)
-        diff = ints(run.column(DIFF)) if DIFF in run.column_names else np.ones(len(run), np.int64)
-        yield from alone(self._shape, run.select(names), diff, side.number)
+
+def _loose(side: PreparedSide, rows: pa.Table) -> _Changes:
+    names = [each.name for each in side.kept]
+    run = (appended_run if side.change == "append" else multiset_run)(rows, names)
+    diff = ints(run.column(DIFF)) if DIFF in run.column_names else np.ones(len(run), np.int64)
+    return run.select(names), diff
+
+
+def _steps(join: physical.Join, numbers: Iterator[int]) -> Steps:
+    left, right = (_within(side, numbers) if side.within else next(numbers) for side in (join.left, join.right))
+    return Steps(join.kind, (left, right))
+
+
+def _within(side: physical.Side, numbers: Iterator[int]) -> Within:
+    join = physical.joined_in(side)
+    shape = Shown(_schema(join.columns), len(join.left.kept), columns_within(side), _schema(side.columns))
+    return Within(_steps(join, numbers), shape)
+
+
+def _schema(columns: Sequence[physical.Column]) -> pa.Schema:
+    return pa.schema([(each.name, arrow_type(each.type)) for each in columns])
 
 
 def _arrangement(side: physical.Side) -> Arrangement:
