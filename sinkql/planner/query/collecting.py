@@ -11,8 +11,8 @@ from sinkql.extension.types import nested_type
 from sinkql.logical import Branch, Case
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, settled
+from sinkql.planner.query.ordering import sort
 from sinkql.planner.query.translate import Translator
 
 BITS = ("bit_and", "bit_or", "bit_xor")
@@ -77,15 +77,9 @@ def _array(value: Typed, condition: Typed | None, span: Span) -> logical.Type:
 
 def _term(rows: Translator, term: Any) -> logical.Sort:
     value = rows.translate(term.this)
-    if not _ordered(value.type):
-        message = f"values of type {value.type.called} cannot be ordered here"
-        raise SinkqlError("SQ2214", message, value.span, hint=part_of(value.type))
-    nulls_first, descending = term.args.get("nulls_first"), bool(term.args.get("desc"))
-    return logical.Sort(settled(value), descending, descending if nulls_first is None else bool(nulls_first))
-
-
-def _ordered(type_: logical.Type) -> bool:
-    return types.number(type_) or types.instant(type_) or type_ in (types.TIME, types.TEXT, types.BOOLEAN)
+    if value.type == types.UNKNOWN:
+        value = coerced(value, types.TEXT)
+    return sort(value, term)
 
 
 def _of_distinct(value: Typed, terms: list[logical.Sort], span: Span) -> list[logical.Sort]:
@@ -96,4 +90,4 @@ def _of_distinct(value: Typed, terms: list[logical.Sort], span: Span) -> list[lo
     if any(each.expression != own for each in terms):
         message = "in an aggregate with DISTINCT, ORDER BY can only name the argument"
         raise SinkqlError("SQ2214", message, span, hint="Take the DISTINCT rows in a subquery in FROM first.")
-    return terms or ([logical.Sort(own)] if _ordered(value.type) else [])
+    return terms or ([] if types.ranged(value.type) else [logical.Sort(own)])
