@@ -40,6 +40,7 @@ _VIEWS = {
     "distinct_": View("SELECT DISTINCT unnest(b) AS y FROM t"),
     "constants": View("SELECT n * 2 AS m FROM generate_series(1, 5, 2) AS q (n)"),
     "back": View("SELECT n FROM generate_series(3, 1, -1) AS q (n)"),
+    "series_lateral": View("SELECT x, y, n FROM r CROSS JOIN LATERAL generate_series(x, y) AS q (n)", _SERIES),
     "series": View("SELECT x, y, n FROM r, generate_series(x, y) AS n", _SERIES),
     "beside_join": View(
         "SELECT t.id, v, r.y FROM t, unnest(t.a) AS v JOIN r ON r.x = v",

@@ -22,6 +22,10 @@ _FOUND = {
         SELECT v.t
         FROM {_VALUES} v (x, t)
         JOIN (SELECT u.t FROM u JOIN {_VALUES} w (y, s) ON u.x = w.y) r ON r.t = v.t""",
+    "IN has VALUES beside it, as one column and as two": """
+        SELECT g, x
+        FROM b
+        WHERE g NOT IN (VALUES (1), (2)) OR (g, x) IN (VALUES (1, 1), (2, NULL)) AND x IN (VALUES (1))""",
     "values are collected in the order of a constant": """
         SELECT g, string_agg('a', ',' ORDER BY 'a', NULL DESC) AS s, array_agg(1 ORDER BY NULL) AS l
         FROM b

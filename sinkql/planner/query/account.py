@@ -32,7 +32,7 @@ def _kind(node: Any, text: str, range_: Range) -> str | None:
             return "STRING" if node.is_string and subscript else None
         case exp.Literal():
             return "STRING" if node.is_string else "NUMBER"
-        case exp.Anonymous() if isinstance(node.parent, exp.Table | exp.Dot):
+        case exp.Anonymous() if isinstance(node.parent, exp.Table | exp.Lateral | exp.Dot):
             return None  # a relation, or a function whose schema is named: that is the call
         case exp.Dot():
             return "call" if isinstance(node.expression, exp.Anonymous) else None

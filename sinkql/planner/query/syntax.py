@@ -167,6 +167,10 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     def _parse_in(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._parse_in(*args, **kwargs)
         _widen(found, self._prev.end, self._prev.end + 1)  # whose parenthesis is not below it
+        listed = found.expressions
+        if len(listed) == 1 and isinstance(listed[0], exp.Values):
+            found.set("expressions", None)
+            found.set("query", exp.Subquery(this=listed[0]))
         return found
 
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
