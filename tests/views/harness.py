@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from sinkql.lowering.job import lower
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.testing.constant import RowsOfQuery
-from sinkql.testing.given import GivenReader, GivenSource
+from sinkql.testing.given import GivenReader, GivenSource, Refused
 from sinkql.testing.target import MemoryWriter, Unwatched
 from views.rows import Row, Rows, different, plain
 
@@ -188,14 +188,15 @@ class Views:
         assert isinstance(item, logical.View)
         return item
 
-    def running(self, job: physical.Job, view: str) -> Running:
+    def running(self, job: physical.Job, view: str, readers: Mapping[str, Reader] | None = None) -> Running:
         """Return a job of its own folder, which has read nothing yet."""
         folder = self.folder / f"{view}{len(list(self.folder.iterdir()))}"
         folder.mkdir()
-        readers: dict[str, Reader] = {}
-        for read in job.reads():
-            readers[read.source] = self.readers.get(read.source) or RowsOfQuery(read)
-        return Running(job, readers, folder, self.buckets)
+        return Running(job, {**self.readers_of(job), **(readers or {})}, folder, self.buckets)
+
+    def readers_of(self, job: physical.Job) -> dict[str, Reader]:
+        """Return what reads the relations that a job reads, and the rows that its query says itself."""
+        return {read.source: self.readers.get(read.source) or RowsOfQuery(read) for read in job.reads()}
 
     def batch(self, changes: Changes) -> None:
         """Give the relations changes, and check all views."""
@@ -238,6 +239,21 @@ class Views:
             for end in ends:
                 again.to(end)
             self._compare(name, again.to(self.batches), self._running[name].rows(), view)
+
+    def check_altered(self, alter: Callable[[Relation, Sequence[Change]], Sequence[Change]]) -> None:
+        """Run batches whose changes are altered to others that come to the same, and see that they do."""
+        readers: dict[str, Reader] = {}
+        for name, each in self.sources.items():
+            feed = Feed(each.item, each.read)
+            for batch in each.batches:
+                given = [change for change in batch if not isinstance(change, Refused)]
+                feed.batches.append(list(alter(self.content.relations[name], given)))
+            readers[each.read.source] = GivenReader(feed)
+        for name in self.views:
+            again = self.running(self.pipeline._view_job(self.planned(name)), name, readers)
+            for number in range(1, self.batches):
+                again.to(number)
+            self._compare(name, again.to(self.batches), self._running[name].rows(), self.views[name])
 
     def _check_claims(self, shape: logical.Shape, rows: Rows, sql: str) -> None:
         names = [column.name for column in shape.columns]

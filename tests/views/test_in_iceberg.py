@@ -72,9 +72,8 @@ def _loop(views: Views, folder: Path, session: SparkSession) -> BatchLoop:
     job = lower("materialize.public.v_sink", views.catalog)
     context = contexts(folder, job)
     writer = views.catalog.registry.writer(job.write, context)
-    readers = {read.source: views.readers[read.source] for read in job.reads()}
     engine = SparkEngine(lambda: session, buckets=2)
-    loop = BatchLoop(job, readers, writer, engine, context.folder, target.Unwatched())
+    loop = BatchLoop(job, views.readers_of(job), writer, engine, context.folder, target.Unwatched())
     loop.start(epoch=1)
     return loop
 
