@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
 from sinkql.evaluate.operator import order_key
 from sinkql.logical import Call, Interval, Type
-from sinkql.logical.array import NO_STEP, UNMATCHED, UnevenError, levels, squared
+from sinkql.logical.array import NO_STEP, UNMATCHED, UnevenError, leaf, levels, squared
 
 _MOST_IN_SERIES = 100_000
 
@@ -51,25 +52,54 @@ def _length(value: tuple[Any, ...], dimension: int) -> int | None:
     return len(value) or None
 
 
-def _among(call: Call, operands: list[Value]) -> Value | None:
-    subject, held = operands
-    key = order_key(call.arguments[0].type)
-    if key is None:
-        return None
+def _among(test: Callable[[Any, Any], bool]) -> Make:
+    """Return a call that tells whether a comparison is true of any element."""
 
-    def found(row: Row) -> bool | None:
-        values = held(row)
-        if values is None or not values:
-            return None if values is None else False
-        values = _flat(values, call.arguments[1].type)
-        value = subject(row)
-        if value is None:
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        subject, held = operands
+        key = order_key(call.arguments[0].type)
+        if key is None:
             return None
-        if any(each is not None and key(each) == key(value) for each in values):
-            return True
-        return None if None in values else False
 
-    return found
+        def found(row: Row) -> bool | None:
+            values = held(row)
+            if values is None or not values:
+                return None if values is None else False
+            values = _flat(values, call.arguments[1].type)
+            value = subject(row)
+            if value is None:
+                return None
+            wanted = key(value)
+            if any(each is not None and test(wanted, key(each)) for each in values):
+                return True
+            return None if None in values else False
+
+        return found
+
+    return make
+
+
+def _slice(value: tuple[Any, ...], first: int, last: int) -> tuple[Any, ...]:
+    return value[max(first, 1) - 1 : max(last, 0)]
+
+
+def _within(holds: Callable[[set[Any], list[Any]], bool]) -> Make:
+    """Return a call on what elements of an array are compared by, and those of another one; NULL is equal to none."""
+
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        type_ = call.arguments[0].type
+        key = order_key(leaf(type_) if type_.name == "array" else type_)
+        if key is None:
+            return None
+
+        def test(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+            values, others = (_flat(each, type_) for each in (one, other))
+            known = {key(each) for each in values if each is not None}
+            return holds(known, [None if each is None else key(each) for each in others])
+
+        return strict(test)(call, operands)
+
+    return make
 
 
 def _in_one(call: Call, operands: list[Value]) -> Value | None:
@@ -157,10 +187,15 @@ def _to_string(call: Call, operands: list[Value]) -> Value | None:
     return found
 
 
-def _split(text: str, delimiter: str) -> tuple[str, ...]:
-    if not text:
-        return ()
-    return tuple(text.split(delimiter)) if delimiter else (text,)
+def _split(call: Call, operands: list[Value]) -> Value | None:
+    def found(row: Row) -> tuple[str | None, ...] | None:
+        text, delimiter, *absent = (each(row) for each in operands)
+        if text is None or not text:
+            return None if text is None else ()
+        parts = list(text) if delimiter is None else text.split(delimiter) if delimiter else [text]
+        return tuple(None if each in absent else each for each in parts)
+
+    return found
 
 
 FORMS: dict[str, Make] = {
@@ -172,7 +207,8 @@ FORMS: dict[str, Make] = {
     "array_replace(any,any,any)": _sought(_replaced),
     "array_to_string(any,text)": _to_string,
     "array_to_string(any,text,text)": _to_string,
-    "string_to_array(text,text)": strict(_split),
+    "string_to_array(text,text)": _split,
+    "string_to_array(text,text,text)": _split,
     "$flat(any)": _in_one,
     "$series(integer,integer,integer)": strict(_series),
     "$series(bigint,bigint,bigint)": strict(_series),
@@ -180,7 +216,15 @@ FORMS: dict[str, Make] = {
     "$series(timestamptz,timestamptz,interval)": strict(_instants),
     "[](any,integer)": strict(_element),
     "ARRAY(any…)": _made,
-    "= ANY(any,any)": _among,
+    "= ANY(any,any)": _among(operator.eq),
+    "<> ANY(any,any)": _among(operator.ne),
+    "< ANY(any,any)": _among(operator.lt),
+    "<= ANY(any,any)": _among(operator.le),
+    "> ANY(any,any)": _among(operator.gt),
+    ">= ANY(any,any)": _among(operator.ge),
+    "[:](any,integer,integer)": strict(_slice),
+    "@>(array,array)": _within(lambda held, wanted: all(each is not None and each in held for each in wanted)),
+    "&&(array,array)": _within(lambda held, wanted: any(each is not None and each in held for each in wanted)),
     "cardinality(any)": _cardinality,
     "array_length(any,integer)": strict(_length),
 }

@@ -174,7 +174,8 @@ def _call(call: Call) -> _Text:
         case "[]":
             text = _bracketed(operands[0], _ATOM)
             # behind a type, a subscript would be read as the type's
-            cast = isinstance(call.arguments[0], Cast | Literal)
+            of = call.arguments[0]
+            cast = isinstance(of, Cast | Literal) or (isinstance(of, Call) and of.function.startswith("[:]"))
             return f"({text})[{operands[1][0]}]" if cast else f"{text}[{operands[1][0]}]", _ATOM
         case "ROW":
             return _row(call, operands)
@@ -187,8 +188,11 @@ def _call(call: Call) -> _Text:
             return f"({operands[0][0]}).{name(str(field.value))}", _ATOM
         case "ARRAY":
             return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
-        case "= ANY":
-            return f"{_bracketed(operands[0], _OTHER)} = ANY({operands[1][0]})", _PREDICATE
+        case "[:]":
+            text = operands[0][0] if isinstance(call.arguments[0], Reference) else f"({operands[0][0]})"
+            return f"{text}[{operands[1][0]}:{operands[2][0]}]", _ATOM
+        case _ if function.endswith(" ANY"):
+            return f"{_bracketed(operands[0], _OTHER)} {function}({operands[1][0]})", _PREDICATE
         case "LIKE" | "ILIKE" if len(operands) == 3:
             value, pattern, escape = (_bracketed(each, _ATOM) for each in operands)
             return f"{value} {function} {pattern} ESCAPE {escape}", _PREDICATE

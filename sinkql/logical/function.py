@@ -292,11 +292,14 @@ _TIME = (
     ),
 )
 
+_SIGNS = ("=", "<>", "<", "<=", ">", ">=")
 _ARRAY = (
     # of arrays and of lists; a dimension is the constant 1
     *_entries("[](any,integer) → any", "array_length(any,integer) → integer", nullable=Nullable.ALWAYS),
-    *_entries("= ANY(any,any) → boolean", nullable=Nullable.ALWAYS),
+    *_entries(*(f"{sign} ANY(any,any) → boolean" for sign in _SIGNS), nullable=Nullable.ALWAYS),
     *_entries("cardinality(any) → integer", "$flat(any) → any"),
+    # from one place to another; what is in another array, in all dimensions
+    *_entries("[:](any,integer,integer) → any", "@>(array,array) → boolean", "&&(array,array) → boolean"),
     *_entries(*_each("$series(T,T,T) → any", "integer", "bigint"), *_each("$series(T,T,interval) → any", *_INSTANTS)),
     *_entries("ARRAY(any…) → any", nullable=Nullable.NEVER),
     # of arrays of one dimension; an array that is NULL counts as empty where elements are added
@@ -304,7 +307,10 @@ _ARRAY = (
     *_entries("array_cat(any,any) → any", nullable=Nullable.ALL),
     *_entries("array_position(any,any) → integer", nullable=Nullable.ALWAYS),
     *_entries("array_remove(any,any) → any", "array_replace(any,any,any) → any", nullable=Nullable.FIRST),
-    *_entries("array_to_string(any,text) → text", "string_to_array(text,text) → any"),
+    *_entries("array_to_string(any,text) → text"),
+    # a delimiter that is NULL is between all characters; the last text is read as NULL
+    *_entries("string_to_array(text,text) → any", "string_to_array(text,text,text) → any", nullable=Nullable.FIRST),
+    *_entries("regexp_split_to_array(text,text) → any"),
     *_entries("array_to_string(any,text,text) → text", nullable=Nullable.ALWAYS),
 )
 

@@ -15,14 +15,14 @@ _SUPPORTED = {
     "CASE, COALESCE, NULLIF, GREATEST": 19,
     "aggregates": 31,
     "arithmetic": 51,
-    "arrays": 31,
+    "arrays": 57,
     "casts": 47,
     "comparison, NULL, logic": 42,
     "date and time": 114,
     "jsonb": 34,
     "numeric functions": 27,
     "queries": 0,
-    "strings": 102,
+    "strings": 103,
     "time of day": 44,
 }
 _TYPES = {

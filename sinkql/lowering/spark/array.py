@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql.logical import Call, Interval, Literal
+from sinkql.logical import Call, Expression, Interval, Literal
 from sinkql.logical.array import NO_STEP, UNMATCHED, levels
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.literal import day_time
@@ -55,6 +55,22 @@ def _among(call: Call) -> Form:
     return Form(f"IF(size(@1) = 0, false, array_contains({_flat('@1', call, 1)}, @0))")
 
 
+def _any(sign: str) -> Spelling:
+    """Return whether a comparison is true of any element; NULL where that is not known."""
+    return lambda call: Form(f"exists({_flat('@1', call, 1)}, `$e` -> @0 {sign} `$e`)")
+
+
+def _within(test: str) -> Spelling:
+    """Return whether all elements (forall) of an array are in another one, or any (exists): NULL is equal to none."""
+
+    def spelled(call: Call) -> Form:
+        held, wanted = _flat("@0", call, 0), _flat("@1", call, 1)
+        there = f"`$e` -> `$e` IS NOT NULL AND coalesce(array_contains({held}, `$e`), false)"
+        return Form(f"IF(@0 IS NULL OR @1 IS NULL, NULL, {test}({wanted}, {there}))")
+
+    return spelled
+
+
 def _length(call: Call) -> Form:
     dimension = call.arguments[1]
     assert isinstance(dimension, Literal)
@@ -105,14 +121,24 @@ def _joined(call: Call) -> Form:
 
 
 def _split(call: Call) -> Form:
-    delimiter = call.arguments[1]
-    assert isinstance(delimiter, Literal)
-    assert isinstance(delimiter.value, str)
-    found = f"split(@0, {text_literal(_quoted(delimiter.value))}, -1)" if delimiter.value else "array(@0)"
+    text, delimiter, *absent = call.arguments
+    known = delimiter.value if isinstance(delimiter, Literal) else None
     empty = f"CAST(array() AS {spark_type(call.type)})"
-    return Form(
-        f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} ELSE {found} END", operands=call.arguments[:1]
-    )
+    if isinstance(known, str):
+        found = f"split(@0, {text_literal(_quoted(known))}, -1)" if known else "array(@0)"
+        form = f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} ELSE {found} END"
+        return _with_nulls(form, (text, *absent))
+    ends = text_literal("\\E"), text_literal("\\E\\\\E\\Q"), text_literal("\\Q")
+    pattern = f"concat({ends[2]}, replace(@1, {ends[0]}, {ends[1]}), {ends[0]})"
+    found = f"WHEN @1 IS NULL THEN split(@0, '') WHEN @1 = '' THEN array(@0) ELSE split(@0, {pattern}, -1)"
+    return _with_nulls(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} {found} END", call.arguments)
+
+
+def _with_nulls(form: str, operands: tuple[Expression, ...]) -> Form:
+    """Return the parts of a text, of which those that are the last operand, if there is one beside two, are NULL."""
+    last = len(operands) - 1
+    wanted = last if last > form.count("@1 IS NULL") else None
+    return Form(form if wanted is None else f"transform({form}, `$e` -> nullif(`$e`, @{wanted}))", operands=operands)
 
 
 def _quoted(text: str) -> str:
@@ -137,6 +163,7 @@ FORMS: dict[str, Spelling] = {
         f"IF(@2 IS NULL, array_join({_AS_TEXTS}, @1), array_join({_AS_TEXTS}, @1, @2))"
     ),
     "string_to_array(text,text)": _split,
+    "string_to_array(text,text,text)": _split,
     "$flat(any)": _in_one,
     "$series(integer,integer,integer)": _series,
     "$series(bigint,bigint,bigint)": _series,
@@ -145,6 +172,13 @@ FORMS: dict[str, Spelling] = {
     "[](any,integer)": _element,
     "ARRAY(any…)": _made,
     "= ANY(any,any)": _among,
+    **{f"{sign} ANY(any,any)": _any(sign) for sign in ("<>", "<", "<=", ">", ">=")},
+    "[:](any,integer,integer)": Form(
+        "CASE WHEN @1 IS NULL OR @2 IS NULL THEN NULL "
+        "ELSE slice(@0, greatest(@1, 1), greatest(least(@2, size(@0)) - greatest(@1, 1) + 1, 0)) END"
+    ),
+    "@>(array,array)": _within("forall"),
+    "&&(array,array)": _within("exists"),
     "cardinality(any)": _cardinality,
     "array_length(any,integer)": _length,
 }

@@ -58,6 +58,7 @@ FORMS: dict[str, Spelling] = {
     },
     "~(text,text)": _matches(""),
     "~*(text,text)": _matches("(?iu)"),
+    "regexp_split_to_array(text,text)": lambda call: Form(f"split(@0, {text_literal(_java(call))}, -1)"),
     "regexp_count(text,text)": lambda call: Form(f"regexp_count(@0, {text_literal(_java(call))})"),
     "regexp_replace(text,text,text)": _replace,
     "regexp_replace(text,text,text,text)": _replace,

@@ -11,8 +11,8 @@ from sinkql.logical.array import leaf, levels
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import no_operator, part_of, settled
-from sinkql.planner.expression.typed import Typed, call, exact
-from sinkql.planner.function.argument import Handler, arity, constant_text, typed
+from sinkql.planner.expression.typed import Typed, call, constant, exact
+from sinkql.planner.function.argument import Handler, arity, typed
 from sinkql.planner.types import INTEGER
 
 
@@ -52,16 +52,53 @@ def construct(values: Sequence[Typed], span: Span) -> Typed:
     return call("ARRAY(any…)", items, span, type_=found)
 
 
-def among(operator: str, subject: Typed, value: Typed, span: Span) -> Typed | None:
-    """Plan `subject = ANY(value)`; None where value is neither array nor list."""
-    if value.type.element is None or value.type.name == "map":
+def part(value: Typed, first: Typed | None, last: Typed | None, span: Span) -> Typed:
+    """Plan `value[first:last]`: the elements that there are from one place to another."""
+    if value.type.name not in ("array", "list"):
+        message = f"cannot take a slice of type {value.type.called}: it is not an array or a list"
+        raise SinkqlError("SQ2211", message, span, hint=part_of(value.type))
+    ends = []
+    for each, instead in ((first, 1), (last, _LAST)):
+        if each is not None and not types.implicit(each.type, INTEGER) and each.type != types.UNKNOWN:
+            message = f"the ends of a slice are integers, found {each.type.called}"
+            raise SinkqlError("SQ2211", message, each.span, hint="Write (end)::int.")
+        ends.append(constant(instead, INTEGER, span) if each is None else coerced(each, INTEGER))
+    return call("[:](any,integer,integer)", (exact(value), *ends), span, type_=value.type)
+
+
+def among(operator: str, subject: Typed, value: Typed, span: Span, *, every: bool) -> Typed | None:
+    """Plan `subject operator ANY(value)`, or ALL of it; None where value is neither array nor list."""
+    found = _elements(value)
+    if found is None:
         return None
-    found = leaf(value.type) if value.type.name == "array" else value.type.element
+    word = f"{operator} {'ALL' if every else 'ANY'}"
     if types.operand(subject.type, found) != found or (found.name == "numeric" and subject.raw != found):
-        raise no_operator(f"{operator} ANY", (subject, value), span)
-    if not types.comparable(found):
+        raise no_operator(word, (subject, value), span)
+    if not types.comparable(found) or (operator not in ("=", "<>") and (found.nested or types.ranged(found))):
         raise SinkqlError("SQ2214", f"values of type {found} cannot be compared exactly", span)
-    return call("= ANY(any,any)", (coerced(subject, found), exact(value)), span)
+    sign = _OTHERS[operator] if every else operator
+    any_ = call(f"{sign} ANY(any,any)", (coerced(subject, found), exact(value)), span)
+    return call("NOT(boolean)", (any_,), span) if every else any_
+
+
+def _elements(value: Typed) -> Type | None:
+    """Return the type of what is in an array, in all its dimensions, or in a list; None for another value."""
+    if value.type.name == "array":
+        return leaf(value.type)
+    return value.type.element if value.type.name == "list" else None
+
+
+def compared(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan `left @> right`, `left <@ right` or `left && right` of arrays or lists."""
+    known = left.type if right.type == types.UNKNOWN else right.type
+    left, right = (coerced(each, known) if each.type == types.UNKNOWN else each for each in (left, right))
+    found = _elements(left)
+    if found is None or left.type != right.type:
+        raise no_operator(operator, (left, right), span)
+    if not types.comparable(found) or found.nested or types.ranged(found):
+        raise SinkqlError("SQ2214", f"values of type {found} cannot be compared exactly", span)
+    values = (exact(right), exact(left)) if operator == "<@" else (exact(left), exact(right))
+    return call("&&(array,array)" if operator == "&&" else "@>(array,array)", values, span)
 
 
 def _length(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -164,13 +201,16 @@ def _to_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 def _from_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    arity(name, arguments, span, 2, 2)
-    constant_text(name, arguments[1], "delimiter")
+    arity(name, arguments, span, 2, 3)
     found = nested_type("array", types.TEXT)
     texts = [typed(name, each, types.TEXT) for each in arguments]
-    return call("string_to_array(text,text)", texts, span, type_=found)
+    return call(f"string_to_array(text,text{',text' * (len(texts) - 2)})", texts, span, type_=found)
 
 
+_LAST = 2**31 - 1
+"""The place that no array goes beyond."""
+_OTHERS = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""What is true of values that can be compared where a comparison is not."""
 ALIASES = {"array_upper": "array_length", "list_length": "cardinality"}
 HANDLERS: dict[str, Handler] = {
     "array_length": _length, "array_upper": _length, "cardinality": _count, "list_length": _count,

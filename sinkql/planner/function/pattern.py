@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.types import nested_type
 from sinkql.logical.pattern import Pattern, PatternError, java_replacement, read_match, read_regex
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
@@ -110,9 +112,25 @@ def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     return call("regexp_count(text,text)", values)
 
 
+def _split(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    found = _match(name, arguments[1])
+    if re.search(re.sub(r"\\p\{[LN]\}", "a", found.java), "") is not None:
+        message = f"a pattern of {name}() that matches an empty text is not supported"
+        raise SinkqlError("SQ2214", message, arguments[1].span, hint=_NOT_EMPTY)
+    values = (typed(name, arguments[0], types.TEXT), coerced(arguments[1], types.TEXT))
+    return call("regexp_split_to_array(text,text)", values, span, type_=nested_type("array", types.TEXT))
+
+
 def _like(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     return matches(arguments[0], arguments[1], ignore_case=False)
 
 
-HANDLERS: dict[str, Handler] = {"regexp_replace": _replace, "regexp_count": _count, "regexp_like": _like}
+_NOT_EMPTY = "Write + in the place of *, or string_to_array(text, NULL) for single characters."
+HANDLERS: dict[str, Handler] = {
+    "regexp_replace": _replace,
+    "regexp_count": _count,
+    "regexp_like": _like,
+    "regexp_split_to_array": _split,
+}

@@ -10,7 +10,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced, literal
 from sinkql.planner.expression.operator import no_operator
 from sinkql.planner.expression.typed import Typed, call, constant, exact
-from sinkql.planner.function import json
+from sinkql.planner.function import array, json
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.types import Type
 
@@ -22,7 +22,9 @@ def bound(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
-    """Plan `value @> wanted` of ranges, and of jsonb."""
+    """Plan `value @> wanted` of ranges, of arrays, and of jsonb."""
+    if _array(value, wanted):
+        return array.compared("@>", value, wanted, span)
     if not types.ranged(value.type) and not types.ranged(wanted.type):
         return json.contains(value, wanted, span)
     return _contains("@>", value, wanted, span)
@@ -30,15 +32,23 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
 
 def contained(value: Typed, outer: Typed, span: Span) -> Typed:
     """Plan `value <@ outer`."""
+    if _array(value, outer):
+        return array.compared("<@", value, outer, span)
     if not types.ranged(value.type) and not types.ranged(outer.type):
-        raise SinkqlError("SQ2214", "<@ is supported of ranges alone", span)
+        raise SinkqlError("SQ2214", "<@ is supported of ranges and arrays alone", span)
     return _contains("<@", outer, value, span)
 
 
 def overlaps(left: Typed, right: Typed, span: Span) -> Typed:
     """Plan `left && right`."""
+    if _array(left, right):
+        return array.compared("&&", left, right, span)
     left, right = _alike("&&", left, right, span)
     return call("&&(any,any)", (left, right), span)
+
+
+def _array(*values: Typed) -> bool:
+    return any(each.type.name in ("array", "list") for each in values)
 
 
 def _contains(operator: str, outer: Typed, inner: Typed, span: Span) -> Typed:

@@ -90,15 +90,19 @@ def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span
         return t.subqueries(right).compared(operator, known[0], right.this, span, every=every)
     values = _array(t, right)
     subject = t.translate(left)
-    equality = (operator, type(right)) in (("=", exp.Any), ("<>", exp.All))
-    if values is None and equality and not isinstance(right.this, exp.Subquery | exp.Select):
-        among = functions_array.among(operator, subject, t.translate(right.this), span)
-        if among is not None:
-            return among if operator == "=" else negated(among)
-    if values is None or not equality:
-        raise SinkqlError("SQ2214", "ANY and ALL are supported as = ANY(array) and <> ALL(array)", span)
-    found = member(subject, values, span)
-    return found if operator == "=" else negated(found)
+    every = isinstance(right, exp.All)
+    if values is None:
+        value = t.translate(right.this)
+        among = functions_array.among(operator, subject, value, span, every=every)
+        if among is None:
+            word = "ALL" if every else "ANY"
+            message = f"{word} takes an array, a list or a query, found {value.type.called}"
+            raise SinkqlError("SQ2211", message, value.span, hint=f"Write {word} (ARRAY[…]).")
+        return among
+    if (operator, every) in (("=", False), ("<>", True)):
+        found = member(subject, values, span)
+        return negated(found) if every else found
+    return joined("AND" if every else "OR", [operators.compare(operator, subject, each, span) for each in values], span)
 
 
 def _array(t: Translation, quantifier: Any) -> list[Typed] | None:

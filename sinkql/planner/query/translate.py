@@ -291,8 +291,14 @@ def _bracket(t: Translation, node: Any) -> Typed:
 
 def _subscript(t: Translation, node: Any) -> Typed:
     (index, *more) = node.expressions
-    if more or isinstance(index, exp.Slice):
-        raise SinkqlError("SQ2214", "slices are not supported yet", t.span(node))
+    if more:
+        raise SinkqlError("SQ2215", "expected one subscript in brackets", t.span(node), hint="Write value[1][2].")
+    if isinstance(index, exp.Slice):
+        if _goes_on(node) or isinstance(node.this, exp.Bracket):
+            message = "a slice beside another subscript is not supported"
+            raise SinkqlError("SQ2214", message, t.span(node), hint="Put the first one into parentheses: (a[1:2])[1].")
+        first, last = (t.translate(each) if each else None for each in (index.args.get("this"), index.expression))
+        return functions_array.part(t.translate(node.this), first, last, t.span(node))
     return functions_array.element(t.translate(node.this), t.translate(index), t.span(node), last=not _goes_on(node))
 
 
