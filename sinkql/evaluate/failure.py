@@ -7,6 +7,7 @@ from typing import Any
 
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Call, Cast
+from sinkql.logical.function import SEVERAL
 
 Row = tuple[Any, ...]
 Value = Callable[[Row], Any]
@@ -25,6 +26,11 @@ class RefusedError(Exception):
 
 class UnsureError(Exception):
     """Only an engine gives this value: it depends on more than is known here."""
+
+
+def code_of(message: str) -> str:
+    """Return the code of what an expression fails with on a row."""
+    return "SQ3212" if message == SEVERAL else "SQ3201"
 
 
 def strict(function: Callable[..., Any]) -> Make:
@@ -73,7 +79,7 @@ def placed(value: Value, node: Call | Cast) -> Value:
         try:
             return value(row)
         except RefusedError as error:
-            raise SinkqlError("SQ3201", str(error), span, hint=error.hint) from None
+            raise SinkqlError(code_of(str(error)), str(error), span, hint=error.hint) from None
         except (OverflowError, ValueError):  # of Python's dates, whose years are fewer than SQL's
             raise UnsureError from None
 

@@ -282,7 +282,7 @@ def _single(call: Call, operands: list[Value]) -> Value:
     count, value = operands
 
     def found(row: Row) -> Any:
-        if count(row) > 1:
+        if (count(row) or 0) > 1:
             raise RefusedError(SEVERAL)
         return value(row)
 

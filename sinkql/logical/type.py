@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from sinkql.logical.typetext import map_value, record_fields, written_field
 
+MOST_DIGITS = 38
+"""How many a numeric has at most."""
 _NESTED = {"array": "[]", "list": " list"}
 _NAMES = re.compile(r"numeric\((\d+),(\d+)\)")
 
@@ -68,6 +70,11 @@ class Type:
     def nested(self) -> bool:
         """Whether values are made of values of other types."""
         return self.element is not None or self.name == "record"
+
+    @property
+    def whole_digits(self) -> int:
+        """How many digits a numeric has before its point, at most."""
+        return (self.precision or MOST_DIGITS) - (self.scale or 0)
 
     @property
     def called(self) -> str:

@@ -19,6 +19,8 @@ from sinkql import physical
 from sinkql.errors import LateError
 from sinkql.extension import replay
 from sinkql.extension.registry import discover
+from sinkql.logical import Reference, Type
+from sinkql.logical.function import SINGLE, call
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.meter import Meter
 from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
@@ -241,8 +243,13 @@ def test_an_expression_that_fails_is_told_with_its_place_and_a_row(spark: SparkS
     control = MemoryControl()
     each = job(body, tmp_path, texts={"materialize.public.v": TEXT})
     fine = job(counter("other", up_to=10), tmp_path, table="fine")
-    failed, caught_up = run_sinks(spark, [each, fine], tmp_path, control=control)
-    assert endings([failed, caught_up]) == [("failed", "SQ3201"), ("caught up", None)]
+    number = Reference("counter", Type(BIGINT))
+    value = call("+(bigint,bigint)", (call(SINGLE, (number, number), type_=number.type), number))
+    several = job(physical.Map(counter("third", up_to=10), (physical.Output("q", value),)), tmp_path, table="several")
+    failed, caught_up, second = run_sinks(spark, [each, fine, several], tmp_path, control=control)
+    assert endings([failed, caught_up, second]) == [("failed", "SQ3201"), ("caught up", None), ("failed", "SQ3212")]
+    assert second.error is not None
+    assert second.error.detail == 'it fails on the row {"counter": 2}'
     error = failed.error
     assert error is not None
     assert error.span is not None

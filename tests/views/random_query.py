@@ -171,7 +171,7 @@ class _Queries(Expressions):
                     crossed = True
                     condition = self.made("join without equality", self.comparison(scope, columns))
                 elif self.chance(30):
-                    deep = depth if word == "JOIN" and self.chance(25) else 0  # DuckDB has no others
+                    deep = depth if word in ("JOIN", "LEFT JOIN") and self.chance(25) else 0
                     condition = f"{condition} AND {self.condition(both, (), deep)}"
                 text = f"{text} {word} {other} ON {condition}"
             self.forms[word] += 1
@@ -347,12 +347,15 @@ class _Queries(Expressions):
         if self.chance(50):
             function, order = self.one(("rank", "dense_rank")), f"{self.one(scope).text}{self.direction()}"
         alias, number = self.name("r"), self.name("n")
-        numbered = f"{function}() OVER ({partition}ORDER BY {order}) AS {number}"
-        inner = f"SELECT {self.items(texts)}, {numbered} {from_}"
+        over = f"{function}() OVER ({partition}ORDER BY {order})"
         shown = [f"{alias}.c{place}" for place in range(len(types))]
         if "int" in types and self.chance(30):
             shown[types.index("int")] = self.made("top-k with its number", f"{alias}.{number}")
-        limit = f"{alias}.{number} {self.one(('<= 1', '<= 2', '< 4', '= 1', '= 2', 'BETWEEN 2 AND 3'))}"
+        within = self.one(("<= 1", "<= 2", "< 4", "= 1", "= 2", "BETWEEN 2 AND 3"))
+        if self.chance(30):
+            return self.made("QUALIFY", f"SELECT {self.items(texts)} {from_} QUALIFY {over} {within}")
+        inner = f"SELECT {self.items(texts)}, {over} AS {number} {from_}"
+        limit = f"{alias}.{number} {within}"
         return self.made(f"top-k of {function}", f"SELECT {self.items(shown)} FROM ({inner}) {alias} WHERE {limit}")
 
     def distinct_on(self, from_: str, scope: Scope, types: tuple[Type, ...]) -> str:

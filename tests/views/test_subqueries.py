@@ -78,6 +78,32 @@ _SQL = {
     "self": "SELECT id, x FROM a WHERE x = (SELECT max(x) FROM a AS i WHERE i.g = a.g)",
     "without_from": "SELECT id, (SELECT a.x + 1) AS m FROM a",
     "duplicates": "SELECT g, x FROM a WHERE x IN (SELECT y FROM b WHERE b.g <= a.g)",
+    "on": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g AND (SELECT max(y) FROM b WHERE b.g = a.x) > c.z",
+    "on_exists": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g AND EXISTS (SELECT 1 FROM b WHERE b.g = a.x AND y = z) "
+    "LEFT JOIN b ON b.g = c.g",
+    "on_not_in": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g AND a.x NOT IN (SELECT y FROM b WHERE b.g = c.g)",
+    "on_same_name": "SELECT a.id, d.z FROM a, b JOIN c AS d ON b.g = d.g AND d.z > (SELECT min(x) FROM a WHERE a.g = "
+    "d.g) WHERE a.id = b.id",
+    "on_function": "SELECT a.id, s FROM a JOIN generate_series(0, 2) AS t (s) ON s < (SELECT max(y) FROM b "
+    "WHERE b.g = s)",
+    "left_of_left": "SELECT a.id, c.z FROM a LEFT JOIN c ON a.g = c.g AND a.x IN (SELECT y FROM b WHERE b.g = a.g)",
+    "left_of_right": "SELECT a.id, c.z FROM a LEFT JOIN c ON a.g = c.g AND c.z > (SELECT min(y) FROM b "
+    "WHERE b.g = c.g)",
+    "left_of_none": "SELECT a.id, c.z FROM a LEFT JOIN c ON a.g = c.g AND c.z > (SELECT avg(y) FROM b)",
+    "left_of_both": "SELECT a.id, c.z FROM a LEFT JOIN c ON a.g = c.g AND (SELECT max(y) FROM b WHERE b.g = a.x) > c.z",
+    "left_of_pairs": "SELECT a.id, c.z FROM a LEFT JOIN c ON a.g = c.g AND a.x NOT IN (SELECT y FROM b "
+    "WHERE b.g = c.z)",
+    "left_of_pairs_alone": "SELECT a.id, c.id AS other FROM a LEFT JOIN c ON EXISTS (SELECT 1 FROM b WHERE b.y < a.x "
+    "AND b.g = c.z) AND c.g > 0",
+    "left_of_lateral": "SELECT a.id, d.z FROM a LEFT JOIN LATERAL (SELECT z FROM c WHERE c.g = a.g) AS d "
+    "ON EXISTS (SELECT 1 FROM b WHERE b.y = d.z AND b.g = a.x)",
+    "right_of_pairs": "SELECT a.id, c.z FROM a RIGHT JOIN c ON a.g = c.g AND a.x >= ALL (SELECT y FROM b "
+    "WHERE y > c.z)",
+    "full_of_sides": "SELECT a.id, c.z FROM a FULL JOIN c ON a.g = c.g AND a.x IN (SELECT y FROM b) AND c.z > (SELECT "
+    "min(y) FROM b WHERE b.g = c.g)",
+    "in_aggregate_filter": "SELECT g, count(*) FILTER (WHERE x IN (SELECT y FROM b)) AS n FROM a GROUP BY g",
+    "in_order": "SELECT id, row_number() OVER (PARTITION BY g ORDER BY (SELECT count(*) FROM b WHERE b.g = a.x), "
+    "id, x) AS n FROM a",
 }
 _EQUAL = "SELECT 1 FROM b WHERE b.g = a.g AND b.y = a.x"
 _PERHAPS = (
@@ -88,6 +114,18 @@ _ASKED = {  # DuckDB compares rows as values, of which NULL is one
     "rows_not_in": f"SELECT id FROM a WHERE NOT EXISTS ({_PERHAPS} AND b.y <> 1)",
     "rows_value": f"SELECT id, CASE WHEN EXISTS ({_EQUAL}) THEN true WHEN EXISTS ({_PERHAPS}) THEN NULL ELSE "
     f"false END FROM a",
+    # DuckDB has no subqueries in ON of outer joins
+    **{
+        name: _SQL[name].replace("c ON", "LATERAL (SELECT * FROM c WHERE") + ") AS c ON true"
+        for name in _SQL
+        if name.startswith("left_of") and "LATERAL" not in _SQL[name]
+    },
+    "left_of_lateral": "SELECT a.id, d.z FROM a LEFT JOIN LATERAL (SELECT z FROM c WHERE c.g = a.g "
+    "AND EXISTS (SELECT 1 FROM b WHERE b.y = c.z AND b.g = a.x)) AS d ON true",
+    "right_of_pairs": "SELECT a.id, c.z FROM c LEFT JOIN LATERAL (SELECT * FROM a WHERE a.g = c.g AND a.x >= ALL "
+    "(SELECT y FROM b WHERE y > c.z)) AS a ON true",
+    "full_of_sides": "SELECT a.id, c.z FROM (SELECT *, x IN (SELECT y FROM b) AS r FROM a) AS a FULL JOIN (SELECT *, "
+    "z > (SELECT min(y) FROM b WHERE b.g = c.g) AS s FROM c) AS c ON a.g = c.g AND r AND s",
 }
 _PARTS = {
     place: {name: View(sql, _ASKED.get(name)) for name, sql in list(_SQL.items())[place::4]} for place in range(4)

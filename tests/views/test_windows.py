@@ -52,9 +52,18 @@ _VIEWS = {
     "all_but_two": "SELECT id, k FROM o ORDER BY k, id OFFSET 2",
     "none_": "SELECT id FROM o LIMIT 0",
     "ordered": "SELECT id FROM o ORDER BY k",
+    "qualified": """
+        SELECT k, t, count(*) OVER (PARTITION BY k) AS many FROM l
+        QUALIFY row_number() OVER (PARTITION BY k ORDER BY t, x) <= 2 AND many > (SELECT count(*) - 8 FROM a)""",
+    "qualified_last": "SELECT id, k FROM o QUALIFY row_number() OVER (PARTITION BY k ORDER BY id DESC) = 1",
+    "qualified_groups": """
+        SELECT t, sum(x) AS s FROM l WHERE k > 0 GROUP BY t HAVING count(*) > 1
+        QUALIFY rank() OVER (ORDER BY sum(x) DESC NULLS LAST) < 3 OR s < 1""",
+    "qualified_distinct": "SELECT DISTINCT t FROM l QUALIFY lag(x) OVER (PARTITION BY t ORDER BY k, x) > 1",
 }  # fmt: skip
 _KEYS: dict[str, list[set[str]]] = {
-    "top": [{"k", "n"}], "last": [{"k"}, {"id"}], "ties": [], "first_of_each": [{"k"}], "of_groups": [{"t"}],
+    "top": [{"k", "n"}], "last": [{"k"}, {"id"}], "qualified_last": [{"k"}, {"id"}],
+    "ties": [], "first_of_each": [{"k"}], "of_groups": [{"t"}],
     "hidden": [{"id"}], "below": [set()],
 }  # fmt: skip
 

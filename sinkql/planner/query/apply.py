@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import AggregateCall, Branch, Case, Expression, JoinKind, Reference, Type
 from sinkql.logical.expression import literal
-from sinkql.logical.function import SINGLE, call
+from sinkql.logical.function import call
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.typed import Typed, settled
@@ -24,7 +25,9 @@ from sinkql.planner.query.correlate import (
     Fresh,
     Pair,
     correlated,
+    grouping,
     pair,
+    pulled,
     reference,
     same,
 )
@@ -99,7 +102,7 @@ class Apply:
             found = self._by_groups(query, around)
         conditions = [*found.conditions, *self._equal(found, query, equal)]
         joined, marker = self._marked(around, found.relation, conditions)
-        return self._with(around, joined, name, _there(marker))
+        return self._with(around, joined, {name: _there(marker)})
 
     def _marked(
         self, around: logical.Relation, relation: logical.Relation, conditions: Sequence[Expression]
@@ -144,7 +147,7 @@ class Apply:
         else:
             joined = self.exists(joined, self._perhaps(query, values), unsure)
             value = _case((equal, _TRUE), (Reference(unsure, _BOOLEAN, False), _UNKNOWN), otherwise=_FALSE)
-        return self._with(around, joined, name, value)
+        return self._with(around, joined, {name: value})
 
     def _perhaps(self, query: Subquery, values: Sequence[Typed]) -> Subquery:
         """Return the query's rows of which it is not known that they are others than the values."""
@@ -185,7 +188,7 @@ class Apply:
             found = _case((_none(rows), _TRUE), (failed, _FALSE), (unsure, _UNKNOWN), otherwise=_TRUE)
         else:
             found = _case((_none(rows), _FALSE), (held, _TRUE), (unsure, _UNKNOWN), otherwise=_FALSE)
-        return self._with(around, joined, name, found)
+        return self._with(around, joined, {name: found})
 
     def _counted(
         self, around: logical.Relation, query: Subquery, ends: Sequence[str]
@@ -206,15 +209,32 @@ class Apply:
         joined = pushdown.joined(kind, around, grouped, now)
         return joined, [Reference(each.name, each.type, True) for each in calls]
 
-    def scalar(self, around: logical.Relation, query: Subquery, name: str) -> logical.Relation:
-        """Return the rows with the value of the query's one row, NULL where it has none; SQ3212 where it has more."""
+    def sole(self, query: Subquery) -> bool:
+        """Tell whether a query has one row at most of each row around it, whatever the rows are."""
+        names = map("$a{}".format, count())
+        found = pulled(query.relation, lambda: next(names))
+        if found is None or not all(grouping(each, found.relation) for each in found.conditions):
+            return False
+        return self._one_row(found.relation, found.conditions)
+
+    def _one_row(self, relation: logical.Relation, conditions: Sequence[Expression]) -> bool:
+        pairs = [pair(each, joins.names_of(relation)) for each in conditions]
+        by = [each.inner.name for each in pairs if isinstance(each, Pair) and isinstance(each.inner, Reference)]
+        return unique(relation.shape, by)
+
+    def scalar(self, around: logical.Relation, query: Subquery, name: str, rows: str | None = None) -> logical.Relation:
+        """Return the rows with the value of the query's one row, NULL where it has none, and with how many it has.
+
+        The number of rows is left out where no name for it is given.
+        """
         found = self._correlated(query, around, equal=True)
         relation, conditions = found.relation, list(found.conditions)
         value = relation.shape.columns[0]
-        pairs = [pair(each, joins.names_of(relation)) for each in conditions]
-        by = [each.inner.name for each in pairs if isinstance(each, Pair) and isinstance(each.inner, Reference)]
-        if not unique(relation.shape, by):
-            relation, conditions, value = self._single(relation, conditions, value, query.span)
+        counted: Expression = literal(1, _BIGINT)
+        if not self._one_row(relation, conditions):
+            assert rows is not None
+            relation, conditions, value, many = self._least(relation, conditions, value, query.span)
+            counted = Reference(many, _BIGINT, True)
         marker = self.fresh()
         items = [*map(same, relation.shape.columns), (marker, Typed(_TRUE, _BOOLEAN))]
         joined = pushdown.joined(JoinKind.LEFT, around, query_relation.project(relation, items), conditions)
@@ -222,11 +242,12 @@ class Apply:
         if found.empty is not None:
             instead = found.empty[value.name]
             result = _case((_there(Reference(marker, _BOOLEAN, True)), result), otherwise=instead)
-        return self._with(around, joined, name, result)
+        return self._with(around, joined, {name: result} if rows is None else {name: result, rows: counted})
 
-    def _single(
+    def _least(
         self, relation: logical.Relation, conditions: Sequence[Expression], value: logical.Column, span: Span
-    ) -> tuple[logical.Relation, list[Expression], logical.Column]:
+    ) -> tuple[logical.Relation, list[Expression], logical.Column, str]:
+        """Return the least value of the rows that meet conditions, and how many these are."""
         if not types.comparable(value.type):
             message = f"a subquery of type {value.type} that may give several rows is not supported yet"
             hint = "Aggregate it, or limit it to a key."
@@ -236,20 +257,16 @@ class Apply:
             AggregateCall(self.fresh(), "min", reference(value), False, value.type),
         ]
         grouped, now = self._grouped(relation, conditions, calls)
-        checked = self.fresh()
-        arguments = Reference(calls[0].name, _BIGINT, False), Reference(calls[1].name, value.type, True)
-        single = call(SINGLE, arguments, span, type_=value.type)
-        kept = [same(each) for each in grouped.shape.columns if each.name not in {each.name for each in calls}]
-        found = query_relation.project(grouped, [*kept, (checked, Typed(single, value.type))])
-        return found, now, logical.Column(checked, value.type)
+        return grouped, now, logical.Column(calls[1].name, value.type), calls[0].name
 
     def _with(
-        self, around: logical.Relation, joined: logical.Relation, name: str, value: Expression
+        self, around: logical.Relation, joined: logical.Relation, values: Mapping[str, Expression]
     ) -> logical.Relation:
-        """Return the columns of `around`, and a value behind them."""
+        """Return the columns of `around`, and values behind them."""
         known = joins.names_of(joined)
         items = [(each.name, Typed(reference(each), each.type)) for each in around.shape.columns if each.name in known]
-        return query_relation.project(joined, [*items, (name, Typed(value, value.type))])
+        items += ((name, Typed(value, value.type)) for name, value in values.items())
+        return query_relation.project(joined, items)
 
 
 def _null(value: Expression) -> Expression:

@@ -386,7 +386,7 @@ def correlated(
     found = pulled(relation, fresh) if spoken else Correlated(relation)
     if found is not None and always and found.empty is not None:
         found = None
-    if found is not None and equal and not all(_grouping(each, found.relation) for each in found.conditions):
+    if found is not None and equal and not all(grouping(each, found.relation) for each in found.conditions):
         found = None
     if found is None:
         found = _by_values(relation, {name: outer[name] for name in sorted(spoken)}, around, fresh)
@@ -395,7 +395,7 @@ def correlated(
     return Correlated(renamed.relation, conditions, renamed.empty)
 
 
-def _grouping(condition: Expression, relation: logical.Relation) -> bool:
+def grouping(condition: Expression, relation: logical.Relation) -> bool:
     """Tell whether a condition is an equality whose inner side rows can be grouped by."""
     found = pair(condition, joins.names_of(relation))
     return found is not None and types.comparable(found.inner.type)

@@ -6,10 +6,9 @@ alias.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from sqlglot import exp
@@ -25,50 +24,18 @@ from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call, settled
 from sinkql.planner.query import flatten
 from sinkql.planner.query import join as joins
+from sinkql.planner.query import on as on_
 from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.around import Around, Qualifiers, Queries
 from sinkql.planner.query.correlate import correlated, replaced
 from sinkql.planner.query.correlate import reference as value_of
 from sinkql.planner.query.keys import unique
 from sinkql.planner.query.scope import Named, Outer, Part, RowContext, Scope, identifier, qualifier
+from sinkql.planner.query.subquery import Subqueries
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
 from sinkql.planner.query.values import plan_values
 from sinkql.vocabulary import join_name
-
-Qualifiers = tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What stands around a query: the relations that WITH has named, and the scope of the query that it is within."""
-
-    named: Mapping[str, logical.Relation] = field(default_factory=dict)
-    outer: Outer | None = None
-
-
-class Queries(Protocol):
-    """What FROM needs to know of the query that it is in."""
-
-    @property
-    def syntax(self) -> Syntax: ...
-
-    @property
-    def once(self) -> datetime | None: ...
-
-    def plan(self, node: Any, around: Around) -> logical.Relation:
-        """Plan a query within a query."""
-
-    def table(self, node: Any, around: Around) -> tuple[logical.Relation, Qualifiers]:
-        """Return the relation that a name means, and the names that it goes by."""
-
-    def aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
-        """Return a relation with the column names of its alias."""
-
-    def fresh(self) -> str:
-        """Return a name that no column has."""
-
-    def refuse_clauses(self, node: Any) -> None:
-        """Refuse what a node has beyond what is planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +247,12 @@ class From:
             found = self._join(found, each)
         if always:
             return found
-        condition = Translator(self.syntax, RowContext(found.scope, "JOIN conditions")).boolean(on, "ON")
-        return replace(found, relation=query_relation.keep(found.relation, condition))
+        t, subqueries = self._conditions(found.scope)
+        condition = on_.parted(t, on)
+        relation = found.relation
+        if condition.plain:
+            relation = query_relation.keep(relation, Typed(joins.together(condition.plain), types.BOOLEAN))
+        return replace(found, relation=on_.inner(subqueries, t, relation, condition.queries))
 
     def _refuse_right(self, more: Sequence[Any]) -> None:
         """Refuse joins that keep rows of their right side beside rows that a function makes of those on the left."""
@@ -312,20 +283,36 @@ class From:
             return self._paired(kind, left, right, ())
         scope = self._scope((*left.scope.parts, *right.scope.parts), (*left.scope.columns, *right.scope.columns))
         self._refuse_beyond_comma(on, scope)
-        condition = Translator(self.syntax, RowContext(scope, "JOIN conditions")).boolean(on, "ON")
-        return self._paired(kind, left, right, (condition,))
+        t, subqueries = self._conditions(scope)
+        condition = on_.parted(t, on)
+        if condition.queries and kind is not JoinKind.INNER:
+            condition = replace(condition, plain=(*right.conditions, *condition.plain))
+            return self._as_joined(
+                left, right, on_.outer(subqueries, t, kind, left.relation, right.relation, condition)
+            )
+        found = self._paired(kind, left, right, condition.plain)
+        return replace(found, relation=on_.inner(subqueries, t, found.relation, condition.queries))
 
-    def _paired(self, kind: JoinKind, left: Joined, right: Joined, conditions: Sequence[Typed]) -> Joined:
-        every = [*right.conditions, *map(settled, conditions)]
+    def _conditions(self, scope: Scope) -> tuple[Translator, Subqueries]:
+        """Return what translates the conditions of a join, and what plans their subqueries."""
+        subqueries = Subqueries(self.queries, self.around, scope)
+        return Translator(self.syntax, RowContext(scope, "JOIN conditions", subqueries=subqueries)), subqueries
+
+    def _paired(self, kind: JoinKind, left: Joined, right: Joined, conditions: Sequence[logical.Expression]) -> Joined:
+        every = [*right.conditions, *conditions]
         residual = joins.together(every) if every else None
-        relation = joins.with_keys(kind, left.relation, right.relation, (), residual)
+        return self._as_joined(left, right, joins.with_keys(kind, left.relation, right.relation, (), residual))
+
+    def _as_joined(self, left: Joined, right: Joined, relation: logical.Relation) -> Joined:
         parts = _known_to((*left.scope.parts, *right.scope.parts), relation)
         columns = _as_now((*left.scope.columns, *right.scope.columns), relation)
         return Joined(relation, self._scope(parts, columns))
 
     def _refuse_beyond_comma(self, on: Any, scope: Scope) -> None:
         """Refuse a condition on a relation that a comma keeps out of the JOIN."""
-        for column in on.find_all(exp.Column):
+        for column in on.walk(prune=lambda each: isinstance(each, exp.Query)):
+            if not isinstance(column, exp.Column):
+                continue
             before = qualifier(column)
             if not before or any(part.covers(before) for part in scope.parts):
                 continue
@@ -350,7 +337,7 @@ class From:
         pairs = [(self._side(left, name, "left", span), self._side(right, name, "right", span)) for name, span in names]
         spans = [span for _, span in names]
         conditions = [
-            operators.compare("=", one.at(span), other.at(span), span)
+            settled(operators.compare("=", one.at(span), other.at(span), span))
             for (one, other), span in zip(pairs, spans, strict=True)
         ]
         found = self._paired(kind, left, right, conditions)

@@ -10,13 +10,12 @@ from sinkql.errors import Span
 from sinkql.logical import Branch, Case, Change, Expression, JoinKey, JoinKind, Type
 from sinkql.logical.expression import NOWHERE, Call, Literal, Reference, literal, walk
 from sinkql.logical.function import call, cast
+from sinkql.logical.type import MOST_DIGITS
 from sinkql.planner.query.keys import of_join
 
 _EQUAL, _SAME = "=(any,any)", "IS NOT DISTINCT FROM(any,any)"
 _AND, _OR = "AND(boolean…)", "OR(boolean…)"
 _BOOLEAN = Type("boolean")
-_DIGITS = 38
-"""How many a numeric has at most."""
 
 
 def conjuncts(condition: Expression) -> list[Expression]:
@@ -158,17 +157,13 @@ def _alike(left: Expression, right: Expression, *, safe: bool) -> tuple[Expressi
         return left, right
     if left.type.name != "numeric" or right.type.name != "numeric":
         return None
-    whole = max(_whole(left.type), _whole(right.type))
+    whole = max(left.type.whole_digits, right.type.whole_digits)
     scale = max(left.type.scale or 0, right.type.scale or 0)
-    type_ = Type("numeric", min(whole + scale, _DIGITS), scale)
-    if whole + scale <= _DIGITS:
+    type_ = Type("numeric", min(whole + scale, MOST_DIGITS), scale)
+    if whole + scale <= MOST_DIGITS:
         return _as(left, type_), _as(right, type_)
     # a number with more digits before the point than the type has is equal to none of the other side
     return None if safe else (_fitting(left, type_), _fitting(right, type_))
-
-
-def _whole(type_: Type) -> int:
-    return (type_.precision or _DIGITS) - (type_.scale or 0)
 
 
 def _as(value: Expression, type_: Type) -> Expression:
@@ -176,11 +171,11 @@ def _as(value: Expression, type_: Type) -> Expression:
 
 
 def _fitting(value: Expression, type_: Type) -> Expression:
-    if _whole(value.type) <= _whole(type_):
+    if value.type.whole_digits <= type_.whole_digits:
         return _as(value, type_)
-    most = Type("numeric", _whole(type_), 0)
-    highest = literal(10 ** _whole(type_) - 1, most) if _whole(type_) else literal(0, Type("numeric", 1, 0))
-    lowest = literal(1 - 10 ** _whole(type_), most) if _whole(type_) else highest
+    most = Type("numeric", type_.whole_digits, 0)
+    highest = literal(10**type_.whole_digits - 1, most) if type_.whole_digits else literal(0, Type("numeric", 1, 0))
+    lowest = literal(1 - 10**type_.whole_digits, most) if type_.whole_digits else highest
     return _where([call("BETWEEN(any,any,any)", (value, lowest, highest))], cast(value, type_))
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sinkql import ast, logical
 from sinkql.errors import too_deep
-from sinkql.planner.query.from_ import Around
+from sinkql.planner.query.around import Around
 from sinkql.planner.query.ordering import Order, Terms, row_count
 from sinkql.planner.query.plan import Planner
 from sinkql.planner.query.select import SAME

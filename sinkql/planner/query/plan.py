@@ -14,7 +14,8 @@ from sinkql.planner import types
 from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
-from sinkql.planner.query.from_ import Around, From, Qualifiers
+from sinkql.planner.query.around import Around, Qualifiers
+from sinkql.planner.query.from_ import From
 from sinkql.planner.query.ordering import CLAUSES, Terms, first_rows, row_count
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select
@@ -226,6 +227,7 @@ _PLANNED: dict[type, tuple[str, ...]] = {
         "where",
         "group",
         "having",
+        "qualify",
         "windows",
         *CLAUSES,
     ),
@@ -237,12 +239,8 @@ _PLANNED: dict[type, tuple[str, ...]] = {
     exp.Values: ("with_", "expressions", "alias", *CLAUSES),
 }
 _SHORT = 40
-_CLAUSES = {
-    "laterals": ("SQ2928", "LATERAL VIEW is not supported"),
-    "qualify": ("SQ2933", "the clause QUALIFY is not supported"),
-}
+_CLAUSES = {"laterals": ("SQ2928", "LATERAL VIEW is not supported")}
 _WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
 _HINTS = {
-    "SQ2933": "Filter in a query around it: SELECT * FROM (SELECT …) AS t WHERE n = 1.",
     "SQ2928": "Select from a source or view.",
 }

@@ -3,12 +3,16 @@
 A condition goes past no outer join to the side that is filled with NULLs: it stays above, unless it is not true of
 those NULLs, where the join becomes an inner one. Inner joins are done one after the other from the first relation of
 the text on, those first that add nothing to a row but columns; outer joins keep the text's order.
+
+A condition that may fail on a row (`failing`) goes below no join and past no filter, which may leave out that row: it
+waits until all relations are joined that are so where it was written. Only an equality without which relations would be
+joined by all pairs of rows does not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sinkql import logical
 from sinkql.logical import Expression, JoinKind
@@ -16,6 +20,7 @@ from sinkql.logical.expression import Reference, children, with_children
 from sinkql.planner.expression.typed import Typed
 from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.failing import may_fail
 from sinkql.planner.query.keys import filtered, injective, unique
 from sinkql.planner.query.nulls import rejects
 from sinkql.planner.query.top import ranked
@@ -48,7 +53,9 @@ def place(relation: logical.Relation, conditions: Sequence[Expression]) -> logic
         case logical.Join():
             return _outer(relation, conditions)
         case logical.Filter() if _has_join(relation):
-            return place(relation.input, [*joins.conjuncts(relation.predicate), *conditions])
+            every = [*joins.conjuncts(relation.predicate), *conditions]
+            sure, unsure = _parted(every)
+            return _filter(place(relation.input, sure), unsure)
         case logical.Project():
             return _through(relation, conditions)
         case _:
@@ -61,21 +68,43 @@ def _has_join(relation: logical.Relation) -> bool:
     return isinstance(relation, logical.Join)
 
 
+def _parted(conditions: Sequence[Expression]) -> tuple[list[Expression], list[Expression]]:
+    """Return conditions that fail on no row, and those that may."""
+    sure: list[Expression] = []
+    unsure: list[Expression] = []
+    for each in conditions:
+        (unsure if may_fail(each) else sure).append(each)
+    return sure, unsure
+
+
 def _filter(relation: logical.Relation, conditions: Sequence[Expression]) -> logical.Relation:
-    known = joins.conjuncts(relation.predicate) if isinstance(relation, logical.Filter) else []
-    new = [each for each in dict.fromkeys(conditions) if each not in known]
-    if not new:
-        return relation
-    below = relation.input if isinstance(relation, logical.Filter) else relation
-    every = [*known, *new]
-    return ranked(logical.Filter(below, joins.together(every), filtered(below.shape, every)))
+    sure, unsure = _parted(_others(list(dict.fromkeys(conditions)), _kept(relation)))
+    if sure:
+        known = joins.conjuncts(relation.predicate) if isinstance(relation, logical.Filter) else []
+        below = relation.input if isinstance(relation, logical.Filter) else relation
+        every = [*known, *sure]
+        relation = ranked(logical.Filter(below, joins.together(every), filtered(below.shape, every)))
+    if unsure:  # of what is left, row by row
+        relation = ranked(logical.Filter(relation, joins.together(unsure), filtered(relation.shape, unsure)))
+    return relation
+
+
+def _kept(relation: logical.Relation) -> list[Expression]:
+    """Return what is true of all rows, as filters say one above the other."""
+    found: list[Expression] = []
+    while isinstance(relation, logical.Filter):
+        found += joins.conjuncts(relation.predicate)
+        relation = relation.input
+    return found
 
 
 def _through(project: logical.Project, conditions: Sequence[Expression]) -> logical.Relation:
     """Put conditions below a projection where they are over columns that it only renames."""
     plain = {each.name: each.expression for each in project.outputs if isinstance(each.expression, Reference)}
-    below = [each for each in conditions if joins.references(each) <= plain.keys()]
-    above = [each for each in conditions if each not in below]
+    below: list[Expression] = []
+    above: list[Expression] = []
+    for each in conditions:
+        (below if joins.references(each) <= plain.keys() else above).append(each)
     given = place(project.input, [_replaced(each, plain) for each in below])
     items = [(each.name, Typed(each.expression, each.expression.type)) for each in project.outputs]
     found = query_relation.project(given, items)
@@ -108,10 +137,11 @@ def _outer(join: logical.Join, conditions: Sequence[Expression]) -> logical.Rela
     own = joins.conditions_of(join)
     if kind is JoinKind.INNER:
         return _inner(joins.with_keys(kind, left, right, (), joins.together(own)), conditions)
-    to_left = _within(conditions, lefts) if kind is not JoinKind.FULL else []
+    to_left = _within(_parted(conditions)[0], lefts) if kind is not JoinKind.FULL else []
     above = _others(conditions, to_left)
-    of_left = [each for each in _within(own, lefts) if joins.references(each)]
-    of_right = _within(own, rights)
+    sure = _parted(own)[0]
+    of_left = [each for each in _within(sure, lefts) if joins.references(each)]
+    of_right = _within(sure, rights)
     filters = list(of_left) if kind is JoinKind.SEMI else []
     found = joins.joined(
         kind,
@@ -156,60 +186,98 @@ def _turned(
     return kind, left, right
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A condition of inner joins, and the columns that are there before it is looked at."""
+
+    condition: Expression
+    names: frozenset[str]
+
+
 def _inner(join: logical.Join, conditions: Sequence[Expression]) -> logical.Relation:
+    sure, unsure = _parted([part for each in conditions for part in joins.conjuncts(each)])
+    whole, above = _equated(join, unsure)
     leaves: list[logical.Relation] = []
-    every = list(conditions)
-    _flatten(join, leaves, every)
-    every = [part for each in every for part in joins.conjuncts(each)]
-    names = [joins.names_of(leaf) for leaf in leaves]
-    done: list[Expression] = []
+    every = [_Part(each, joins.references(each)) for each in sure]
+    _flatten(whole, leaves, every)
+    done: set[Expression] = set()
     for place_, leaf in enumerate(leaves):
-        own = _within(_others(every, done), names[place_])
-        done += own
-        implied = [part for each in every for part in _implied(each, names[place_])]
-        leaves[place_] = place(leaf, [*own, *(each for each in implied if each not in own)])
-    return _ordered(leaves, _others(every, done))
+        names = joins.names_of(leaf)
+        own = [each.condition for each in every if each.names <= names and each.condition not in done]
+        done.update(own)
+        implied = [part for each in every for part in _implied(each, names)]
+        leaves[place_] = place(leaf, [*own, *_others(implied, own)])
+    return _filter(_ordered(leaves, [each for each in every if each.condition not in done]), above)
 
 
-def _flatten(relation: logical.Relation, leaves: list[logical.Relation], conditions: list[Expression]) -> None:
+def _equated(relation: logical.Relation, unsure: list[Expression]) -> tuple[logical.Relation, list[Expression]]:
+    """Return inner joins without conditions on the equalities that are meant for them, and the conditions left."""
+    if not unsure or not isinstance(relation, logical.Join) or relation.kind is not JoinKind.INNER:
+        return relation, unsure
+    left, unsure = _equated(relation.left, unsure)
+    right, unsure = _equated(relation.right, unsure)
+    own = joins.conditions_of(relation)
+    if not own:
+        lefts, rights = joins.names_of(left), joins.names_of(right)
+        own = [each for each in unsure if joins.equality(each, lefts, rights) is not None]
+        unsure = _others(unsure, own)
+    return joins.with_keys(JoinKind.INNER, left, right, (), joins.together(own)), unsure
+
+
+def _flatten(relation: logical.Relation, leaves: list[logical.Relation], parts: list[_Part]) -> None:
     if isinstance(relation, logical.Join) and relation.kind is JoinKind.INNER:
-        conditions += joins.conditions_of(relation)
-        _flatten(relation.left, leaves, conditions)
-        _flatten(relation.right, leaves, conditions)
-    elif isinstance(relation, logical.Filter) and isinstance(relation.input, logical.Join):
-        conditions += joins.conjuncts(relation.predicate)
-        _flatten(relation.input, leaves, conditions)
-    else:
-        leaves.append(relation)
+        names = joins.names_of(relation)
+        own = joins.conditions_of(relation)
+        parts += (_Part(each, names if may_fail(each) else joins.references(each)) for each in own)
+        _flatten(relation.left, leaves, parts)
+        _flatten(relation.right, leaves, parts)
+        return
+    if isinstance(relation, logical.Filter) and isinstance(relation.input, logical.Join):
+        own = joins.conjuncts(relation.predicate)
+        if not any(map(may_fail, own)):
+            parts += (_Part(each, joins.references(each)) for each in own)
+            _flatten(relation.input, leaves, parts)
+            return
+    leaves.append(relation)
 
 
-def _implied(condition: Expression, names: Set[str]) -> list[Expression]:
+def _implied(part: _Part, names: Set[str]) -> list[Expression]:
     """Return what an OR over several relations says of one of them: the OR of what each side says of it."""
-    sides = joins.alternatives(condition)
-    if len(sides) < 2 or joins.references(condition) <= names:
+    sides = joins.alternatives(part.condition)
+    if len(sides) < 2 or part.names <= names or may_fail(part.condition):
         return []
     own = [[each for each in _within(side, names) if joins.references(each)] for side in sides]
-    return [joins.either([joins.together(each) for each in own], condition.span)] if all(own) else []
+    return [joins.either([joins.together(each) for each in own], part.condition.span)] if all(own) else []
 
 
-def _ordered(leaves: Sequence[logical.Relation], conditions: Sequence[Expression]) -> logical.Relation:
-    found, waiting, left = leaves[0], list(leaves[1:]), list(conditions)
+def _ordered(leaves: Sequence[logical.Relation], parts: Sequence[_Part]) -> logical.Relation:
+    found, waiting, left = leaves[0], list(leaves[1:]), list(parts)
     while waiting:
         ranks = [_rank(found, each, left) for each in waiting]
-        chosen = waiting.pop(ranks.index(min(ranks)))
-        names = joins.names_of(found) | joins.names_of(chosen)
-        ready = _within(left, names)
-        left = _others(left, ready)
-        found = joins.joined(JoinKind.INNER, found, chosen, ready)
-    return _filter(found, left)
+        least = min(ranks)
+        chosen = waiting.pop(ranks.index(least))
+        lefts, rights = joins.names_of(found), joins.names_of(chosen)
+        ready = {each.condition for each in left if each.names <= lefts | rights}
+        if least == _EARLY:
+            ready |= {each.condition for each in left if joins.equality(each.condition, lefts, rights) is not None}
+        found = joins.joined(
+            JoinKind.INNER, found, chosen, [each.condition for each in left if each.condition in ready]
+        )
+        left = [each for each in left if each.condition not in ready]
+    return _filter(found, [each.condition for each in left])
 
 
-def _rank(found: logical.Relation, other: logical.Relation, conditions: Sequence[Expression]) -> int:
+_EARLY = 4
+"""The rank of a relation that is joined on an equality which would better wait."""
+
+
+def _rank(found: logical.Relation, other: logical.Relation, parts: Sequence[_Part]) -> int:
     """Return how early a relation is joined to those that are joined by now: 0 is the earliest."""
     lefts, rights = joins.names_of(found), joins.names_of(other)
-    keys = [key for each in conditions if (key := joins.equality(each, lefts, rights)) is not None]
+    equal = [(each, key) for each in parts if (key := joins.equality(each.condition, lefts, rights)) is not None]
+    keys = [key for each, key in equal if each.names <= lefts | rights]
     if not keys:
-        return 3 if unique(other.shape, ()) else 4
+        return 3 if unique(other.shape, ()) else _EARLY if equal else _EARLY + 1
     if unique(other.shape, [name for key in keys if (name := injective(key.right)) is not None]):
         return 0
     return 1 if unique(found.shape, [name for key in keys if (name := injective(key.left)) is not None]) else 2

@@ -15,11 +15,13 @@ from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import clock, flatten, grouping, pushdown
+from sinkql.planner.query import clock, flatten, grouping, pushdown, qualify
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.first import FirstOfEach
+from sinkql.planner.query.join import references
 from sinkql.planner.query.predicate import joined
+from sinkql.planner.query.qualify import Qualified
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.subquery import Subqueries, has_query
 from sinkql.planner.query.syntax import Syntax
@@ -93,9 +95,14 @@ def _plan_rows(
     for each in wanted:
         windows.wanted = each.name if isinstance(each.node, exp.Window) else None
         items.append(_item(plain, each))
-    return query_relation.project(
-        context.flattened(windows.above(subqueries.attached(relation)), syntax.span(select)), items
-    )
+    windows.wanted = None
+    selected = {
+        name: value for name, value in items if not any(each.startswith("$set") for each in references(value.tree))
+    }
+    qualified = Qualified(syntax, RowContext(scope, "QUALIFY", windows, subqueries), scope, selected)
+    condition = qualify.condition(select, qualified)
+    relation = qualify.kept(windows.above(subqueries.attached(relation)), condition)
+    return query_relation.project(context.flattened(relation, syntax.span(select)), items)
 
 
 def _behind(name: str, node: Any, shown: Sequence[_Wanted]) -> _Wanted:
@@ -165,7 +172,10 @@ def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
 def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
     if select.args.get("group") is not None or select.args.get("having") is not None:
         return True
-    return any(_aggregates(each.node) for each in wanted)
+    qualified = select.args.get("qualify")
+    return any(
+        _aggregates(node) for node in (*(each.node for each in wanted), *(() if qualified is None else (qualified,)))
+    )
 
 
 def _aggregates(node: Any) -> list[Any]:
@@ -243,7 +253,9 @@ def _plan_groups(
         calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter) else None
         windows.wanted = each.name if isinstance(each.node, exp.Window) else None
         items.append(_group_item(above, context, each))
-    calls.wanted, context.windows = None, None
+    calls.wanted = windows.wanted = None
+    condition_of_windows = qualify.condition(select, Qualified(syntax, context, scope, dict(items)))
+    context.windows = None
     having = select.args.get("having")
     condition = _condition(above, having, "HAVING")
     for node in _aggregates(having.this) if having is not None else ():
@@ -254,7 +266,7 @@ def _plan_groups(
         found = query_relation.keep(found, condition.plain)
     found = over.attached(clock.bound(found, condition.times))
     found = _with_queries(over, found, above, having, "HAVING")
-    return query_relation.project(windows.above(found), items)
+    return query_relation.project(qualify.kept(windows.above(found), condition_of_windows), items)
 
 
 def _group_item(above: Translator, context: GroupContext, wanted: _Wanted) -> tuple[str, Typed]:

@@ -4,7 +4,7 @@ HAVING also joins with what there must be, or must not be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,15 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import JoinKind
+from sinkql.logical.function import SINGLE
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, column
+from sinkql.planner.expression.typed import Typed, call, column
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.apply import Apply, Subquery
+from sinkql.planner.query.around import Around, Queries
 from sinkql.planner.query.clock import conjuncts
-from sinkql.planner.query.from_ import Around, Queries
+from sinkql.planner.query.join import references
 from sinkql.planner.query.predicate import negated
 from sinkql.planner.query.scope import Outer, Scope
 from sinkql.planner.query.translation import Translation
@@ -36,6 +38,15 @@ def has_query(node: Any) -> bool:
     return node.find(exp.Query) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Columns that are to be put behind those of a relation which has the columns that they are computed `over`."""
+
+    names: frozenset[str]
+    over: frozenset[str]
+    put: Callable[[logical.Relation], logical.Relation]
+
+
 @dataclass(slots=True)
 class Subqueries:
     """Plan the subqueries of expressions over one relation; `within` says what a column of its scope is there."""
@@ -44,7 +55,7 @@ class Subqueries:
     around: Around
     scope: Scope
     within: _Within = lambda value: value
-    _waiting: list[Callable[[logical.Relation], logical.Relation]] = field(default_factory=list)
+    _waiting: list[Waiting] = field(default_factory=list)
     _known: dict[tuple[int, tuple[logical.Expression, ...]], tuple[Any, Typed]] = field(default_factory=dict)
 
     @property
@@ -53,10 +64,14 @@ class Subqueries:
 
     def attached(self, relation: logical.Relation) -> logical.Relation:
         """Return the relation with the columns that were asked for since, behind its own."""
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            relation = each(relation)
+        for each in self.waiting():
+            relation = each.put(relation)
         return relation
+
+    def waiting(self) -> list[Waiting]:
+        """Return the columns that were asked for since, which the caller puts behind those of relations."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
     def knows(self, node: Any) -> bool:
         """Tell whether all queries in an expression have been planned here."""
@@ -71,7 +86,8 @@ class Subqueries:
 
     def _exists(self, node: Any, span: Span) -> Typed:
         query = self._query(node, span)
-        return self._later(lambda relation, name: self._apply.exists(relation, query, name), types.BOOLEAN, span)
+        over = query.outer.values()
+        return self._later(lambda relation, name: self._apply.exists(relation, query, name), over, types.BOOLEAN, span)
 
     def scalar(self, node: Any, span: Span) -> Typed:
         """Return the value of a query's one row."""
@@ -81,8 +97,16 @@ class Subqueries:
         query = self._query(node, span)
         self._check(query, 1, span)
         type_ = query.columns[0].type
-        nullable = self._later(lambda relation, name: self._apply.scalar(relation, query, name), type_, span)
-        return column(str(nullable.column), type_, nullable=True, span=span)
+        rows = None if self._apply.sole(query) else self.queries.fresh()
+        over = query.outer.values()
+        found = self._later(
+            lambda relation, name: self._apply.scalar(relation, query, name, rows), over, type_, span, rows
+        )
+        value = column(str(found.column), type_, nullable=True, span=span)
+        if rows is None:
+            return value
+        # where the value is used, and nowhere else, there must be no second row
+        return call(SINGLE, (column(rows, types.BIGINT, nullable=True, span=span), value), span, type_=type_)
 
     def member(self, values: Sequence[Typed], node: Any, span: Span) -> Typed:
         """Return whether values are the columns of one of a query's rows."""
@@ -93,7 +117,10 @@ class Subqueries:
         self._check(query, len(values), span)
         known = _typed(values, query)
         found = self._later(
-            lambda relation, name: self._apply.member(relation, query, name, known), types.BOOLEAN, span
+            lambda relation, name: self._apply.member(relation, query, name, known),
+            (*query.outer.values(), *known),
+            types.BOOLEAN,
+            span,
         )
         return column(str(found.column), types.BOOLEAN, nullable=True, span=span)
 
@@ -110,6 +137,7 @@ class Subqueries:
         (known,) = _typed([value], query)
         found = self._later(
             lambda relation, name: self._apply.compared(relation, query, name, operator, known, every=every),
+            (*query.outer.values(), known),
             types.BOOLEAN,
             span,
         )
@@ -168,10 +196,17 @@ class Subqueries:
         return self._known[key][1]
 
     def _later(
-        self, put: Callable[[logical.Relation, str], logical.Relation], type_: logical.Type, span: Span
+        self,
+        put: Callable[[logical.Relation, str], logical.Relation],
+        over: Iterable[Typed],
+        type_: logical.Type,
+        span: Span,
+        *beside: str | None,
     ) -> Typed:
         name = self.queries.fresh()
-        self._waiting.append(lambda relation: put(relation, name))
+        names = frozenset[str]().union(*(references(each.tree) for each in over))
+        own = frozenset([name, *(each for each in beside if each is not None)])
+        self._waiting.append(Waiting(own, names, lambda relation: put(relation, name)))
         return column(name, type_, nullable=False, span=span)
 
 

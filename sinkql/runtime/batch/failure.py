@@ -15,9 +15,8 @@ from pathlib import Path
 
 from sinkql import durable, physical
 from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, refused
+from sinkql.evaluate.failure import code_of
 from sinkql.extension.capture import captured_source
-from sinkql.logical.expression import Call
-from sinkql.logical.function import SINGLE
 
 _SHOWN = 12
 _LATE = re.compile(
@@ -97,9 +96,7 @@ def of_row(
         for name, value in row.items()
     }
     detail = f"it fails on the row {json.dumps(shown, ensure_ascii=False)}"
-    several = isinstance(failing.expression, Call) and failing.expression.function == SINGLE
-    code = code or ("SQ3212" if several else "SQ3201")
-    return placed(SinkqlError(code, message, detail=detail, hint=hint or guard(job)), job, failing)
+    return placed(SinkqlError(code or code_of(message), message, detail=detail, hint=hint or guard(job)), job, failing)
 
 
 def guard(job: physical.Job) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from sinkql import logical
 from sinkql.errors import SinkqlError
+from sinkql.evaluate.failure import code_of
 from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.carriage import into_spark, out_of_spark
@@ -40,7 +41,7 @@ class AdhocSpark:
     ) -> pa.Table:
         """Return what a query gives over inputs by name, columns of `types` first.
 
-        Raises SQ3201 for an expression that fails on a row.
+        Raises SQ3201 for an expression that fails on a row, SQ3212 for a subquery that has two where one is wanted.
         """
         session = self._start()
         running = self._worker.submit(self._query, session, sql, inputs)
@@ -58,7 +59,8 @@ class AdhocSpark:
                 session.createDataFrame(into_spark(rows), _struct(columns)).createOrReplaceTempView(name)
             return session.sql(sql).toArrow()
         except PySparkException as error:
-            raise SinkqlError("SQ3201", told(error), hint=_HINT) from None
+            message = told(error)
+            raise SinkqlError(code_of(message), message, hint=_HINT) from None
         finally:
             for name in inputs:
                 session.catalog.dropTempView(name)

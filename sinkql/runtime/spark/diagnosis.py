@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.evaluate.failure import code_of
 from sinkql.extension.types import parse_type
 from sinkql.logical import Type
 from sinkql.logical.type import TIME
@@ -52,7 +53,8 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
             found = _in_map(job, rows_of, operator)
             if found is not None:
                 return found
-    return SinkqlError("SQ3201", told(error), hint=failure.guard(job))
+    message = told(error)
+    return SinkqlError(code_of(message), message, hint=failure.guard(job))
 
 
 def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:

@@ -1,0 +1,117 @@
+"""Whether an expression may fail on some row, as SQL says: a quotient, a cast, a sum that is too large.
+
+Functions are listed that fail on no row; all others may.
+"""
+
+from __future__ import annotations
+
+from sinkql.errors import SinkqlError
+from sinkql.evaluate import UnsureError, function_of
+from sinkql.logical import Expression, Type
+from sinkql.logical.array import levels
+from sinkql.logical.expression import Call, Case, Cast, Literal, Reference, children
+
+_SURE = frozenset((
+    "AND", "OR", "NOT", "=", "<>", "<", "<=", ">", ">=", "BETWEEN", "IN", "IS NULL", "IS TRUE", "IS FALSE",
+    "IS NOT DISTINCT FROM", "coalesce", "greatest", "least", "nullif", "num_nulls", "num_nonnulls",
+    "&", "|", "#", "~", "~*", "<<", ">>", "||", "LIKE", "ILIKE",
+    "lower", "upper", "initcap", "reverse", "md5", "length", "char_length", "octet_length", "bit_length", "ascii",
+    "btrim", "ltrim", "rtrim", "lpad", "rpad", "left", "right", "replace", "translate", "strpos", "starts_with",
+    "concat", "concat_ws", "format", "sha224", "sha256", "sha384", "sha512", "encode", "convert_to", "to_hex",
+    "regexp_count", "regexp_replace", "REGEXP_MATCH", "regexp_split_to_array",
+    "->", "->>", "#>>", "?", "@>", "<@", "&&", "jsonb_typeof", "to_jsonb",
+    "EXTRACT", "date_part", "date_trunc", "date_bin", "AT TIME ZONE", "to_char", "isfinite", "$held", "$order",
+    "[]", "[:]", "array_length", "= ANY", "<> ANY", "< ANY", "<= ANY", "> ANY",
+    ">= ANY", "cardinality", "$flat", "array_append", "array_prepend", "array_cat",
+    "array_position", "array_remove", "array_replace", "array_to_string", "string_to_array", "ROW", ".",
+    "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf", "pi", "$root",
+))  # fmt: skip
+_SURE_CASTS = frozenset((
+    ("date", "timestamp"), ("date", "timestamptz"), ("boolean", "integer"), ("integer", "boolean"),
+    *((instant, other) for instant in ("timestamp", "timestamptz") for other in ("date", "time")),
+    ("timestamp", "timestamptz"), ("timestamptz", "timestamp"), ("real", "double precision"),
+))  # fmt: skip
+_WHOLE = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8")
+_MOST = {
+    "smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1,
+    "uint2": 2**16 - 1, "uint4": 2**32 - 1, "uint8": 2**64 - 1,
+}  # fmt: skip
+
+
+def may_fail(expression: Expression) -> bool:
+    """Tell whether there may be a row that an expression cannot be evaluated on."""
+    constant, fails = _found(expression)
+    return fails and not (constant and _known(expression))
+
+
+def _found(expression: Expression) -> tuple[bool, bool]:
+    """Return whether an expression is a constant, and whether it may fail if that is not looked into."""
+    match expression:
+        case Reference():
+            return False, False
+        case Literal():
+            return True, False
+        case Cast():
+            sure = _sure_cast(expression.operand.type, expression.type)
+        case Case():
+            sure = True
+        case Call():
+            sure = _sure_call(expression)
+    below = [(each, *_found(each)) for each in children(expression)]
+    if all(constant for _, constant, _ in below):
+        return True, not sure or any(fails for *_, fails in below)
+    return False, not sure or any(fails and not (constant and _known(each)) for each, constant, fails in below)
+
+
+def _known(constant: Expression) -> bool:
+    """Tell whether a constant has a value."""
+    value = function_of(constant, ())
+    if value is None:
+        return False
+    try:
+        value(())
+    except (SinkqlError, UnsureError):
+        return False
+    return True
+
+
+def _sure_call(call: Call) -> bool:
+    name = call.function.partition("(")[0]
+    match name:
+        case "LIKE" | "ILIKE":
+            return isinstance(call.arguments[1], Literal)  # a pattern may end in an escape character
+        case "substring" if len(call.arguments) == 3:
+            return _at_least(call.arguments[2], 0)
+        case "substring":
+            return True
+        case "split_part":
+            return _at_least(call.arguments[2], 1)
+        case "ARRAY":
+            return not levels(call.arguments[0].type)
+        case "abs" | "ceil" | "floor" | "sign" | "round" | "trunc":
+            return call.type.name == "double precision"
+        case _:
+            return name in _SURE
+
+
+def _at_least(expression: Expression, least: int) -> bool:
+    value = expression.value if isinstance(expression, Literal) else None
+    return isinstance(value, int) and value >= least
+
+
+def _sure_cast(source: Type, target: Type) -> bool:
+    if target.name == "text" or source == target or (source.name, target.name) in _SURE_CASTS:
+        return True
+    if source.name in _WHOLE and target.name in _WHOLE:
+        signed = not target.name.startswith("uint") or source.name.startswith("uint")
+        return signed and _MOST[source.name] <= _MOST[target.name]
+    if target.name == "double precision":
+        return source.name in (*_WHOLE, "numeric")
+    if target.name != "numeric":
+        return False
+    if source.name in _WHOLE:
+        return len(str(_MOST[source.name])) <= target.whole_digits
+    if source.name != "numeric":
+        return False
+    rounded = (source.scale or 0) > (target.scale or 0)  # 9.9 may become 10
+    return source.whole_digits + rounded <= target.whole_digits
