@@ -27,7 +27,7 @@ _VIEW = """CREATE MATERIALIZED VIEW v AS SELECT k, {columns} FROM {joins};
 CREATE SINK k IN CLUSTER bench FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
   KEY (k) MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
-_FEW, _MANY = 2, 8
+_FEW, _MANY = 2, 6
 
 
 def main() -> None:

@@ -103,7 +103,10 @@ def _kept(side: physical.Side) -> str:
     if side.within:
         return "keeps: nothing, since its join is done in the same tasks"
     where = ", in every task" if side.replicated else ""
-    return f"keeps: {side.keeps} of {', '.join(map(name, side.kept)) or 'no columns'}{where}"
+    columns = ", ".join(map(name, side.kept)) or "no columns"
+    if side.reads:
+        return f"reads: {side.keeps} of {columns}, which another side keeps"
+    return f"keeps: {side.keeps} of {columns}{where}"
 
 
 def _window_call(call: physical.WindowCall) -> str:

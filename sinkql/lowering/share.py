@@ -35,7 +35,10 @@ def once(graph: physical.Graph) -> physical.Graph:
 
 
 def named(graph: physical.Graph) -> physical.Graph:
-    """Return the graph with state named by the hash of what it holds; whoever writes the same has a name of its own."""
+    """Return the graph with state named by the hash of what it holds.
+
+    Of sides of joins that keep the same one writes, and the others read that; other operators have a name each.
+    """
     naming = _Naming(Holding(Inline(graph.shared)))
     shared = {name: naming.of(each) for name, each in graph.shared.items()}
     return physical.Graph(naming.of(graph.root), shared)
@@ -45,14 +48,13 @@ def named(graph: physical.Graph) -> physical.Graph:
 class _Naming:
     holding: Holding
     taken: set[str] = field(default_factory=set)
+    sides: dict[str, str] = field(default_factory=dict)
 
     def of(self, operator: physical.Operator) -> physical.Operator:
         found = physical.with_inputs(operator, [self.of(each) for each in physical.inputs_of(operator)])
         if isinstance(operator, physical.Join) and isinstance(found, physical.Join):
             left, right = (
-                side
-                if side.within
-                else msgspec.structs.replace(side, arrangement=self._name(self.holding.by_side(before, other)))
+                self._side(side, self.holding.by_side(before, other, operator.safe), alone=other.replicated)
                 for before, other, side in (
                     (operator.left, operator.right, found.left),
                     (operator.right, operator.left, found.right),
@@ -62,6 +64,17 @@ class _Naming:
         if isinstance(operator, physical.Stateful):
             found = msgspec.structs.replace(found, arrangement=self._name(self.holding.by(operator)))
         return found
+
+    def _side(self, side: physical.Side, held: str, *, alone: bool) -> physical.Side:
+        """Return a side with the name of what it keeps, or of what another one keeps: the same rows by the same key."""
+        if side.within:
+            return side
+        if alone or side.replicated:
+            return msgspec.structs.replace(side, arrangement=self._name(held))
+        if held in self.sides:
+            return msgspec.structs.replace(side, arrangement=self.sides[held], reads=True)
+        self.sides[held] = self._name(held)
+        return msgspec.structs.replace(side, arrangement=self.sides[held])
 
     def _name(self, held: str) -> str:
         name, number = held[:_NAME_LENGTH], 1

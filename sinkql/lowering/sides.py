@@ -122,7 +122,7 @@ def prepare(join: physical.Join) -> SidesPreparation:
     slots: list[Value] = []
     leaves = _leaves(join, preserved=True)
     sides = tuple(_side(leaf, number, slots) for number, leaf in enumerate(leaves))
-    names = [leaf.side.arrangement for leaf in leaves]
+    names = [leaf.side.arrangement for leaf in leaves if not leaf.side.reads]
     if len(set(names)) < len(names):
         raise ValueError(f'join "{join.arrangement}" has one arrangement for several sides')
     return SidesPreparation(

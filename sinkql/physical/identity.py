@@ -145,11 +145,16 @@ class Holding:
         """Return the hash of an operator's own state: of what it is, and of all that it stands on."""
         return self._meaning.of(self._needed.of(self.inline.of(operator), [each.name for each in columns_of(operator)]))
 
-    def by_side(self, side: Side, other: Side) -> str:
-        """Return the hash of the rows that a side of a join keeps, beside another one that says where."""
+    def by_side(self, side: Side, other: Side, safe: Sequence[bool]) -> str:
+        """Return the hash of the rows that a side of a join keeps, beside another one that says where.
+
+        Those with NULL in a column of the key are kept where that is `safe`.
+        """
         below = self._needed.of(self.inline.of(side.input), sided(side))
         said = self._meaning.side(msgspec.structs.replace(side, input=below))
-        return _hash([*said, "spread"] if side.key and other.replicated else said)
+        types = {column.name: column for column in columns_of(below)}
+        loose = [not equal and types[name].nullable for name, equal in zip(side.key, safe, strict=True)]
+        return _hash([*said, loose, "spread"] if side.key and other.replicated else [*said, loose])
 
 
 def _kept(operator: Aggregate | Pick | Normalize | Rank | Recompute | Bound, places: _Places) -> list[Any]:

@@ -201,7 +201,8 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
     It keeps `rows` with their multiplicities, the `latest` row of each key of an upsert input, or how many rows a key
     has (`counts`: such a side gives no columns). The changes of a `replicated` side go to every bucket, and rows of the
     other one are spread whatever their key. A side that is `within` keeps nothing: its input is a join on the same key,
-    below projections that name columns or coalesce them, and is done in the same tasks.
+    below projections that name columns or coalesce them, and is done in the same tasks. A side that `reads` has rows
+    that another side keeps in the same arrangement, and gets the changes of the batch like that one.
     """
 
     input: Operator
@@ -211,6 +212,7 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps: Literal["rows", "latest", "counts"] = "rows"
     replicated: bool = False
     within: bool = False
+    reads: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:

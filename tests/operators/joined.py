@@ -12,8 +12,11 @@ from typing import Literal
 
 import msgspec
 
-from operators.pipeline import Change, Row, call, columns, overwriting, source
+from operators.pipeline import Change, Row, call, columns, output, overwriting, source
 from sinkql import physical
+from sinkql.extension.types import parse_type
+from sinkql.logical import Reference
+from sinkql.lowering.share import named
 
 LEFT = {"lk": "integer", "lx": "bigint", "ls": "text"}
 RIGHT = {"rk": "integer", "rs": "text", "ry": "bigint"}
@@ -172,6 +175,35 @@ def chain() -> physical.Join:
 
 CHAIN = """SELECT lk, lx, ry, rk, n FROM (SELECT lk, lx, ry FROM l LEFT JOIN r ON lk = rk) AS j
     FULL JOIN (SELECT rk, count(*) AS n FROM r GROUP BY rk) AS g ON lk = rk"""
+
+
+def with_itself(change: physical.Change) -> physical.Operator:
+    """Return joins of a source with itself, of which a filter has the last one in tasks of its own."""
+    types = {"k": "integer", "x": "bigint", "s": "text"}
+    read = overwriting("l", "k", **types) if change == "upsert" else source("l", change, **types)
+    own = tuple(physical.Column(each.name, each.type, each.name not in read.key) for each in read.columns)
+    read = msgspec.structs.replace(read, columns=own)
+    keeps: Keeps = "latest" if change == "upsert" else "rows"
+    names = [tuple(f"{name}{place}" for name in types) for place in range(3)]
+    parts = [_renamed(read, each) for each in names]
+    sides = [physical.Side(each, "", (n[0],), n, keeps) for each, n in zip(parts, names, strict=True)]
+    below = physical.Join("full", sides[0], sides[1], "", (False,))
+    some = physical.Map(below, where=output(below, "", "x1 > 1"))
+    left = physical.Side(some, "", ("k0",), (*names[0], *names[1]))
+    return named(physical.Graph(physical.Join("left", left, sides[2], "", (False,)))).root
+
+
+def _renamed(read: physical.Read, names: Sequence[str]) -> physical.Map:
+    columns = zip(names, read.columns, strict=True)
+    given = ((name, Reference(each.name, parse_type(each.type), each.nullable)) for name, each in columns)
+    return physical.Map(read, tuple(physical.Output(name, reference) for name, reference in given))
+
+
+WITH_ITSELF = """
+    SELECT j.*, c.*
+    FROM (SELECT * FROM l AS a (k0, x0, s0) FULL JOIN l AS b (k1, x1, s1) ON k0 = k1 WHERE x1 > 1) AS j
+    LEFT JOIN l AS c (k2, x2, s2) ON k0 = k2
+"""
 
 
 TYPES: dict[str, list[object]] = {

@@ -26,11 +26,14 @@ from operators.joined import (
     SECOND,
     TYPED,
     TYPES,
+    WITH_ITSELF,
     Case,
     batch,
     chain,
+    changes,
     of_type,
     typed,
+    with_itself,
 )
 from operators.nested import nested, within
 from operators.pipeline import Change, Pipeline, Row, output, plain, source
@@ -184,6 +187,18 @@ def test_a_join_of_a_join_and_a_group_is_what_its_sql_gives(tmp_path: Path) -> N
         assert pipeline.expected(CHAIN) == pipeline.got()
 
 
+@pytest.mark.parametrize("change", ["append", "retract", "upsert"])
+def test_sides_that_keep_the_same_rows_keep_them_once(change: physical.Change, tmp_path: Path) -> None:
+    rng = random.Random(change)
+    view = with_itself(change)
+    pipeline = Pipeline(tmp_path, view)
+    for size in (5, 12, 0, 8, 3, 9):
+        pipeline.batch(l=changes(rng, pipeline.inputs["l"], size, change))
+        assert pipeline.expected(WITH_ITSELF) == pipeline.got()
+    assert isinstance(view, physical.Join)
+    assert pipeline.entries().keys() == {view.left.arrangement, view.right.arrangement}
+
+
 @pytest.mark.parametrize("type_", TYPES)
 def test_keys_of_every_type_meet_as_values(type_: str, tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, of_type(type_))
@@ -200,9 +215,9 @@ def test_a_row_taken_back_that_was_never_there_is_refused(kind: physical.JoinKin
     pipeline = Pipeline(tmp_path, Case(kind).view)
     pipeline.batch(l=[((1, 1, "a"), 1)], r=[((1, "b", 2), 1), ((None, "b", 2), 1)])
     wrong: dict[str, list[Change]] = {"l": [((1, 1, "a"), -2)], "r": [((1, "b", 2), -2)]}
-    for name, changes in wrong.items():
+    for name, rows in wrong.items():
         for each in "lr":
-            pipeline.readers[each].batches.append(changes if each == name else [])
+            pipeline.readers[each].batches.append(rows if each == name else [])
         with pytest.raises(SinkqlError, match=r'join "j", bucket [01]') as caught:
             pipeline.attempt()
         assert caught.value.code == "SQ3401"

@@ -142,7 +142,7 @@ def _check_all(name: str, folder: Path) -> None:
     """Run some histories; in some of them hashes collide."""
     if name == NESTED:
         for seed in range(TREES):
-            check_nested(folder / str(seed), f"nested {seed}", (6, 9, 9))
+            check_nested(folder / str(seed), f"nested {seed}", (5, 9, 9, 9, 9))
         return
     for seed in range(SEEDS):
         check(CASES[name], folder / str(seed), f"{name}{seed}", (6, 12, 12, 12))

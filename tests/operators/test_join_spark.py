@@ -10,7 +10,20 @@ import msgspec
 import pytest
 
 from operators import pipeline as pipeline_module
-from operators.joined import CASES, CHAIN, TYPED, TYPES, Case, batch, chain, of_type, typed
+from operators.joined import (
+    CASES,
+    CHAIN,
+    TYPED,
+    TYPES,
+    WITH_ITSELF,
+    Case,
+    batch,
+    chain,
+    changes,
+    of_type,
+    typed,
+    with_itself,
+)
 from operators.nested import nested
 from operators.pipeline import Pipeline
 from sinkql import physical
@@ -63,6 +76,14 @@ def test_in_spark_too_joins_in_one_task_are_what_their_sql_gives(
     for size in (12, 8):
         pipeline.batch(**tree.batch(pipeline.inputs, size))
         assert pipeline.expected(part.sql) == pipeline.got()
+
+
+def test_in_spark_too_sides_that_keep_the_same_rows_keep_them_once(tmp_path: Path, session: SparkSession) -> None:
+    rng = random.Random("itself")
+    pipeline = Pipeline(tmp_path, with_itself("retract"), engine=SparkEngine(lambda: session, buckets=2))
+    for size in (9, 8):
+        pipeline.batch(l=changes(rng, pipeline.inputs["l"], size, "retract"))
+        assert pipeline.expected(WITH_ITSELF) == pipeline.got()
 
 
 def test_in_spark_too_a_join_beside_a_replicated_side_stands_behind_other_rows(

@@ -50,7 +50,7 @@ class Figures:
             flow = flows.get(operator.arrangement)
             through = {} if flow is None else {"taken": flow.taken, "gave": flow.given}
             kind = str(operator.__struct_config__.tag)
-            for each in stateful(operator).arrangements:
+            for each in (each for each in stateful(operator).arrangements if not each.reads):
                 runs = [run for runs in kept.get(each.name, {}).values() for run in runs]
                 found[each.name] = {"operator": kind, "of": operator.arrangement, **_held(runs), **through}
         self.now = {"arrangements": found, "read": self._read, "given": self._given}

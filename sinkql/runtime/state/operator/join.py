@@ -95,20 +95,23 @@ class JoinState:
         """Put a batch's rows of all sides into what is kept and yield the changes."""
         where = f'join "{self.name}", bucket {bucket.number}'
         which, unmatched = ints(rows.column(SIDE)), self.preparation.unmatched
-        parts = [rows.filter(pa.array(which == number)) for number in range(2 * unmatched)]
+        parts = [
+            self._own(number % unmatched, rows.filter(pa.array(which == number))) for number in range(2 * unmatched)
+        ]
         repeated = self.preparation.repeated
         if self.preparation.crossed and repeated is not None:
             yield from self._crossed(repeated, parts, bucket, where)
             return
         leaves = [self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides]
-        loose = {side.number: _loose(side, parts[side.number + unmatched]) for side in self.preparation.sides}
+        loose = {side.number: self._loose(side, parts[side.number + unmatched]) for side in self.preparation.sides}
         yield from self.steps.loose(loose, self._shape)
         touched = asked(*((each.delta.keys, each.delta.hashes) for each in leaves))
         if len(touched):
             sides = self.steps.held(leaves, where, touched)
             yield from Joining(self.steps.kind, sides, self._shape, where, touched).run()
-        for each in leaves:
-            each.put()
+        for each, arrangement in zip(leaves, self.arrangements, strict=True):
+            if not arrangement.reads:
+                each.put()
 
     @property
     def _shape(self) -> Shape:
@@ -128,7 +131,7 @@ class JoinState:
 
     def _run(self, number: int, rows: pa.Table, bucket: Bucket, where: str) -> tuple[pa.Schema, Multiset, pa.Table]:
         """Return the columns that a side gives, what it keeps, and its changes as a run."""
-        arrangement, schema = self.arrangements[number], self._schema(self.preparation.sides[number], rows)
+        arrangement, schema = self.arrangements[number], self._schema(self.preparation.sides[number])
         multiset = bucket.multisets[arrangement.name]
         match arrangement.kind:
             case "appended":
@@ -140,12 +143,25 @@ class JoinState:
                 held.verify(where)
                 return schema, multiset, held.table
 
-    def _schema(self, side: PreparedSide, rows: pa.Table) -> pa.Schema:
-        return pa.schema([rows.schema.field(each.name) for each in side.kept])
+    def _own(self, number: int, rows: pa.Table) -> pa.Table:
+        """Return rows of a side with what it keeps as `$v0`, `$v1`: whoever has the same rows reads them too."""
+        kept = [each.name for each in self.preparation.sides[number].kept]
+        shared = {each.name for each in self.preparation.values}
+        names = [name for name in rows.column_names if name not in shared]
+        return rows.select([*names, *kept]).rename_columns([*names, *(f"$v{place}" for place in range(len(kept)))])
+
+    def _schema(self, side: PreparedSide) -> pa.Schema:
+        return pa.schema([(f"$v{place}", arrow_type(each.type)) for place, each in enumerate(side.kept)])
+
+    def _loose(self, side: PreparedSide, rows: pa.Table) -> _Changes:
+        names = self._schema(side).names
+        run = (appended_run if side.change == "append" else multiset_run)(rows, names)
+        diff = ints(run.column(DIFF)) if DIFF in run.column_names else np.ones(len(run), np.int64)
+        return run.select(names), diff
 
     def _held(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> Held:
         arrangement = self.arrangements[side.number]
-        schema = self._schema(side, rows)
+        schema = self._schema(side)
         match arrangement.kind:
             case "values":
                 values, below = bucket.values[arrangement.name], bucket.sides[side.number]
@@ -163,13 +179,6 @@ class JoinState:
                 return found
             case "timed":
                 raise AssertionError(arrangement.name)
-
-
-def _loose(side: PreparedSide, rows: pa.Table) -> _Changes:
-    names = [each.name for each in side.kept]
-    run = (appended_run if side.change == "append" else multiset_run)(rows, names)
-    diff = ints(run.column(DIFF)) if DIFF in run.column_names else np.ones(len(run), np.int64)
-    return run.select(names), diff
 
 
 def _steps(join: physical.Join, numbers: Iterator[int]) -> Steps:
@@ -190,9 +199,9 @@ def _schema(columns: Sequence[physical.Column]) -> pa.Schema:
 def _arrangement(side: physical.Side) -> Arrangement:
     match side.keeps:
         case "counts":
-            return Arrangement(side.arrangement, "counted")
+            return Arrangement(side.arrangement, "counted", reads=side.reads)
         case "latest":
-            return Arrangement(side.arrangement, "values")
+            return Arrangement(side.arrangement, "values", reads=side.reads)
         case "rows":
             append = physical.change_of(side.input) == "append"
-            return Arrangement(side.arrangement, "appended" if append else "multiset")
+            return Arrangement(side.arrangement, "appended" if append else "multiset", reads=side.reads)

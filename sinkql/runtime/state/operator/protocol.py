@@ -37,12 +37,13 @@ class Arrangement:
 
     In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. Of rows that only come the multiset has
     each for itself (`appended`), and of those that are only counted how many a key has (`counted`). One by a time
-    (`timed`) has no keys.
+    (`timed`) has no keys. An operator that only `reads` it has what is there from before, and another one writes.
     """
 
     name: str
     kind: Literal["values", "multiset", "appended", "counted", "timed"]
     keeps_empty: bool = False
+    reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +164,14 @@ class StatefulTask:
             operator=self.operator.name,
             bucket=bucket,
             attempt=attempt,
-            runs=state.close(),
+            runs=self._written(state.close()),
             flow=Flow(taken, given, sum(state.superseded)),
         )
         yield from changes.to_batches(max_chunksize=ROWS)
+
+    def _written(self, runs: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
+        own = {each.name for each in self.operator.arrangements if not each.reads}
+        return {name: entries for name, entries in runs.items() if name in own}
 
     def _checked(self, bucket: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
         if "$b" in batch.schema.names and not pc.all(pc.equal(batch.column("$b"), bucket)).as_py():
