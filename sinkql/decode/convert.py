@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql.decode.value import FALSE, TRUE, value_of, wanted
-from sinkql.extension.jsonb import jsonbs
 from sinkql.extension.stream import WideError
 from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical.jsonb import jsonbs
 
 Failures = dict[int, str]
 """Row number in the batch → why the row does not decode."""

@@ -21,12 +21,12 @@ from sinkql import physical
 from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.csv_records import Records
 from sinkql.decode.value import record_of, value_of, wanted
-from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.extension.stream import Decoded, Failure, WideError
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
 from sinkql.logical.array import UNEVEN, UnevenError, squared
 from sinkql.logical.composite import entries
+from sinkql.logical.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from sinkql.extension.jsonb import jsonb
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type, moment
 from sinkql.logical.array import Items, read_array, squared
 from sinkql.logical.composite import entries, map_levels, read_map, read_record
 from sinkql.logical.interval import read_interval, show_interval
+from sinkql.logical.jsonb import jsonb
 from sinkql.logical.range import SUBTYPES, read_range
 from sinkql.logical.type import RANGES
 

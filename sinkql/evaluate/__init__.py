@@ -2,8 +2,8 @@
 
 * `relation`: a relation → its rows, out of the rows of the items that it reads.
 * `expression`: an expression's tree → a function of a row; None where the set below does not have all of it.
-* `operator`, `number`, `text`, `time`, `array`, `composite`: what is had of the list of functions, by id; `cast`: of
-  the casts.
+* `operator`, `number`, `text`, `time`, `array`, `composite`, `json`: what is had of the list of functions, by id;
+  `cast`: of the casts.
 * `failure`: what a row may fail with; a value that only an engine is sure of counts as a failure here.
 
 The set is closed, and gives just what the lowered SQL gives: exact decimals are computed to 38 digits or are an error,

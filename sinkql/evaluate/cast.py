@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from sinkql.evaluate.failure import RefusedError, UnsureError
+from sinkql.evaluate.json import read
 from sinkql.evaluate.number import EXACT, FLOATS, converted, even, fit
 from sinkql.logical import Type, moment
 from sinkql.logical.expression import single
@@ -168,6 +169,7 @@ _OF_TEXT: dict[str, Convert] = {
     "timestamp": _moment(moment.read_timestamp, "timestamp"),
     "timestamptz": _moment(moment.read_instant, "timestamptz"),
     "uuid": _uuid,
+    "jsonb": read,
 }
 _TO_TEXT: dict[str, Convert] = {
     "boolean": lambda value: "true" if value else "false",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.evaluate import array, composite, number, operator, rangetype, text, time
+from sinkql.evaluate import array, composite, json, number, operator, rangetype, text, time
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, Row, Value, placed
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
@@ -20,9 +20,13 @@ FORMS: Mapping[str, Make] = MappingProxyType(
         **array.FORMS,
         **rangetype.FORMS,
         **composite.FORMS,
+        **json.FORMS,
     }
 )
 """What is had of `logical.function`'s list, by id."""
+
+
+_FRACTIONS = ("numeric", "real", "double precision")
 
 
 def function_of(expression: Expression, columns: Sequence[str]) -> Value | None:
@@ -54,7 +58,8 @@ def _column(place: int) -> Value:
 
 
 def _cast(cast: Cast, places: Mapping[str, int]) -> Value | None:
-    operand = _value(cast.operand, places)
+    exact = json.exact_text(cast.operand, lambda each: _value(each, places)) if cast.type.name in _FRACTIONS else None
+    operand = _value(cast.operand, places) if exact is None else exact
     convert = conversion(cast.operand.type, cast.type)
     if operand is None or convert is None:
         return None

@@ -213,13 +213,21 @@ _JSONB = (
         "@>(jsonb,text) → boolean",
         "jsonb_typeof(jsonb) → text",
         "jsonb_array_length(jsonb) → integer",
-        *_each("to_jsonb(T) → jsonb", "text", "integer", "smallint", "bigint", "boolean"),
+        *_each("to_jsonb(T) → jsonb", "text", "integer", "smallint", "bigint", "boolean", "numeric"),
+        # what sets of rows are made of: an array of elements, of keys, or of records of key and value
+        "$jsonb_array_elements(jsonb) → any",
+        "$jsonb_array_elements_text(jsonb) → any",
+        "$jsonb_object_keys(jsonb) → any",
+        "$jsonb_each(jsonb) → any",
+        "$jsonb_each_text(jsonb) → any",
     ),
     *_entries(
         # keys and values in turn
         "jsonb_build_object(any…) → jsonb",
         "jsonb_build_array() → jsonb",
         "jsonb_build_array(any…) → jsonb",
+        # the key of jsonb_object_agg(); fails for NULL
+        "$key(text) → text",
         nullable=Nullable.NEVER,
     ),
 )

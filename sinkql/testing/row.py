@@ -12,10 +12,10 @@ from uuid import UUID
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
-from sinkql.extension.jsonb import jsonb
 from sinkql.logical.array import UNEVEN, UnevenError, squared
 from sinkql.logical.composite import entries
 from sinkql.logical.interval import show_interval
+from sinkql.logical.jsonb import jsonb
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import DAY, RANGES
 from sinkql.planner.expression.literal import literal

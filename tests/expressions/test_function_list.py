@@ -39,7 +39,7 @@ _CALLS = (
     "isfinite(z)", "to_char(z, 'YYYY')", "to_char(i, '9')", "to_char(l, '9')", "to_char(n, '9')", "to_char(r, '9')",
     "to_char(d, '9EEEE')",
     "jsonb_build_array()",
-    "to_jsonb(h)", "to_jsonb(l)", "to_jsonb(p)", "to_jsonb(s)",
+    "to_jsonb(h)", "to_jsonb(l)", "to_jsonb(p)", "to_jsonb(s)", "to_jsonb(n)",
 )  # fmt: skip
 # a number of intervals has no value of its own in Spark: it is a part of the sum that it is in
 _WITHIN = {f"*({type_},interval)" for type_ in ("smallint", "integer", "bigint")}
@@ -48,10 +48,11 @@ _GUARDS = {
     "$avg(double precision,double precision,bigint)",
     "$root(numeric)",
     "$single(bigint,any)",
+    "$key(text)",
 }
 
 # what functions in FROM are; tests/views and tests/operators run them
-_OF_ROWS = {each for each in FUNCTIONS if each.startswith(("$flat(", "$series("))}
+_OF_ROWS = {each for each in FUNCTIONS if each.startswith(("$flat(", "$series(", "$jsonb_"))}
 
 
 def test_every_entry_has_a_spark_form_and_every_form_an_entry() -> None:

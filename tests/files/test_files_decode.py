@@ -13,7 +13,7 @@ import pytest
 
 from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.json_lines import JsonDecoder
-from sinkql.extension.jsonb import jsonb
+from sinkql.logical.jsonb import jsonb
 from sinkql.physical import Column
 
 _TYPES = (

@@ -14,9 +14,9 @@ import pytest
 from sinkql.decode.json_lines import _PIECE, JsonDecoder, _endless, _lines
 from sinkql.decode.messages import JsonMessages
 from sinkql.decode.value import value_of
-from sinkql.extension.jsonb import nested_deeply
 from sinkql.extension.stream import Failure
 from sinkql.extension.types import arrow_type
+from sinkql.logical.jsonb import nested_deeply
 from sinkql.physical import Column
 
 _COLUMNS = (

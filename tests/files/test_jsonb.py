@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sinkql.extension.jsonb import MOST_LEVELS, _exactly, jsonb, jsonbs
+from sinkql.logical.jsonb import MOST_LEVELS, _exactly, jsonb, jsonbs
 
 _ANSWERS = Path(__file__).with_name("postgres_jsonb.jsonl")
 """A JSON text and what `SELECT '…'::jsonb` gave, null for an error, a line."""

@@ -31,6 +31,14 @@ _CALLS = {
     "stddev_pop(x * 3000000.5)": [Decimal("1414213.7980753554"), Decimal(0), None],
     "bit_xor(x)": [3, 5, None],
     "bit_and(x)": [2, 5, None],
+    "array_agg(x ORDER BY x) FILTER (WHERE n <> 'b')": [[2], [5, None], None],
+    "jsonb_agg(n ORDER BY n)": ['["a", "b", null]', '["c", "c"]', "[null]"],
+    "jsonb_agg(DISTINCT x) FILTER (WHERE x > 0)": ["[2, 3]", "[5]", None],
+    "jsonb_object_agg(n, x ORDER BY x) FILTER (WHERE n <> '')": ['{"a": 2, "b": 2}', '{"c": null}', None],
+    "percentile_cont(0.4) WITHIN GROUP (ORDER BY x)": [2.0, 5.0, None],
+    "percentile_cont(ARRAY[0, 0.75]) WITHIN GROUP (ORDER BY x)": [[2.0, 2.5], [5.0, 5.0], None],
+    "percentile_disc(0.5) WITHIN GROUP (ORDER BY n DESC)": ["b", "c", None],
+    "mode() WITHIN GROUP (ORDER BY n DESC)": ["b", "c", None],
     "bit_or(x) FILTER (WHERE x < 4)": [3, None, None],
 }
 

@@ -26,6 +26,8 @@ _VIEWS = {
     "kept": "SELECT k, y FROM e LEFT JOIN unnest(e.a) AS y ON true",
     "series": "SELECT k, n FROM e, generate_series(x, k) AS n",
     "backwards": "SELECT k, n FROM e, generate_series(x, k, -x) AS n WHERE x <> 0",
+    "members": """SELECT k, n, v
+        FROM e, jsonb_each_text(('{"t": "' || t || '", "x": null}')::jsonb) AS j (n, v)""",
     "days": """SELECT k, n
         FROM e, generate_series(TIMESTAMP '2024-02-28', TIMESTAMP '2024-02-29', INTERVAL '1 day 12:00:00') AS n""",
 }
@@ -34,6 +36,7 @@ _ORACLES = {
     "kept": "SELECT k, unnest(CASE WHEN a IS NULL OR len(a) = 0 THEN [NULL] ELSE a END) AS y FROM e",
     "series": "SELECT k, unnest(generate_series(x, k)) AS n FROM e",
     "backwards": "SELECT k, unnest(generate_series(x, k, -x)) AS n FROM e WHERE x <> 0",
+    "members": """SELECT k, unnest(['t', 'x']) AS n, unnest([t, NULL]) AS v FROM e WHERE t IS NOT NULL""",
     "days": "SELECT k, TIMESTAMP '2024-02-28' AS n FROM e",
 }
 

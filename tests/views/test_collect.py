@@ -30,6 +30,37 @@ _VIEWS = {
     "filtered": View("SELECT g, string_agg(n, '-' ORDER BY n) FILTER (WHERE x > 1) AS a FROM t GROUP BY g"),
     "upserted": View("SELECT g, string_agg(n, '' ORDER BY id) AS a FROM u GROUP BY g HAVING count(*) > 1"),
     "rolled": View("SELECT g, string_agg(n, '' ORDER BY n) AS a, grouping(g) AS q FROM t GROUP BY ROLLUP (g)"),
+    "filtered_array": View(
+        "SELECT g, array_agg(x ORDER BY x DESC) FILTER (WHERE n = 'a') AS a,"
+        " array_agg(DISTINCT x) FILTER (WHERE n <> 'b') AS d FROM t GROUP BY g",
+        "SELECT g, array_agg(x ORDER BY x DESC) FILTER (WHERE n = 'a') AS a,"
+        " array_agg(DISTINCT x ORDER BY x) FILTER (WHERE n <> 'b') AS d FROM t GROUP BY g",
+    ),
+    "percentiles": View(
+        "SELECT g, percentile_cont(0.25) WITHIN GROUP (ORDER BY x) AS c,"
+        " percentile_cont(0.4) WITHIN GROUP (ORDER BY x DESC) FILTER (WHERE n = 'a') AS f,"
+        " percentile_cont(ARRAY[0, 0.5]) WITHIN GROUP (ORDER BY x) AS s,"
+        " percentile_disc(0.5) WITHIN GROUP (ORDER BY x) AS d FROM t GROUP BY g",
+        "SELECT g, percentile_cont(0.25) WITHIN GROUP (ORDER BY x) AS c,"
+        " percentile_cont(0.4) WITHIN GROUP (ORDER BY x DESC) FILTER (WHERE n = 'a') AS f,"
+        " quantile_cont(x, [0, 0.5]) AS s, percentile_disc(0.5) WITHIN GROUP (ORDER BY x) AS d FROM t GROUP BY g",
+    ),
+    "modes": View(
+        "SELECT g, mode() WITHIN GROUP (ORDER BY x) AS a, mode() WITHIN GROUP (ORDER BY x DESC) AS d FROM t GROUP BY g",
+        "SELECT g, arg_max(x, c * 10 - x) AS a, arg_max(x, c * 10 + x) AS d"
+        " FROM (SELECT g, x, count(x) AS c FROM t GROUP BY g, x) AS q GROUP BY g",
+    ),
+    "of_json": View(
+        "SELECT g, jsonb_agg(x ORDER BY x DESC, n) AS a, jsonb_agg(DISTINCT x) FILTER (WHERE n = 'a') AS d,"
+        " jsonb_object_agg(n, x ORDER BY x NULLS FIRST) FILTER (WHERE n IS NOT NULL) AS o FROM t GROUP BY g",
+        """SELECT g, '[' || string_agg(coalesce(CAST(x AS text), 'null'), ', ' ORDER BY x DESC) || ']' AS a,
+            '[' || string_agg(DISTINCT coalesce(CAST(x AS text), 'null'), ', '
+                ORDER BY coalesce(CAST(x AS text), 'null')) FILTER (WHERE n = 'a') || ']' AS d,
+            (SELECT '{' || string_agg('"' || n || '": ' || coalesce(CAST(m AS text), 'null'), ', '
+                ORDER BY length(n), n) || '}'
+             FROM (SELECT n, max(x) AS m FROM t AS u WHERE n IS NOT NULL AND u.g IS NOT DISTINCT FROM t.g GROUP BY n)
+            ) AS o FROM t GROUP BY g""",
+    ),
     "any_": View("SELECT g, any_value(g) AS a FROM t GROUP BY g"),
 }
 

@@ -1,16 +1,13 @@
-"""Functions of the list that only a query over the catalog computes in Python: regular expressions, and jsonb."""
+"""Functions of the list that a query over the catalog alone computes in Python: regular expressions, texts of jsonb."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from sinkql.evaluate import UnsureError
 from sinkql.evaluate.failure import Make, Value, strict
-from sinkql.extension.jsonb import jsonb
+from sinkql.evaluate.json import member_text
 from sinkql.logical import Call, Literal
 from sinkql.logical.pattern import read_regex
 
@@ -29,33 +26,11 @@ def _matches(flags: re.RegexFlag) -> Make:
     return make
 
 
-def _found(text: str, step: str | int) -> list[Any]:
-    """Return what stands in a document under a key or at a place, if anything does."""
-    document = json.loads(text, parse_float=_unsure)
-    if isinstance(step, int):
-        return document[step : step + 1] if isinstance(document, list) else []
-    return [document[step]] if isinstance(document, dict) and step in document else []
-
-
-def _unsure(_: str) -> Any:
-    raise UnsureError  # its digits would be lost
-
-
-def _member(text: str, step: str | int) -> str | None:
-    return next((jsonb(json.dumps(each, ensure_ascii=False)) for each in _found(text, step)), None)
-
-
-def _text(text: str, step: str | int) -> str | None:
-    found = next(iter(_found(text, step)), None)
-    return found if found is None or isinstance(found, str) else jsonb(json.dumps(found, ensure_ascii=False))
-
-
 FORMS: Mapping[str, Make] = MappingProxyType(
     {
         "~(text,text)": _matches(re.NOFLAG),
         "~*(text,text)": _matches(re.IGNORECASE),
-        **dict.fromkeys(("->(jsonb,text)", "->(jsonb,integer)"), strict(_member)),
-        **dict.fromkeys(("->>(jsonb,text)", "->>(jsonb,integer)"), strict(_text)),
+        **dict.fromkeys(("->>(jsonb,text)", "->>(jsonb,integer)"), strict(member_text)),
     }
 )
 """By the ids of `logical.function`'s list."""

@@ -21,8 +21,8 @@ from sinkql.connectors.mysql.charset import ASCII_TOO, UTF8, decoder
 from sinkql.connectors.mysql.decimals import decimal_of, groups
 from sinkql.connectors.mysql.rows import Cells, Flags, Numbers, unsigned
 from sinkql.connectors.mysql.wire import Wire
-from sinkql.extension.jsonb import jsonb, jsonbs
 from sinkql.extension.types import arrow_type
+from sinkql.logical.jsonb import jsonb, jsonbs
 
 _EPOCH_DAY = np.datetime64("1970-01-01", "D")
 _MICROS_A_DAY = 86_400_000_000

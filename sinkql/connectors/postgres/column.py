@@ -29,9 +29,9 @@ from sinkql.connectors.postgres.value import (
     read_binary,
     read_text,
 )
-from sinkql.extension.jsonb import jsonbs
 from sinkql.extension.types import arrow_type
 from sinkql.logical.array import levels
+from sinkql.logical.jsonb import jsonbs
 
 Found = tuple[pa.Array, Mask | None]
 """A column, and where its values do not fit; None: nowhere."""

@@ -12,8 +12,8 @@ import msgspec
 from sinkql import physical
 from sinkql.connectors.webhook.journal import Request
 from sinkql.connectors.webhook.layout import Kind, Layout, header_text
-from sinkql.extension.jsonb import jsonb, jsonbs
 from sinkql.extension.types import arrow_type
+from sinkql.logical.jsonb import jsonb, jsonbs
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from sinkql import logical
+from sinkql.logical.type import TEXT
 from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.json import QUOTED
 from sinkql.lowering.spark.text import quoted, spark_type
 
-_GATHERED = ("string_agg", "array_agg")
+_GATHERED = (
+    "string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg", "percentile_cont", "percentile_disc",
+)  # fmt: skip
 
 
 def collect_sql(collect: logical.Collect, below: str) -> str:
@@ -21,18 +25,21 @@ def collect_sql(collect: logical.Collect, below: str) -> str:
 
 
 def _numbers(number: int, call: logical.WindowCall, by: list[str]) -> list[str]:
-    """Return the columns that number the rows of a group, and those of one value."""
-    value = spark_sql(call.arguments[0])
-    terms = [
-        f"{spark_sql(each.expression)} {'DESC' if each.descending else 'ASC'} NULLS"
-        f" {'FIRST' if each.nulls_first else 'LAST'}"
-        for each in call.order
-    ]
-    order = ", ".join([*terms, value])
+    """Return the columns that number the rows of a group, and those of one value or key."""
+    values = list(map(spark_sql, call.arguments))
+    order = ", ".join([*(_term(each) for each in call.order), values[0]])
     found = [f"row_number() OVER ({_partition(by)}ORDER BY {order}) AS `$n{number}`"]
     if call.distinct:
-        found.append(f"row_number() OVER ({_partition([*by, value])}ORDER BY {order}) AS `$d{number}`")
+        found.append(f"row_number() OVER ({_partition([*by, *values])}ORDER BY {order}) AS `$d{number}`")
+    if call.function == "jsonb_object_agg":  # of one key the last value stays
+        last = ", ".join([*(_term(each, back=True) for each in call.order), f"{values[1]} DESC"])
+        found.append(f"row_number() OVER ({_partition([*by, values[0]])}ORDER BY {last}) AS `$d{number}`")
     return found
+
+
+def _term(term: logical.Sort, *, back: bool = False) -> str:
+    descending, first = term.descending != back, term.nulls_first != back
+    return f"{spark_sql(term.expression)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
 
 
 def _partition(by: list[str]) -> str:
@@ -41,18 +48,63 @@ def _partition(by: list[str]) -> str:
 
 def _call(number: int, call: logical.WindowCall) -> str:
     type_ = spark_type(call.type)
+    if call.function == "mode":
+        (term,) = call.order
+        return f"mode() WITHIN GROUP (ORDER BY {spark_sql(term.expression)} {'DESC' if term.descending else 'ASC'})"
     if call.function not in _GATHERED:
         argument = spark_sql(call.arguments[0]) if call.arguments else "*"
         if call.function == "sum":
             argument = f"CAST({argument} AS {type_})"  # as wide as the result before it adds up
         return f"CAST({call.function}({'DISTINCT ' if call.distinct else ''}{argument}) AS {type_})"
-    value = spark_sql(call.arguments[0])
-    tests = [f"`$d{number}` = 1"] if call.distinct else []
-    tests += [f"{value} IS NOT NULL"] if call.function == "string_agg" else []
+    value, *more = map(spark_sql, call.arguments)
+    tests = [f"`$d{number}` = 1"] if call.distinct or call.function == "jsonb_object_agg" else []
+    tests += more if call.function == "array_agg" else [f"{value} IS NOT NULL"]
+    if call.function == "jsonb_object_agg":
+        return _object(value, more[0], tests)
     entry = f"struct(`$n{number}` AS n, {value} AS v)"
-    kept = f"CASE WHEN {' AND '.join(tests)} THEN {entry} END" if tests else entry
-    values = f"transform(sort_array(collect_list({kept})), e -> e.v)"
-    if call.function == "array_agg":
-        return f"CASE WHEN count(*) > 0 THEN {values} END"
-    between = spark_sql(logical.literal(call.constants[0], logical.Type("text")))
-    return f"CASE WHEN count({value}) > 0 THEN array_join({values}, {between}) END"
+    values = f"transform(sort_array(collect_list({_if(tests, entry)})), `$e` -> `$e`.v)"
+    return _of_some(tests, _given(call, values))
+
+
+def _if(tests: list[str], value: str) -> str:
+    return f"CASE WHEN {' AND '.join(tests)} THEN {value} END" if tests else value
+
+
+def _of_some(tests: list[str], value: str) -> str:
+    """Return a value of a group in which a row passes, NULL for another one."""
+    return f"CASE WHEN count({_if(tests, '1')}) > 0 THEN {value} END"
+
+
+def _given(call: logical.WindowCall, values: str) -> str:
+    """Return what a call gives of its values in order."""
+    match call.function:
+        case "array_agg":
+            return values
+        case "jsonb_agg":
+            return f"concat('[', array_join({values}, ', '), ']')"
+        case "string_agg":
+            return f"array_join({values}, {spark_sql(logical.literal(call.constants[0], TEXT))})"
+        case function:
+            of_one = _between if function == "percentile_cont" else _reached
+            found = ", ".join(map(of_one, call.constants))
+            found = f"array({found})" if call.type.name == "array" else found
+            return f"transform(array({values}), `$l` -> {found})[0]"
+
+
+def _between(fraction: str) -> str:
+    place = f"{fraction}D * (size(`$l`) - 1)"
+    low, high = (f"`$l`[CAST({name}({place}) AS INT)]" for name in ("floor", "ceil"))
+    part = f"({place} - floor({place}))"
+    return f"IF({part} = 0, {low}, {low} + {part} * ({high} - {low}))"
+
+
+def _reached(fraction: str) -> str:
+    return f"`$l`[greatest(1, CAST(ceil({fraction}D * size(`$l`)) AS INT)) - 1]"
+
+
+def _object(key: str, value: str, tests: list[str]) -> str:
+    """Return an object whose members are in the order of a jsonb."""
+    entry = f"struct(octet_length({key}) AS n, {key} AS k, {value} AS v)"
+    shown = f"concat({QUOTED.replace('@0', '`$e`.k')}, ': ', `$e`.v)"
+    members = f"transform(sort_array(collect_list({_if(tests, entry)})), `$e` -> {shown})"
+    return _of_some(tests, f"concat('{{', array_join({members}, ', '), '}}')")

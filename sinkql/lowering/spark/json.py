@@ -6,11 +6,13 @@ import json
 from collections.abc import Sequence
 
 from sinkql.logical import Call, Expression, Literal
-from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
+from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type, text_literal
 
 _Step = str | int
+_NOT_EXACT = r"r'^([{{\[]|-?[0-9]+[.eE])'"
+"""What the text begins with of an object, an array, and a number whose digits are not kept; for `str.format`."""
 _TEXT = (
-    "CASE WHEN get_json_object(@0, {0}) RLIKE r'^([{{\\[]|-?[0-9]+[.eE])' "
+    f"CASE WHEN get_json_object(@0, {{0}}) RLIKE {_NOT_EXACT} "
     "AND left(to_json(variant_get(parse_json(@0), {0})), 1) <> '\"' "
     f"THEN {raised('->> of an object, array or fraction', 'STRING')} ELSE get_json_object(@0, {{0}}) END"
 )
@@ -28,7 +30,7 @@ _HAS = (
     "`$e` -> coalesce(schema_of_variant(`$e`) = 'STRING' AND to_json(`$e`) = {1}, false)) "
     "WHEN '\"' THEN @0 = {1} ELSE IF(@0 IS NULL, NULL, false) END"
 )
-_QUOTED = "substring(to_json(array(@0)), 2, length(to_json(array(@0))) - 2)"
+QUOTED = "substring(to_json(array(@0)), 2, length(to_json(array(@0))) - 2)"
 
 _GETS = ("->(jsonb,text)", "->(jsonb,integer)")
 _TEXTS = ("->>(jsonb,text)", "->>(jsonb,integer)")
@@ -118,8 +120,54 @@ def _element(place: str, value: Expression) -> str:
     if isinstance(value, Literal) and value.text is None:
         return "'null'"
     if value.type.name == "text":
-        return f"coalesce(to_json(parse_json({_QUOTED.replace('@0', place)})), 'null')"
+        return f"coalesce(to_json(parse_json({QUOTED.replace('@0', place)})), 'null')"
     return f"coalesce(CAST({place} AS STRING), 'null')"
+
+
+_IN_ORDER = "array_sort(transform({0}, `$e` -> named_struct('n', octet_length({1}), 'e', `$e`)))"
+_ELEMENT_TEXT = (
+    "CASE schema_of_variant({0}) WHEN 'STRING' THEN CAST({0} AS STRING) WHEN 'VOID' THEN NULL "
+    f"ELSE IF(to_json({{0}}) RLIKE {_NOT_EXACT}, {{1}}, to_json({{0}})) END"
+)
+
+
+def _guarded(bracket: str, value: str, failures: Sequence[tuple[str, str]], type_: str) -> str:
+    """Return a value of a document that begins with a bracket; others fail, by what they begin with."""
+    tests = " ".join(f"WHEN {test} THEN {raised(message, type_)}" for test, message in failures)
+    return f"CASE WHEN @0 IS NULL THEN NULL WHEN left(@0, 1) = '{bracket}' THEN {value} {tests} END"
+
+
+def _shown(call: Call, variant: str) -> str:
+    """Return a part of a document, as jsonb or as text."""
+    name = call.function.removeprefix("$").removesuffix("(jsonb)")
+    if not name.endswith("_text"):
+        return f"to_json({variant})"
+    return _ELEMENT_TEXT.format(variant, raised(f"{name}() of an object, array or fraction", "STRING"))
+
+
+def _elements(call: Call) -> Form:
+    elements = f"transform(CAST(parse_json(@0) AS ARRAY<VARIANT>), `$v` -> {_shown(call, '`$v`')})"
+    failures = [("left(@0, 1) = '{'", "cannot extract elements from an object")]
+    failures.append(("true", "cannot extract elements from a scalar"))
+    return Form(_guarded("[", elements, failures, spark_type(call.type)))
+
+
+def _object_keys(call: Call) -> Form:
+    keys = _IN_ORDER.format("json_object_keys(@0)", "`$e`")
+    failures = [("left(@0, 1) = '['", "cannot call jsonb_object_keys on an array")]
+    failures.append(("true", "cannot call jsonb_object_keys on a scalar"))
+    return Form(_guarded("{", f"transform({keys}, `$k` -> `$k`.e)", failures, spark_type(call.type)))
+
+
+def _entries(call: Call) -> Form:
+    """Return the members by key: a map's values cannot be compared, so its keys are ordered."""
+    keys = _IN_ORDER.format("map_keys(`$m`)", "`$e`")
+    value = _shown(call, "`$v`")
+    of_key = f"transform(array(element_at(`$m`, `$k`.e)), `$v` -> {value})[0]"
+    entries = f"transform({keys}, `$k` -> named_struct('key', `$k`.e, 'value', {of_key}))"
+    found = f"transform(array(CAST(parse_json(@0) AS MAP<STRING, VARIANT>)), `$m` -> {entries})[0]"
+    name = call.function.removeprefix("$").removesuffix("(jsonb)")
+    return Form(_guarded("{", found, [("true", f"cannot call {name} on a non-object")], spark_type(call.type)))
 
 
 FORMS: dict[str, Spelling] = {
@@ -130,8 +178,17 @@ FORMS: dict[str, Spelling] = {
     "@>(jsonb,text)": _contains,
     "jsonb_typeof(jsonb)": Form(_TYPEOF),
     "jsonb_array_length(jsonb)": Form(_LENGTH),
-    "to_jsonb(text)": Form(f"IF(@0 IS NULL, NULL, {_QUOTED})"),
-    **{f"to_jsonb({type_})": Form("CAST(@0 AS STRING)") for type_ in ("integer", "smallint", "bigint", "boolean")},
+    "to_jsonb(text)": Form(f"IF(@0 IS NULL, NULL, {QUOTED})"),
+    **{
+        f"to_jsonb({type_})": Form("CAST(@0 AS STRING)")
+        for type_ in ("integer", "smallint", "bigint", "boolean", "numeric")
+    },
+    "$key(text)": Form(f"coalesce(@0, {raised('field name must not be null', 'STRING')})"),
+    "$jsonb_array_elements(jsonb)": _elements,
+    "$jsonb_array_elements_text(jsonb)": _elements,
+    "$jsonb_object_keys(jsonb)": _object_keys,
+    "$jsonb_each(jsonb)": _entries,
+    "$jsonb_each_text(jsonb)": _entries,
     "jsonb_build_object(any…)": _build_object,
     "jsonb_build_array()": Form("'[]'"),
     "jsonb_build_array(any…)": _build_array,

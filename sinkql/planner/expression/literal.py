@@ -10,12 +10,12 @@ from typing import Any
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
 from sinkql.logical.array import Items, UnevenError, read_array, squared
 from sinkql.logical.composite import entries, map_levels, read_map, read_record
 from sinkql.logical.expression import single, text_of
 from sinkql.logical.interval import show_interval
+from sinkql.logical.jsonb import jsonb
 from sinkql.logical.range import SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, read_range
 from sinkql.logical.type import RANGES
 from sinkql.planner import types

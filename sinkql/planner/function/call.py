@@ -52,22 +52,29 @@ _VOLATILE = (
     "uuid_generate_v4", "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
 )  # fmt: skip
 _SET_RETURNING = (
-    *rows.HANDLERS, "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",
-    "regexp_split_to_table", "string_to_table",
+    *rows.HANDLERS, "regexp_matches", "regexp_split_to_table", "string_to_table", "json_array_elements", "json_each",
+    "json_object_keys", "jsonb_to_recordset", "jsonb_path_query",
 )  # fmt: skip
 AGGREGATES = (
     "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "grouping", "any_value", "string_agg",
     "array_agg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop", "bit_and",
-    "bit_or", "bit_xor",
+    "bit_or", "bit_xor", "jsonb_agg", "jsonb_object_agg", "percentile_cont", "percentile_disc", "mode",
 )  # fmt: skip
 WINDOW_FUNCTIONS = (
     "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
     "last_value", "nth_value",
 )  # fmt: skip
 UNSUPPORTED_AGGREGATES = (
-    "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "corr", "covar_pop", "covar_samp", "mode",
-    "percentile_cont", "percentile_disc", "regr_slope",
-)  # fmt: skip
+    "list_agg",
+    "json_agg",
+    "json_object_agg",
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    "regr_slope",
+)
+SORTED_AGGREGATES = ("percentile_cont", "percentile_disc", "mode")
+"""Those of the values of WITHIN GROUP."""  # fmt: skip
 _REASONS = {
     "age": "an interval of months has no exact length",
     "justify_hours": "computed intervals have no exact type",

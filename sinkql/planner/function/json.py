@@ -9,11 +9,12 @@ from itertools import pairwise
 
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Call, Literal, Type
+from sinkql.logical.function import CASTS
 from sinkql.planner import types
 from sinkql.planner.expression.operator import part_of
-from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
-from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT
+from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT, UNKNOWN
 
 Step = str | int
 _GETS = ("->(jsonb,text)", "->(jsonb,integer)")
@@ -152,6 +153,72 @@ def _path_text(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     return _texts(arguments[0], keys, span)
 
 
+def as_json(name: str, value: Typed) -> Typed:
+    """Return a value as jsonb, as Postgres makes it; raises SQ2214 for a type of which there is no exact form."""
+    if value.type == UNKNOWN:
+        value = typed(name, value, TEXT)
+    match value.type.name:
+        case "jsonb":
+            return value
+        case "text" | "smallint" | "integer" | "bigint" | "boolean":
+            return call(f"to_jsonb({value.type.name})", (exact(value),), value.span)
+        case "numeric" if value.raw != types.NUMERIC:
+            return call("to_jsonb(numeric)", (value,), value.span)
+        case "date" | "uuid":
+            return call("to_jsonb(text)", (cast_to(value, TEXT),), value.span)
+        case "timestamp" | "timestamptz":
+            return call("to_jsonb(text)", (_iso(value),), value.span)
+        case _:
+            message = f"{name}() of {value.type.called} is not supported"
+            raise SinkqlError("SQ2214", message, value.span, hint=_instead(value.type))
+
+
+def _instead(type_: Type) -> str | None:
+    """Return how to make a value of a type one that has a text."""
+    match type_.name:
+        case "double precision" | "numeric":
+            return "Cast it, as in value::numeric(12,2)."
+        case "real":
+            return "Cast it, as in value::double precision::numeric(12,2)."
+        case "jsonb":
+            return "Take a text out of it, as in value ->> 'id'."
+        case name:
+            return "Cast it, as in value::text." if (name, "text") in CASTS else part_of(type_)
+
+
+def _iso(value: Typed) -> Typed:
+    """Return the text that JSON has of a timestamp: a T between date and time, and the minutes of a zone."""
+    span = value.span
+    parts = [constant(part, TEXT, span) for part in (" ", "T", "+00", "+00:00")]
+    text = cast_to(value, TEXT)
+    if value.type == types.TIMESTAMPTZ:
+        text = call("replace(text,text,text)", (text, *parts[2:]), span)
+    return call("replace(text,text,text)", (text, *parts[:2]), span)
+
+
+def or_null(name: str, value: Typed) -> Typed:
+    """Return a value as jsonb, and JSON's null for NULL."""
+    found = as_json(name, value)
+    if not found.nullable:
+        return found
+    return call("coalesce(any…)", (found, constant("null", JSONB, value.span)), value.span, type_=JSONB)
+
+
+def key(name: str, value: Typed) -> Typed:
+    """Return the key of an object, which fails for NULL; raises SQ2211 for a value that is no text nor whole number."""
+    if types.whole(value.type) or (value.type.name == "numeric" and value.raw != types.NUMERIC):
+        value = cast_to(value, TEXT)
+    if value.type != TEXT:
+        message = f"the key of {name}() must be text, found {value.type.called}"
+        raise SinkqlError("SQ2211", message, value.span, hint=_instead(value.type))
+    return call("$key(text)", (value,), value.span)
+
+
+def _to_jsonb(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 1)
+    return as_json(name, arguments[0])
+
+
 def _scalar(name: str, value: Typed) -> Typed:
     if value.type == types.UNKNOWN:
         return typed(name, value, TEXT)
@@ -180,4 +247,5 @@ HANDLERS: dict[str, Handler] = {
     "jsonb_extract_path_text": _path_text,
     "jsonb_build_object": _build_object,
     "jsonb_build_array": _build_array,
+    "to_jsonb": _to_jsonb,
 }

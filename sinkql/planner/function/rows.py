@@ -8,6 +8,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.extension.types import nested_type
 from sinkql.logical import Interval, Type
 from sinkql.logical.array import leaf, levels
+from sinkql.logical.type import Field, record_type
 from sinkql.planner import types
 from sinkql.planner.expression.typed import Typed, call, constant, exact
 from sinkql.planner.function.argument import Handler, arity, typed
@@ -72,5 +73,37 @@ def _array_of(type_: Type) -> Type:
     return found
 
 
-HANDLERS: Mapping[str, Handler] = {"unnest": _unnest, "generate_series": _series}
+def _of_json(element: Type) -> Handler:
+    """Plan a function of one jsonb, whose rows are the elements of an array."""
+
+    def plan(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+        arity(name, arguments, span, 1, 1)
+        value = arguments[0]
+        if value.type == types.TEXT:
+            message = f"{name}() takes jsonb, found text"
+            raise SinkqlError("SQ2211", message, value.span, hint="Cast it, as in value::jsonb.")
+        return call(f"${name}(jsonb)", (typed(name, value, types.JSONB),), span, type_=_array_of(element))
+
+    return plan
+
+
+def _entry(value: Type, *, nullable: bool) -> Type:
+    return record_type((Field("key", types.TEXT, nullable=False), Field("value", value, nullable)))
+
+
+ENTRIES = {
+    "jsonb_each": _entry(types.JSONB, nullable=False),
+    "jsonb_each_text": _entry(types.TEXT, nullable=True),
+}
+"""Functions whose rows have several columns, with the record of these."""
+HANDLERS: Mapping[str, Handler] = {
+    "unnest": _unnest,
+    "generate_series": _series,
+    "jsonb_array_elements": _of_json(types.JSONB),
+    "jsonb_array_elements_text": _of_json(types.TEXT),
+    "jsonb_object_keys": _of_json(types.TEXT),
+    **{name: _of_json(record) for name, record in ENTRIES.items()},
+}
 """By name."""
+NAMED = {"jsonb_array_elements": "value", "jsonb_array_elements_text": "value"}
+"""What the column of a function is called that has a name of its own, whatever the relation is called."""

@@ -122,13 +122,14 @@ class GroupContext:
         if name == "grouping":
             return self._grouping(node, span, filter_)
         distinct, values, order = _arguments(node)
+        condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
         if name in collecting.NAMES:
-            condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
-            collected = collecting.call(self.rows, name, values, order, span, distinct=distinct, condition=condition)
-            return self.calls.collect(collected, span)
+            within = isinstance(node.parent, exp.WithinGroup)
+            order = node.parent.expression.expressions if within else order
+            written = collecting.Written(name, values, order, span, distinct, within, condition)
+            return self.calls.collect(collecting.call(self.rows, written), span)
         if len(values) != 1:
             raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
-        condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
         if name not in ("count", "sum", "min", "max"):
             self.calls.wanted = None  # what it is computed from is not it, and does not get its name
         if isinstance(values[0], exp.Star):

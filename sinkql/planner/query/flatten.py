@@ -13,13 +13,13 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Change
 from sinkql.planner import types
 from sinkql.planner.expression.typed import Typed, call, cast_to, column, constant, settled
-from sinkql.planner.function.rows import HANDLERS, elements
+from sinkql.planner.function.rows import ENTRIES, HANDLERS, NAMED, elements
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.scope import RowContext, Scope, identifier
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
 
-_ARRAY, _NUMBER = "$array{}", "$number"
+_ARRAY, _NUMBER, _ENTRY = "$array{}", "$number", "$entry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,21 @@ class TableCall:
     @property
     def width(self) -> int:
         """Return how many columns its rows have."""
+        if self.name in ENTRIES:
+            return len(ENTRIES[self.name].fields)
         return len(self.arguments) if self.name == "unnest" else 1
+
+    @property
+    def scalar(self) -> bool:
+        """Tell whether its rows are values, which the name of the relation stands for, too."""
+        return self.width == 1 and self.ordinality is None
 
     def named(self) -> tuple[str, ...]:
         """Return the names of the columns: that of a function that has one is its alias, or its own name."""
         count = self.width
-        default = [self.relation if count == 1 else self.name] * count
+        default = [NAMED.get(self.name) or (self.relation if count == 1 else self.name)] * count
+        if self.name in ENTRIES:
+            default = [each.name for each in ENTRIES[self.name].fields]
         number = () if self.ordinality is None else (self.ordinality,)
         return (*self.columns[:count], *default[len(self.columns) :], *number)
 
@@ -92,6 +101,8 @@ def flattened(
     each_own = called.name == "unnest" and len(values) > 1
     given = [[value] for value in values] if each_own else [values]
     arrays = [elements(called.name, each, span) for each in given]
+    if called.name in ENTRIES:
+        return _of_entries(relation, arrays[0], names, span, ordinality=called.ordinality is not None, outer=outer)
     return _flattened(relation, arrays, names, span, ordinality=called.ordinality is not None, outer=outer)
 
 
@@ -124,6 +135,26 @@ def _flattened(
     if ordinality:
         items.append((names[len(arrays)], cast_to(place, types.BIGINT)))
     return query_relation.project(flat, [*given, *items])
+
+
+def _of_entries(
+    relation: logical.Relation, array: Typed, names: Sequence[str], span: Span, *, ordinality: bool, outer: bool
+) -> logical.Relation:
+    """Return each row with the fields of a record: the first one is a key of the records of one row."""
+    assert array.type.element is not None
+    fields = array.type.element.fields
+    flat = _flatten(relation, array, [_ENTRY, _NUMBER][: 1 + ordinality], outer=outer)
+    entry = column(_ENTRY, array.type.element, nullable=outer, span=span)
+    given = [(each.name, query_relation.reference(each, span)) for each in relation.shape.columns]
+    items = [
+        (name, call(".(any,text)", (entry, constant(each.name, types.TEXT, span)), span, type_=each.type))
+        for name, each in zip(names, fields, strict=False)
+    ]
+    if ordinality:
+        items.append((names[len(fields)], column(_NUMBER, types.BIGINT, nullable=outer, span=span)))
+    found = query_relation.project(flat, [*given, *items])
+    keys = () if flat.shape.change is Change.UPSERT else tuple(key | {names[0]} for key in relation.shape.keys)
+    return replace(found, shape=replace(found.shape, keys=(*found.shape.keys, *keys)))
 
 
 def _length(array: Typed, span: Span) -> Typed:
@@ -162,9 +193,13 @@ class SelectContext(RowContext):
         if self.within or node.find_ancestor(exp.Case, exp.Filter):
             message = "functions that return sets are not supported within CASE and other calls of such functions"
             raise SinkqlError("SQ2928", message, span, hint="Write it in FROM.")
+        name = str(node.this).lower()
+        if name in ENTRIES:
+            hint = f"Write it in FROM, as in FROM t, {name}(t.value) AS e (key, value)."
+            raise SinkqlError("SQ2928", f"{name}() returns rows of several columns", span, hint=hint)
         self.within = True
         rows = Translator(self.syntax, self)
-        array = elements(str(node.this).lower(), [rows.translate(each) for each in node.expressions], span)
+        array = elements(name, [rows.translate(each) for each in node.expressions], span)
         self.within = False
         self.arrays.append(array)
         assert array.type.element is not None

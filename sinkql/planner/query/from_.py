@@ -197,14 +197,14 @@ class From:
         self.taken.add(wanted)
         return wanted
 
-    def _part(self, qualifiers: Qualifiers, columns: tuple[Named, ...], span: Span) -> Part:
+    def _part(self, qualifiers: Qualifiers, columns: tuple[Named, ...], span: Span, *, scalar: bool = False) -> Part:
         for part in self.parts:
             for one, other in zip(part.qualifiers[:1], qualifiers[:1], strict=False):
                 if one[-1] == other[-1] and (one == other or 1 in (len(one), len(other))):
                     shown = shown_name(other[-1])
                     message = f'relation name "{other[-1]}" is specified more than once in FROM'
                     raise SinkqlError("SQ2227", message, span, hint=f"Give one of them another name: … AS {shown}_2.")
-        part = Part(qualifiers, columns)
+        part = Part(qualifiers, columns, scalar)
         self.parts.append(part)
         return part
 
@@ -232,7 +232,7 @@ class From:
         )
         columns = {each.name: each for each in relation.shape.columns}
         named = tuple(Named(name, columns[new]) for name, new in zip(names, own, strict=True))
-        part = self._part(((called.relation,),), named, span)
+        part = self._part(((called.relation,),), named, span, scalar=called.scalar)
         return Joined(relation, self._scope((*left.scope.parts, part), (*left.scope.columns, *named)))
 
     def _with_rows(self, left: Joined, called: flatten.TableCall, join: Any) -> Joined:

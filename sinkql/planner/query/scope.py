@@ -65,10 +65,14 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One relation of a FROM: the names it goes by, alias or parts of its full name, and its columns."""
+    """One relation of a FROM: the names it goes by, alias or parts of its full name, and its columns.
+
+    The name of a `scalar` one stands for its column, too.
+    """
 
     qualifiers: tuple[tuple[str, ...], ...]
     columns: tuple[Named, ...]
+    scalar: bool = False
 
     def covers(self, qualifier: tuple[str, ...]) -> bool:
         """Tell whether `t.c` or `schema.t.c` speaks of this relation."""
@@ -151,6 +155,8 @@ class Scope:
         if len(found) > 1:
             hint = self._qualified(name) or "Rename one of the columns in a subquery."
             raise SinkqlError("SQ2205", f'column "{name}" is ambiguous', span, hint=hint)
+        if not found and not qualifier:
+            found = [part.columns[0] for part in self.parts if part.scalar and part.covers((name,))]
         if found:
             return found[0].at(span)
         if self.outer is None or (qualifier and parts):

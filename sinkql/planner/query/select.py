@@ -181,7 +181,7 @@ def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
 def _aggregates(node: Any) -> list[Any]:
     """Return the aggregates in an expression, each with its FILTER; not those of its subqueries."""
     return [
-        call.parent if isinstance(call.parent, exp.Filter | exp.WithinGroup) and call.arg_key == "this" else call
+        _whole(call)
         for call in node.walk(prune=lambda each: isinstance(each, exp.Query))
         if isinstance(call, exp.Anonymous)
         and isinstance(call.this, str)
@@ -190,9 +190,16 @@ def _aggregates(node: Any) -> list[Any]:
     ]
 
 
+def _whole(call: Any) -> Any:
+    """Return a call with the WITHIN GROUP and FILTER behind it."""
+    while isinstance(call.parent, exp.Filter | exp.WithinGroup) and call.arg_key == "this":
+        call = call.parent
+    return call
+
+
 def _over(call: Any) -> bool:
     """Tell whether OVER stands behind a call."""
-    above = call.parent if isinstance(call.parent, exp.Filter) and call.arg_key == "this" else call
+    above = _whole(call)
     return isinstance(above.parent, exp.Window) and above.arg_key == "this"
 
 
@@ -250,7 +257,7 @@ def _plan_groups(
     above = Translator(syntax, context)
     items = []
     for each in wanted:
-        calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter) else None
+        calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter | exp.WithinGroup) else None
         windows.wanted = each.name if isinstance(each.node, exp.Window) else None
         items.append(_group_item(above, context, each))
     calls.wanted = windows.wanted = None
@@ -349,7 +356,7 @@ def _name(syntax: Syntax, node: Any) -> tuple[str | None, bool]:
     match node:
         case exp.Column():
             return identifier(node.this), True
-        case exp.Paren() | exp.Collate() | exp.Filter():
+        case exp.Paren() | exp.Collate() | exp.Filter() | exp.WithinGroup():
             return _name(syntax, node.this)
         case exp.Dot() if isinstance(node.expression, exp.Identifier):
             return identifier(node.expression), True

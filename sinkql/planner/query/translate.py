@@ -321,10 +321,21 @@ def _window(t: Translation, node: Any) -> Typed:
 
 def _filter(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expression")
-    call = node.this
+    call = node.this.this if isinstance(node.this, exp.WithinGroup) else node.this
     if not isinstance(call, exp.Anonymous) or str(call.this).lower() not in functions.AGGREGATES:
         raise SinkqlError("SQ2215", "FILTER is only allowed after an aggregate", t.span(node))
     return t.context.aggregate(call, t.span(node), node.expression.this)
+
+
+def _within_group(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression")
+    call = node.this
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else None
+    if name not in functions.SORTED_AGGREGATES:
+        what = "WITHIN GROUP" if name is None else f"{name}()"
+        hint = "Write ORDER BY within the parentheses of an aggregate, as in string_agg(name, ',' ORDER BY name)."
+        raise SinkqlError("SQ2211", f"{what} is no aggregate of sorted values", t.span(node), hint=hint)
+    return t.context.aggregate(call, t.span(node), None)
 
 
 def _collate(t: Translation, node: Any) -> Typed:
@@ -396,6 +407,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.Array: _array,
     exp.Map: _map,
     exp.Filter: _filter,
+    exp.WithinGroup: _within_group,
     exp.Window: _window,
     exp.Collate: _collate,
     exp.Exists: _exists,

@@ -73,6 +73,9 @@ class Windows:
         if isinstance(function, exp.Filter):
             function, filter_ = function.this, function.expression.this
         span = t.span(node)
+        if isinstance(function, exp.WithinGroup):
+            hint = "Compute it by GROUP BY in a subquery in FROM, and join this."
+            raise SinkqlError("SQ2211", "OVER is not allowed behind WITHIN GROUP", span, hint=hint)
         if not isinstance(function, exp.Anonymous):
             raise SinkqlError("SQ2211", "OVER is only allowed after a window function or an aggregate", span)
         nested = next((each for part in function.expressions for each in part.find_all(exp.Window)), None)

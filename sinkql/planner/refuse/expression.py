@@ -46,7 +46,6 @@ def _padded(written: str) -> str | None:
 
 _HINTS = {"SQ2217": "Let the source carry the time as a column."}
 _REASONS: dict[type, tuple[str, ...]] = {
-    exp.WithinGroup: ("SQ2932", "ordered-set aggregates are not supported yet"),
     exp.SimilarTo: ("SQ2214", "SIMILAR TO is not supported", "Use LIKE or ~."),
     exp.Overlaps: ("SQ2214", "OVERLAPS is not supported", "Compare the ends."),
     **{

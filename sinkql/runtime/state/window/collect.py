@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.evaluate.json import object_text
+from sinkql.extension.types import arrow_type, parse_type
 from sinkql.runtime.state.window import aggregate
 from sinkql.runtime.state.window.registry import collects
 from sinkql.runtime.state.window.rows import Rows
@@ -54,9 +57,74 @@ def joined(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 @collects("array_agg")
 def listed(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the values, NULLs among them; NULL where there are no rows."""
+    """Return the values, NULLs among them, of rows of which a condition is true where it has a column; NULL of none."""
+    name, *condition = call.columns
+    type_ = rows.column(name).type
+    if condition:
+        rows = rows.where(rows.column(condition[0]).fill_null(False))
+    return pa.array([each or None for each in _of_keys(rows, call)], pa.list_(type_))
+
+
+@collects("jsonb_agg")
+def elements(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return an array of the texts of values, without those that are NULL; NULL where all are."""
+    some = ([text for text in each if text is not None] for each in _of_keys(rows, call))
+    return pa.array([f"[{', '.join(each)}]" if each else None for each in some], pa.string())
+
+
+@collects("jsonb_object_agg")
+def members(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return an object of the texts of values by key, the last one of each; NULL where no row has a key."""
+    keys, values = (_of_keys(rows, call, place) for place in (0, 1))
+    pairs = (
+        {key: text for key, text in zip(*each, strict=True) if key is not None}
+        for each in zip(keys, values, strict=True)
+    )
+    return pa.array([object_text(each) if each else None for each in pairs], pa.string())
+
+
+@collects("percentile_cont")
+def between(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return the number at a fraction of the way from the first to the last one, in order; NULL of none."""
+    return _at_fractions(rows, call, _between)
+
+
+@collects("percentile_disc")
+def reached(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return the first value, in order, up to which there is a fraction of all; NULL of none."""
+    return _at_fractions(rows, call, lambda fraction, values: values[max(1, math.ceil(fraction * len(values))) - 1])
+
+
+@collects("mode")
+def most_frequent(rows: Rows, call: physical.WindowCall) -> pa.Array:
+    """Return the value that is there most often, the first of these in order; NULL of none."""
+    rows = rows.where(rows.column(call.columns[0]).is_valid())
     values = rows.column(call.columns[0])
-    return pa.array([each or None for each in _of_keys(rows, call)], pa.list_(values.type))
+    begins, ends = rows.peers
+    owners = rows.owner[begins]
+    order = np.lexsort((begins, begins - ends, owners))
+    first = order[np.flatnonzero(np.diff(owners[order], prepend=-1))]
+    places = np.zeros(rows.count, np.int64)
+    places[owners[first]] = begins[first]
+    if not len(rows):
+        return pa.nulls(rows.count, values.type)
+    return values.take(pa.array(places, mask=rows.begins == rows.ends))
+
+
+def _at_fractions(rows: Rows, call: physical.WindowCall, at: Callable[[float, list[Any]], Any]) -> pa.Array:
+    fractions, several = [*map(float, call.constants)], parse_type(call.type).name == "array"
+    rows = rows.where(rows.column(call.columns[0]).is_valid())
+    found: list[Any] = []
+    for values in _of_keys(rows, call):
+        of_each = [at(fraction, values) for fraction in fractions] if values else None
+        found.append(of_each if several or of_each is None else of_each[0])
+    return pa.array(found, arrow_type(call.type))
+
+
+def _between(fraction: float, values: list[float]) -> float:
+    place = fraction * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    return low if place == math.floor(place) else low + (place - math.floor(place)) * (high - low)
 
 
 @collects("bit_and")
@@ -82,8 +150,8 @@ def _of_bits(rows: Rows, call: physical.WindowCall, of: Callable[[int, int], int
     return pa.array([functools.reduce(of, each) if each else None for each in some], pa.int64())
 
 
-def _of_keys(rows: Rows, call: physical.WindowCall) -> list[list[Any]]:
-    values = rows.column(call.columns[0]).to_pylist()
+def _of_keys(rows: Rows, call: physical.WindowCall, place: int = 0) -> list[list[Any]]:
+    values = rows.column(call.columns[place]).to_pylist()
     return [values[begin:end] for begin, end in zip(rows.begins.tolist(), rows.ends.tolist(), strict=True)]
 
 

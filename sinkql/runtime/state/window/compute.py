@@ -60,6 +60,6 @@ def _typed(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
 def _distinct(rows: Rows, call: physical.WindowCall) -> Rows:
     """Return the first of the rows of a key whose arguments are alike."""
     order, starts = grouped(*(told_apart(rows.column(name)) for name in call.columns), rows.owner)
-    kept = np.sort(order[starts])
-    table = rows.table.take(pa.array(kept))
-    return Rows(table, rows.owner[kept], rows.count, tuple(each[kept] for each in rows.keys))
+    kept = np.zeros(len(rows), np.bool_)
+    kept[order[starts]] = True
+    return rows.where(pa.array(kept))

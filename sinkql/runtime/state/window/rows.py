@@ -37,6 +37,11 @@ class Rows:
         """Return a column, in the order of the rows."""
         return one_chunk(self.table.column(name))
 
+    def where(self, kept: pa.Array) -> Rows:
+        """Return the rows of which a mask is true."""
+        mask = kept.to_numpy(zero_copy_only=False)
+        return Rows(self.table.filter(kept), self.owner[mask], self.count, tuple(each[mask] for each in self.keys))
+
     @cached_property
     def begins(self) -> Ints:
         """Return where the rows of each key begin."""

@@ -83,6 +83,24 @@ def _jsonbs(texts: Sequence[str], shape: _Shape | None) -> tuple[list[str], _Sha
         return None
 
 
+def parsed(text: str) -> Any:
+    """Return what a jsonb's text says; its numbers are `Digits`."""
+    return json.loads(text, parse_float=Digits, parse_int=Digits)
+
+
+def printed(value: Any) -> str:
+    """Return the text of a jsonb of what `parsed` gives."""
+    parts: list[str] = []
+    _print(value, parts)
+    return "".join(parts)
+
+
+def member_order(name: str) -> tuple[int, bytes]:
+    """Return what the members of an object are ordered by."""
+    encoded = name.encode()
+    return len(encoded), encoded
+
+
 def nested_deeply(text: str) -> bool:
     """Return whether a JSON text has more levels than are read."""
     if text.count("[") + text.count("{") <= MOST_LEVELS:
@@ -153,7 +171,7 @@ _NESTED = frozenset({dict, list})
 @lru_cache(4096)
 def _order(names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the order of an object's names; None where it is theirs already."""
-    found = tuple(sorted(names, key=_by_length))
+    found = tuple(sorted(names, key=member_order))
     return None if found == names else found
 
 
@@ -207,24 +225,22 @@ def _exactly(text: str) -> str:
     value = json.loads(text, parse_float=_digits, parse_int=_digits, parse_constant=_no_constant)
     if _ESCAPED.search(text):
         _check_characters(text)
-    parts: list[str] = []
-    _print(value, parts)
-    return "".join(parts)
+    return printed(value)
 
 
-class _Digits(str):
+class Digits(str):
     """A number by its text, which is printed as it was written."""
 
     __slots__ = ()
 
 
-def _digits(text: str) -> _Digits:
+def _digits(text: str) -> Digits:
     """Return a number without exponent; raises ValueError where Postgres's numeric has no room for it."""
     mantissa, _, exponent = text.replace("E", "e").partition("e")
     if exponent or len(mantissa) > _LONG:
         _check_range(mantissa, exponent)
     found = format(Decimal(text), "f") if exponent else text
-    return _Digits(found[1:] if found[0] == "-" and not found.strip("-0.") else found)
+    return Digits(found[1:] if found[0] == "-" and not found.strip("-0.") else found)
 
 
 def _no_constant(text: str) -> Any:
@@ -233,11 +249,11 @@ def _no_constant(text: str) -> Any:
 
 def _print(value: Any, parts: list[str]) -> None:
     """Append a value's text; one frame a level, since a generator's would halve what nests."""
-    if isinstance(value, _Digits):
+    if isinstance(value, Digits):
         parts.append(value)
     elif isinstance(value, dict):
         before = "{"
-        for name in sorted(value, key=_by_length):
+        for name in sorted(value, key=member_order):
             parts.append(f"{before}{json.dumps(name, ensure_ascii=False)}: ")
             _print(value[name], parts)
             before = ", "
@@ -251,11 +267,6 @@ def _print(value: Any, parts: list[str]) -> None:
         parts.append("]" if value else "[]")
     else:
         parts.append(json.dumps(value, ensure_ascii=False))
-
-
-def _by_length(name: str) -> tuple[int, bytes]:
-    encoded = name.encode()
-    return len(encoded), encoded
 
 
 def _check_range(mantissa: str, exponent: str) -> None:

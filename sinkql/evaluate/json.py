@@ -1,0 +1,258 @@
+"""Operators and functions of jsonb, which is held as the text that Postgres prints; a number has its digits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
+from sinkql.logical import Call, Expression
+from sinkql.logical.jsonb import Digits, jsonb, member_order, parsed, printed
+
+NO_KEY = "field name must not be null"
+_WHOLE = re.compile(r"-?[0-9]+")
+_TEXTS = ("->>(jsonb,text)", "->>(jsonb,integer)", "#>>(jsonb,text)")
+_MISSING = object()
+
+
+def member(text: str, step: str | int) -> str | None:
+    """Return the text of what stands in a document under a key or at a place; a scalar is its own element 0."""
+    found = _at(parsed(text), step)
+    return None if found is _MISSING else printed(found)
+
+
+def member_text(text: str, step: str | int) -> str | None:
+    """Return what stands under a key or at a place as text; NULL for JSON's null."""
+    return shown(_at(parsed(text), step))
+
+
+def shown(value: Any) -> str | None:
+    """Return a part of a document as text: a string without quotes, NULL for null."""
+    if value is _MISSING or value is None:
+        return None
+    return str(value) if isinstance(value, str) else printed(value)
+
+
+def read(text: str) -> str:
+    """Return a text as jsonb; refuses what is none."""
+    try:
+        return jsonb(text)
+    except (ValueError, RecursionError):
+        raise RefusedError("invalid input syntax for type json") from None
+
+
+def exact_text(expression: Expression, operands: Callable[[Expression], Value | None]) -> Value | None:
+    """Return the value of `->>` where its text is read as a number again: fractions are no matter there."""
+    if not isinstance(expression, Call) or expression.function not in _TEXTS:
+        return None
+    values = [operands(each) for each in expression.arguments]
+    known = [each for each in values if each is not None]
+    of = _path_text if expression.function.startswith("#") else member_text
+    return strict(of)(expression, known) if len(known) == len(values) else None
+
+
+def _at(document: Any, step: str | int) -> Any:
+    if isinstance(step, str):
+        return document.get(step, _MISSING) if isinstance(document, dict) else _MISSING
+    if isinstance(document, list):
+        return document[step] if step < len(document) else _MISSING
+    return document if step == 0 and not isinstance(document, dict) else _MISSING
+
+
+def _path_text(text: str, path: str) -> str | None:
+    return shown(_at_path(text, path))
+
+
+def _at_path(text: str, path: str) -> Any:
+    """Return what is at a path whose last step is a number: an index or a key."""
+    *keys, last = [step.strip() for step in path.strip("{}").split(",")]
+    found = parsed(text)
+    for key in keys:
+        found = _at(found, key)
+    if isinstance(found, list):
+        return _at(found, int(last))
+    return _at(found, last)
+
+
+def _like_engine(name: str) -> Callable[[Any], str | None]:
+    """Return what gives the text of a part, of which an engine has strings, whole numbers, booleans and nulls alone."""
+
+    def text(value: Any) -> str | None:
+        fraction = isinstance(value, Digits) and not _WHOLE.fullmatch(value)
+        if fraction or isinstance(value, dict | list):
+            raise RefusedError(f"{name} of an object, array or fraction")
+        return shown(value)
+
+    return text
+
+
+def _text_of(at: Callable[[str, Any], Any]) -> Make:
+    shown_alike = _like_engine("->>")
+    return strict(lambda text, step: shown_alike(at(text, step)))
+
+
+def _typeof(text: str) -> str:
+    match parsed(text):
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case bool():
+            return "boolean"
+        case None:
+            return "null"
+        case Digits():
+            return "number"
+        case _:
+            return "string"
+
+
+def _length(text: str) -> int:
+    found = parsed(text)
+    if not isinstance(found, list):
+        raise RefusedError("cannot get array length of a non-array")
+    return len(found)
+
+
+def _has(text: str, key: str) -> bool:
+    match parsed(text):
+        case dict() as found:
+            return key in found
+        case list() as found:
+            return any(each == key and not isinstance(each, Digits) for each in found)
+        case Digits():
+            return False
+        case found:
+            return bool(found == key)
+
+
+def _contains(text: str, wanted: str) -> bool:
+    found = parsed(text)
+    return isinstance(found, dict) and all(
+        name in found and _same(found[name], value) for name, value in parsed(wanted).items()
+    )
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    if isinstance(value, Digits) and isinstance(wanted, Digits):
+        return Decimal(value) == Decimal(wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+# --- what is made ----------------------------------------------------------------------------------------------------
+
+
+def quoted(text: str) -> str:
+    """Return a string of JSON, as a jsonb has it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _made(value: Any, type_: str) -> str:
+    if value is None:
+        return "null"
+    match type_:
+        case "text" | "unknown":
+            return quoted(value)
+        case "boolean":
+            return "true" if value else "false"
+        case "numeric":
+            return format(value, "f")
+        case _:
+            return str(value)
+
+
+def _scalar(call: Call, operands: list[Value]) -> Value | None:
+    type_ = call.arguments[0].type.name
+    return strict(lambda value: _made(value, type_))(call, operands)
+
+
+def _object(call: Call, operands: list[Value]) -> Value | None:
+    types = [each.type.name for each in call.arguments]
+
+    def found(row: Row) -> str:
+        values = [each(row) for each in operands]
+        members = dict(zip(values[::2], map(_made, values[1::2], types[1::2]), strict=True))
+        return object_text(members)
+
+    return found
+
+
+def object_text(members: dict[str, str]) -> str:
+    """Return the text of an object of texts of values by name."""
+    listed = (f"{quoted(name)}: {members[name]}" for name in sorted(members, key=member_order))
+    return f"{{{', '.join(listed)}}}"
+
+
+def _array(call: Call, operands: list[Value]) -> Value | None:
+    types = [each.type.name for each in call.arguments]
+    return lambda row: f"[{', '.join(_made(each(row), type_) for each, type_ in zip(operands, types, strict=True))}]"
+
+
+def _key(call: Call, operands: list[Value]) -> Value:
+    (operand,) = operands
+
+    def found(row: Row) -> Any:
+        value = operand(row)
+        if value is None:
+            raise RefusedError(NO_KEY)
+        return value
+
+    return found
+
+
+# --- sets ------------------------------------------------------------------------------------------------------------
+
+
+def _elements(text: str) -> list[Any]:
+    found = parsed(text)
+    if not isinstance(found, list):
+        what = "an object" if isinstance(found, dict) else "a scalar"
+        raise RefusedError(f"cannot extract elements from {what}")
+    return found
+
+
+def _element_texts(text: str) -> tuple[str | None, ...]:
+    return tuple(map(_like_engine("jsonb_array_elements_text()"), _elements(text)))
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    found = parsed(text)
+    if not isinstance(found, dict):
+        what = "an array" if isinstance(found, list) else "a scalar"
+        raise RefusedError(f"cannot call jsonb_object_keys on {what}")
+    return tuple(sorted(found, key=member_order))
+
+
+def _entries(name: str, value_of: Callable[[Any], Any]) -> Make:
+    def entries(text: str) -> tuple[tuple[str, Any], ...]:
+        found = parsed(text)
+        if not isinstance(found, dict):
+            raise RefusedError(f"cannot call {name} on a non-object")
+        return tuple((key, value_of(found[key])) for key in sorted(found, key=member_order))
+
+    return strict(entries)
+
+
+FORMS: dict[str, Make] = {
+    **dict.fromkeys(("->(jsonb,text)", "->(jsonb,integer)"), strict(member)),
+    **dict.fromkeys(("->>(jsonb,text)", "->>(jsonb,integer)"), _text_of(lambda text, step: _at(parsed(text), step))),
+    "#>>(jsonb,text)": _text_of(_at_path),
+    "?(jsonb,text)": strict(_has),
+    "@>(jsonb,text)": strict(_contains),
+    "jsonb_typeof(jsonb)": strict(_typeof),
+    "jsonb_array_length(jsonb)": strict(_length),
+    **{f"to_jsonb({type_})": _scalar for type_ in ("text", "integer", "smallint", "bigint", "boolean", "numeric")},
+    "jsonb_build_object(any…)": _object,
+    "jsonb_build_array()": strict(lambda: "[]"),
+    "jsonb_build_array(any…)": _array,
+    "$key(text)": _key,
+    "$jsonb_array_elements(jsonb)": strict(lambda text: tuple(map(printed, _elements(text)))),
+    "$jsonb_array_elements_text(jsonb)": strict(_element_texts),
+    "$jsonb_object_keys(jsonb)": strict(_keys),
+    "$jsonb_each(jsonb)": _entries("jsonb_each", printed),
+    "$jsonb_each_text(jsonb)": _entries("jsonb_each_text", _like_engine("jsonb_each_text()")),
+}
+"""By id."""

@@ -1,0 +1,89 @@
+"""Functions that make rows of a jsonb: what Postgres 18 gives, in the evaluator and in Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from expressions import vectors
+from sinkql import ast, evaluate
+from sinkql.errors import SinkqlError, Span
+from sinkql.lowering.spark.query import QuerySql
+from sinkql.planner.query.once import Once, plan_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ANSWERS = Path(__file__).with_name("postgres_json_sets.jsonl")
+"""A function, a document, and the rows in their order, or the message of an error."""
+_CATALOG = vectors.table({})
+Run = Callable[[Once], Sequence[tuple[Any, ...]]]
+
+
+def test_evaluated_rows_are_those_of_postgres() -> None:
+    def run(once: Once) -> Sequence[tuple[Any, ...]]:
+        found = evaluate.rows_of(once.relation, _CATALOG)
+        assert found is not None
+        return found(lambda _: [])
+
+    _check(run, SinkqlError)
+
+
+@pytest.mark.spark
+def test_in_spark_rows_are_those_of_postgres(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    _check(lambda once: spark.sql(QuerySql(_CATALOG).once(once)).collect(), PySparkException)
+
+
+def _check(run: Run, failure: type[Exception]) -> None:
+    answers = {(name, document): expected for name, document, expected in map(json.loads, _lines())}
+    for name in dict.fromkeys(name for name, _ in answers):
+        own = {document: expected for (function, document), expected in answers.items() if function == name}
+        for document, expected in own.items():
+            if isinstance(expected, list) and name.endswith("_text"):
+                exact = map(_text_is_exact, answers[name.removesuffix("_text"), document])
+                own[document] = expected if all(exact) else "of an object, array or fraction"
+        known = {document: expected for document, expected in own.items() if isinstance(expected, list)}
+        got: list[list[list[Any]]] = [[] for _ in known]
+        for number, _, *values in sorted(run(_query(name, list(known))), key=lambda row: row[:2]):
+            got[number].append(values)
+        if not name.endswith(("_text", "_keys")):
+            assert list(map(_read, got)) == list(map(_read, known.values())), name
+        else:
+            assert got == list(known.values()), name
+        for document, expected in own.items():
+            if isinstance(expected, str):
+                with pytest.raises(failure, match=expected):
+                    run(_query(name, [document]))
+
+
+def _lines() -> list[str]:
+    return _ANSWERS.read_text(encoding="utf-8").splitlines()
+
+
+def _text_is_exact(row: list[str]) -> bool:
+    return re.match(r"[{\[]|-?[0-9]+[.]", row[-1]) is None
+
+
+def _read(rows: list[list[Any]]) -> list[list[Any]]:
+    """Return rows with the numbers of their documents, of which Spark drops zeros at the end."""
+    return [[*row[:-1], json.loads(row[-1], parse_float=Decimal)] for row in rows]
+
+
+def _query(name: str, documents: Sequence[str | None]) -> Once:
+    columns = "k, v" if "each" in name else "v"
+    values = ", ".join(f"({number}, {_literal(each)})" for number, each in enumerate(documents))
+    text = f"SELECT i, n, {columns} FROM (VALUES {values}) AS t (i, j), {name}(j) WITH ORDINALITY AS e ({columns}, n)"
+    return plan_once(ast.Query(text, Span(0, len(text))), _CATALOG, datetime(2024, 1, 1))
+
+
+def _literal(document: str | None) -> str:
+    return "NULL::jsonb" if document is None else "'{}'::jsonb".format(document.replace("'", "''"))
