@@ -15,7 +15,7 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, JoinKind
-from sinkql.logical.expression import children, walk, with_children
+from sinkql.logical.expression import Cast, children, walk, with_children
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
@@ -229,10 +229,15 @@ def _below(relation: logical.Relation, begin: _Time, end: _Time) -> logical.Rela
             by = {each.name: each.expression for each in relation.outputs}
             below = _below(relation.input, _replaced(begin, by), _replaced(end, by))
             return None if below is None else replace(relation, input=below, shape=_retracting(relation.shape))
-        case logical.Join():
+        case logical.Join() if not _reads(begin) and not _reads(end):
             return _beside(relation, begin, end)
         case _:
             return None
+
+
+def _reads(time: _Time) -> bool:
+    """Tell whether a time is made of a text, which may be none on a row that the join leaves out."""
+    return time is not None and any(isinstance(each, Cast) and each.operand.type == types.TEXT for each in walk(time))
 
 
 def _beside(join: logical.Join, begin: _Time, end: _Time) -> logical.Relation | None:
