@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 _ANSWERS = Path(__file__).with_name("postgres_arrays.jsonl")
 """A type, a text, and Postgres's text of it and what `_CALLS` give; null for an error, and for one dimension."""
-_CALLS = ("x[1][1]", "x[2][1]", "x[2][3]", "cardinality(x)", "array_length(x, 1)", "array_length(x, 2)", "{} = ANY (x)")
+_CALLS = (
+    "x[1][1]", "x[2][1]", "x[2][3]", "cardinality(x)", "array_length(x, 1)", "array_length(x, 2)", "{} = ANY (x)",
+    "{} < ANY (x)", "{} <> ALL (x)", "x @> ARRAY[ARRAY[{}]]", "x && ARRAY[ARRAY[{}]]", "cardinality(x[2:2])",
+)  # fmt: skip
 _AMONG = {"int[][]": "1", "text[][]": "'a'"}
 _TYPES = {"int[][]": "integer[][]", "text[][]": "text[][]"}
 
