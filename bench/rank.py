@@ -88,7 +88,7 @@ class Bench:
 
     def table(self, g: Ints, v: Ints, diff: Ints) -> pa.Table:
         columns = {
-            "$h1": _mixed(g, 1), "$h2": _mixed(g, 2), "$k0": g, "$k1": v, "$r": _mixed(g * 1_000_003 + v, 3),
+            "$h1": mixed(g, 1), "$h2": mixed(g, 2), "$k0": g, "$k1": v, "$r": mixed(g * 1_000_003 + v, 3),
             "$k2": [f"some text {each}" for each in (v % 1000).tolist()], "$count": diff,
         }  # fmt: skip
         schema = self.operator.preparation.delivered()
@@ -103,7 +103,7 @@ class Bench:
         return told
 
 
-def _mixed(numbers: Ints, seed: int) -> Ints:
+def mixed(numbers: Ints, seed: int) -> Ints:
     found = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
         seed * 0x632BE59BD9B4E019 & (1 << 63) - 1
     )

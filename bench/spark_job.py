@@ -85,7 +85,7 @@ def aggregate(spark: SparkSession, kind: str, source: str, folder: Path, limit: 
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-    changes = spark.readStream.schema("g BIGINT, v BIGINT").option("maxFilesPerTrigger", limit).json(source)
+    changes = spark.readStream.schema("g BIGINT, v INT").option("maxFilesPerTrigger", limit).json(source)
     sums = changes.groupBy("g").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
     writer = sums.writeStream.outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
     if kind == "merged-sums":

@@ -38,8 +38,8 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'la
 _AGGREGATE = (
     _START
     + """
-CREATE SOURCE rows (g bigint NOT NULL, v bigint) FROM FILES (PATH = '{source}', MAX FILES PER COMMIT = 1) FORMAT JSON;
-CREATE MATERIALIZED VIEW sums AS SELECT g, COUNT(*) AS n, SUM(v)::bigint AS total FROM rows GROUP BY g;
+CREATE SOURCE rows (g bigint NOT NULL, v integer) FROM FILES (PATH = '{source}', MAX FILES PER COMMIT = 1) FORMAT JSON;
+CREATE MATERIALIZED VIEW sums AS SELECT g, COUNT(*) AS n, SUM(v) AS total FROM rows GROUP BY g;
 CREATE SINK k IN CLUSTER bench FROM sums INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
   KEY (g) MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
@@ -117,6 +117,8 @@ def _aggregate(home: Path, arguments: argparse.Namespace) -> None:
         shutil.rmtree(work)
         _tell(run, name, costs[name][-1], arguments.rows - _FEW)
     _show(f"aggregate, {arguments.groups:,} groups", costs, arguments.rows - _FEW)
+    _compare(costs, "spark, state alone", arguments.rows - _FEW, asked=4)
+    _compare(costs, "spark, merge into", arguments.rows - _FEW, asked=None)
 
 
 # --- join ------------------------------------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ def _join(home: Path, arguments: argparse.Namespace) -> None:
         _tell(run, name, costs[name][-1], arguments.changes - _FEW)
     title = f"join with {arguments.base:,} rows, commits of {arguments.commit:,}"
     _show(title, costs, arguments.changes - _FEW)
+    _compare(costs, "flink", arguments.changes - _FEW, asked=5)
 
 
 def _sinkql_join(home: Path, work: Path, arguments: argparse.Namespace) -> tuple[Cost, Cost]:
@@ -199,13 +202,23 @@ def _tell(run: int, name: str, cost: tuple[Cost, Cost], rows: int) -> None:
     print(f"run {run + 1}, {name}: {rows / (all_.cpu_s - warm.cpu_s):,.0f} rows/CPU-s", flush=True)
 
 
+def _compare(costs: dict[str, list[tuple[Cost, Cost]]], other: str, rows: int, *, asked: int | None) -> None:
+    mine, theirs = (_rate(costs[name], rows) for name in ("sinkql", other))
+    wanted = f"; at least {asked} are asked for" if asked else ""
+    print(f"sinkql is {mine / theirs:.1f} times as fast as {other}{wanted}", flush=True)
+
+
+def _rate(pairs: list[tuple[Cost, Cost]], rows: int) -> float:
+    return median([rows / (all_.cpu_s - warm.cpu_s) for warm, all_ in pairs])
+
+
 def _show(title: str, costs: dict[str, list[tuple[Cost, Cost]]], rows: int) -> None:
     table = [(title, "rows/CPU-s", "rows/s", "without them, CPU-s", "peak MB")]
     for name, pairs in costs.items():
         table.append(
             (
                 name,
-                f"{median([rows / (all_.cpu_s - warm.cpu_s) for warm, all_ in pairs]):,.0f}",
+                f"{_rate(pairs, rows):,.0f}",
                 f"{median([rows / (all_.wall_s - warm.wall_s) for warm, all_ in pairs]):,.0f}",
                 f"{median([warm.cpu_s for warm, _ in pairs]):.1f}",
                 f"{median([all_.peak_mb for _, all_ in pairs]):,.0f}",

@@ -32,8 +32,9 @@ def sort_places(*columns: Column) -> Places:
     tied = first[1:] == first[:-1]
     if not tied.any() or not _unlike(columns[1:], order, tied):
         return order
-    same = np.flatnonzero(tied)
-    group = np.unique(np.concatenate([same, same + 1]))
+    among = np.append(tied, False)
+    among[1:] |= tied
+    group = np.flatnonzero(among)
     members = order[group]
     order[group] = members[np.lexsort((np.arange(len(group)), *(column[members] for column in columns[::-1])))]
     return order

@@ -17,9 +17,9 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import Keeping
 from sinkql.extension.stream import Limit, Reader, Split, Tally
+from sinkql.runtime.batch.expression import mapped
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local import engine
-from sinkql.runtime.local.expression import mapped
 from support.patience import Deadline
 from support.running import MemoryControl, job, loop_of
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.state.arrangement import Multiset, Place, Values, bucket_folder
+from sinkql.runtime.state.arrangement import Multiset, Place, Values, bucket_folder, merge_start
 from sinkql.runtime.state.run import Entry, RunWriter, _digest, open_run
 
 
@@ -155,6 +155,23 @@ def test_buckets_do_not_all_merge_in_one_batch(tmp_path: Path) -> None:
             entries = values.entries
         assert len(entries) <= 4
     assert max(len(buckets) for buckets in merged.values()) <= 2
+
+
+def test_rows_that_were_replaced_are_never_more_than_half_of_what_is_there() -> None:
+    entries: list[Entry] = [{"rows": 100_000, "merges": 1}]
+    most, rewritten = 0, 0
+    for _ in range(200):
+        entries.append({"rows": 2_000, "merges": 0})
+        while (start := merge_start(entries, 0)) is not None:
+            rows = 100_000 if start == 0 else sum(int(each["rows"]) for each in entries[start:])
+            entries[start:] = [{"rows": rows, "merges": 1}]
+            rewritten += rows
+        most = max(most, sum(int(each["rows"]) for each in entries))
+    assert most < 100_000 * 1.5 + 3 * 2_000
+    assert rewritten < 200 * 2_000 * 6, "a row is not rewritten too often"
+    assert merge_start([{"rows": 3, "merges": 1}, *[{"rows": 1, "merges": 1}] * 2], 0) is None
+    growing: list[Entry] = [{"rows": 3_000, "merges": 1}, *[{"rows": 500, "merges": 1}] * 3]
+    assert (merge_start(growing, 0), merge_start(growing, 0, grows=True)) == (0, None)
 
 
 def test_run_is_never_written_over(tmp_path: Path) -> None:

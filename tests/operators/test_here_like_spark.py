@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from operators import pipeline as pipeline_module
-from operators.pipeline import Change, Listed, Pipeline, output, overwriting, plain, source
+from operators.pipeline import Change, Listed, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
 from sinkql.extension.stream import Split
 from sinkql.lowering.together import together
@@ -122,6 +122,34 @@ def _joined() -> physical.Operator:
     return together(physical.Graph(view)).root
 
 
+def _computed() -> physical.Operator:
+    """Return what is computed of the rows of groups that come and go, ranked and put beside their neighbours."""
+    read = _read()
+    rows = physical.Normalize(read, "a1", read.key)
+    texts = {"g": "g", "s": "c3 + 1", "n": "c3 * 1.5", "t": "c0 || 'x'", "d": "c5", "f": "c12", "y": "c7"}
+    outputs = tuple(output(rows, name, text) for name, text in texts.items())
+    mapped = physical.Map(rows, outputs, output(rows, "w", "c4 IS NOT TRUE AND c3 < 32767"))
+    columns = {each.name: each for each in physical.columns_of(mapped)}
+    calls = (
+        call("c", "count", None, "bigint"), call("cs", "count", "s", "bigint"), call("ss", "sum", "s", "bigint"),
+        call("sn", "sum", "n", "numeric(38,1)"), call("lt", "min", "t", "text"), call("ud", "max", "d", "date"),
+        call("cd", "count", "y", "bigint", distinct=True),
+    )  # fmt: skip
+    counted = physical.Aggregate(mapped, "a2", (columns["g"], columns["f"]), calls, "retract")
+    first = physical.Rank(counted, "a3", ("g",), (physical.Order("ss", True, True),), "rank", 1, 2, "place")
+    lag = physical.WindowCall("l", "lag", ("lt",), "text", (physical.Order("sn", False, False),), constants=("1",))
+    shown = physical.Recompute(first, "a4", ("g",), (lag,))
+    other = source("f", "append", f="text", c2="bigint", c18="boolean[]")
+    none = physical.Aggregate(other, "a5", (), (call("c2", "sum", "c2", "bigint"),), "append")
+    both = (_of(shown, "g", "c", "place", "l"), _of(none, g="'all'::text", c="c2", place="c2 * 2", l="'none'::text"))
+    return physical.Union(both, "retract")
+
+
+def _of(below: physical.Operator, *names: str, **texts: str) -> physical.Operator:
+    every = {name: f'"{name}"' for name in names} | texts
+    return physical.Map(below, tuple(output(below, name, text) for name, text in every.items()))
+
+
 def _some(normalize: physical.Normalize, *names: str) -> physical.Operator:
     body = physical.Map(normalize, tuple(output(normalize, name, f'"{name}"') for name in names))
     return physical.narrowed(physical.Graph(body), names).root
@@ -148,10 +176,10 @@ def _kept(pipeline: Pipeline) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
 
 def _too_large(*given: object) -> None:
     """Say so at the last moment: all state is there by then."""
-    raise here._TooLargeError
+    raise here._ElsewhereError
 
 
-@pytest.mark.parametrize("body", [_whole, _united, _joined])
+@pytest.mark.parametrize("body", [_whole, _united, _joined, _computed])
 def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,18 @@ def test_small_batches_need_no_spark(tmp_path: Path) -> None:
         _commit(loop, 20_000)
 
 
+def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    even = output("", "`counter` % 2 = 0", "boolean")
+    source = counter(up_to=20_000, rows_per_second=None)
+    loop = _loop(tmp_path, physical.Map(source, (output("n", "`counter` * 10"),), even))
+    for to in (3, 7):
+        _commit(loop, to)
+    assert rows(tmp_path) == [(20,), (40,), (60,)]
+    monkeypatch.setattr(here, "_COMPUTED_ROWS", 2)
+    with pytest.raises(_SparkAskedError):
+        _commit(loop, 10)
+
+
 @pytest.mark.spark
 def test_a_key_is_found_by_either_in_the_bucket_where_the_other_put_it(tmp_path: Path, spark: SparkSession) -> None:
     asked = 0
@@ -99,12 +111,13 @@ def test_a_batch_whose_rows_turn_out_to_be_large_is_done_by_spark(
 @pytest.mark.parametrize(
     ("body", "more"),
     [
-        (physical.Map(counter(), (output("n", "`counter` + 1"),), None), {}),
+        (physical.Map(counter(), (output("n", "sin(`counter`::double precision)::bigint"),), None), {}),
+        (physical.Map(counter(), (output("n", "10 / (`counter` - 2)"),), None), {}),  # a row fails
         (counter(cardinality=5), {}),
         (counter(cardinality=5), {"key": ("counter",)}),
     ],
 )
-def test_what_is_more_than_reading_and_writing_is_done_by_spark(
+def test_what_python_does_not_do_as_spark_does_is_done_by_spark(
     tmp_path: Path, body: physical.Operator, more: dict[str, Any]
 ) -> None:
     loop = _loop(tmp_path, body, **more)

@@ -18,8 +18,8 @@ from sinkql.extension.stream import Reader, Split, Tally, WriteResult
 from sinkql.extension.types import arrow_type
 from sinkql.lowering.sides import SidesPreparation
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.expression import mapped
 from sinkql.runtime.batch.letter import tallied
-from sinkql.runtime.local.expression import mapped
 from sinkql.runtime.local.flatten import flattened, repeated
 from sinkql.runtime.local.preparation import hash_of, prepared
 from sinkql.runtime.local.sides import prepared_sides

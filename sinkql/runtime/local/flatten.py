@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from sinkql import logical, physical
 from sinkql.extension.types import arrow_type
-from sinkql.runtime.local.expression import values
+from sinkql.runtime.batch.expression import values
 
 
 def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:

@@ -19,7 +19,7 @@ from sinkql.evaluate.number import EXACT
 from sinkql.extension.types import parse_type
 from sinkql.logical import Type
 from sinkql.lowering.preparation import FLOATS, Hash, Measure, Preparation, Value
-from sinkql.runtime.local.expression import python_rows
+from sinkql.runtime.batch.expression import python_rows
 
 _SIGNED = 1 << 63
 _NEEDED = 1 << 64

@@ -1,7 +1,9 @@
-"""A small batch of rows of which nothing is computed → read and written in this process, without a job of Spark.
+"""A small batch → read, computed and written in this process, without a job of Spark.
 
 To hand a task to Spark takes two to four times the CPU that reading and writing some rows does, and more of this
-process's own time; a shuffle takes twenty times as much, and rows that overwrite each other take two.
+process's own time; a shuffle takes twenty times as much, rows that overwrite each other take two, and Spark plans the
+whole batch anew each time. Expressions are computed by `evaluate`; where that is not sure, or a row fails, the batch is
+Spark's.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sinkql import logical, physical
+from sinkql import evaluate, logical, physical
 from sinkql.capture.retract import net
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult
 from sinkql.extension.types import arrow_type
 from sinkql.lowering.sides import SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.expression import mapped
 from sinkql.runtime.spark.bucket import HASHED, buckets_of
 from sinkql.runtime.spark.task import ReadTask, read_task, tallies, used_columns, write_rows
 from sinkql.runtime.spark.xxhash64 import hashable, prepared, prepared_sides
@@ -37,8 +41,13 @@ _MERGED_ROWS = 1 << 18
 _BYTES = 64 << 20
 
 
-class _TooLargeError(Exception):
-    pass
+_COMPUTED_ROWS = 1 << 14
+"""Of more rows expressions are computed by Spark."""
+_ELSEWHERE = frozenset({"SQ2663", "SQ3201"})
+
+
+class _ElsewhereError(Exception):
+    """The batch is Spark's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +58,12 @@ class Here:
     batch: Batch
     side: Path
     attempt: str = field(default_factory=lambda: f"h{uuid.uuid4().hex[:12]}")
+    _shared: dict[str, pa.Table] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: physical.Job, batch: Batch, side: Path) -> Here | None:
         """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
-        if batch.settled or not _simple(job.write, batch):
+        if batch.settled or not _simple(job, batch):
             return None
         if not all(batch.readers[source].small(parts) for source, parts in batch.splits.items()):
             return None
@@ -61,11 +71,12 @@ class Here:
         return found if all(map(found._light, found._operators())) else None
 
     def run(self) -> Outcome | None:
-        """Read and write; raises what a task may. None where rows turn out to be too many bytes."""
+        """Read and write; raises what a task may. None where it turns out to be Spark's."""
         buckets = self.batch.task.buckets
         try:
             results = self._appended() if buckets is None else self._keyed(buckets)
-        except _TooLargeError:
+        except _ElsewhereError:
+            report.forget(self.batch.arrangements, self.attempt)
             return None
         totals, missing = tallies(self.side, self.batch.splits)
         assert not missing
@@ -80,7 +91,7 @@ class Here:
             return []
         names = [column.name for column in write.columns]
         rows = self._rows(write.input, sequence=False)
-        if _stateful_below(write):  # whose rows may be more than come
+        if self._operators():  # whose rows may be more than come
             rows = iter(self._table(write.input, sequence=False).to_batches())
         return [self._written(0, (each.select(names) for each in rows))]
 
@@ -102,18 +113,20 @@ class Here:
         return write_rows(self.batch.task, bucket, self.attempt, batches, self.side)
 
     def _table(self, operator: physical.Operator, *, sequence: bool) -> pa.Table:
-        """Return all rows of an operator; raises _TooLargeError."""
+        """Return all rows of an operator; raises _ElsewhereError."""
         schema, batches, size = self._schema(operator, sequence=sequence), [], 0
         for batch in self._rows(operator, sequence=sequence):
             batches.append(batch)
             size += batch.nbytes
             if size > _BYTES:
-                raise _TooLargeError
+                raise _ElsewhereError
         return pa.Table.from_batches(batches, schema).combine_chunks()
 
     def _schema(self, operator: physical.Operator, *, sequence: bool) -> pa.Schema:
         if isinstance(operator, physical.Read):
             return self._reading(operator, sequence=sequence).schema()
+        if isinstance(operator, physical.Map) and not operator.outputs:
+            return self._schema(operator.input, sequence=sequence)
         fields = [(column.name, arrow_type(column.type)) for column in physical.columns_of(operator)]
         fields += [(DIFF, pa.int64())] if physical.change_of(operator) != "append" else []
         return pa.schema([*fields, (SEQ, pa.int64())] if sequence else fields)
@@ -127,17 +140,36 @@ class Here:
             case physical.Read():
                 task = self._reading(operator, sequence=sequence)
                 yield from task.rows(range(len(task.splits)), self.attempt)
-            case physical.Map():
-                outputs = operator.outputs
-                below = [each.expression.name for each in outputs if isinstance(each.expression, logical.Reference)]
+            case physical.Map() if _renames(operator):
+                below = [each.expression.name for each in operator.outputs]  # type: ignore[union-attr]
                 for rows in self._rows(operator.input, sequence=sequence):
-                    yield _renamed(rows, below, [each.name for each in outputs]) if outputs else rows
+                    yield _renamed(rows, below, [each.name for each in operator.outputs]) if below else rows
+            case physical.Map():
+                yield from self._computed(operator, sequence=sequence)
             case physical.Union():
                 yield from self._union(operator, sequence=sequence)
             case physical.Stateful():
                 yield from self._stateful(stateful(operator), operator)
-            case physical.Flatten() | physical.Repeat() | physical.Use():
+            case physical.Use():
+                if operator.name not in self._shared:
+                    self._shared[operator.name] = self._table(self.job.shared[operator.name], sequence=False)
+                yield from self._shared[operator.name].to_batches()
+            case physical.Flatten() | physical.Repeat():
                 raise AssertionError(operator)  # which is not simple
+
+    def _computed(self, operator: physical.Map, *, sequence: bool) -> Iterator[pa.RecordBatch]:
+        count = 0
+        for rows in self._rows(operator.input, sequence=sequence):
+            count += len(rows)
+            if count > _COMPUTED_ROWS:
+                raise _ElsewhereError
+            try:
+                found = mapped(self.job, operator, pa.Table.from_batches([rows]))
+            except SinkqlError as error:
+                if error.code in _ELSEWHERE:
+                    raise _ElsewhereError from error
+                raise
+            yield from found.combine_chunks().to_batches()
 
     def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
         names = [column.name for column in physical.columns_of(union)]
@@ -157,7 +189,11 @@ class Here:
             rows = prepared_sides(preparation, [self._table(each, sequence=side.latest) for each, side in sides])
         else:
             (below,) = struct.inputs
-            rows = prepared(preparation, self._table(below, sequence=True))
+            came = self._table(below, sequence=preparation.ordered)
+            try:
+                rows = prepared(preparation, came)
+            except pa.ArrowInvalid as error:
+                raise _ElsewhereError from error
         below_each = [self.batch.below(each, self.job.shared) for each in struct.entering]
         task = task_of(operator, self.batch.arrangements, *below_each)
         buckets = self._buckets(operator)
@@ -181,40 +217,52 @@ class Here:
         )
 
 
-def _simple(write: physical.Write, batch: Batch) -> bool:
-    """Tell whether nothing is computed, and rows meet others by keys that are hashed here as Spark does."""
-    if not all(map(_plain, physical.Graph(write.input).running())) or (batch.cleared and _stateful_below(write)):
+def _simple(job: physical.Job, batch: Batch) -> bool:
+    """Tell whether all is computed here as by Spark, and rows meet others by keys that are hashed as it does."""
+    operators = job.graph.running()
+    stateful_ = any(isinstance(each, physical.Stateful) for each in operators)
+    if not all(map(_plain, operators)) or (batch.cleared and stateful_):
         return False
-    task = batch.task
+    task, write = batch.task, job.write
     if task.buckets is None:
         return write.mode == "append" and write.change == "append"
-    if write.change == "upsert" and any(isinstance(each, physical.Union) for each in physical.walk(write.input)):
+    if write.change == "upsert" and any(isinstance(each, physical.Union) for each in operators):
         return False
     types = {column.name: column.type for column in write.columns}
     return all(types[name] in HASHED for name in task.key)
 
 
-def _stateful_below(write: physical.Write) -> bool:
-    return any(isinstance(each, physical.Stateful) for each in physical.walk(write.input))
-
-
 def _plain(operator: physical.Operator) -> bool:
-    """Tell whether an operator only hands on columns as they are, or keeps the last row of each key."""
+    """Tell whether an operator gives here what it does in Spark."""
     match operator:
         case physical.Read():
             return operator.change != "retract"
         case physical.Map():
-            types = {column.name: column.type for column in physical.columns_of(operator.input)}
-            return operator.where is None and all(
-                isinstance(each.expression, logical.Reference) and types[each.expression.name] == each.type
-                for each in operator.outputs
-            )
-        case physical.Union():
+            return _renames(operator) or _evaluated(operator)
+        case physical.Union() | physical.Use():
             return True
-        case physical.Normalize() | physical.Join():
-            return hashable(stateful(operator).preparation)
-        case physical.Stateful() | physical.Flatten() | physical.Repeat() | physical.Use():
+        case physical.Bound():  # whose clock is Spark's to follow
             return False
+        case physical.Stateful():
+            return hashable(stateful(operator).preparation)
+        case physical.Flatten() | physical.Repeat():
+            return False
+
+
+def _renames(map_: physical.Map) -> bool:
+    """Tell whether columns are only handed on."""
+    types = {column.name: column.type for column in physical.columns_of(map_.input)}
+    return map_.where is None and all(
+        isinstance(each.expression, logical.Reference) and types[each.expression.name] == each.type
+        for each in map_.outputs
+    )
+
+
+def _evaluated(map_: physical.Map) -> bool:
+    """Tell whether all that a Map computes has a form in Python."""
+    names = [column.name for column in physical.columns_of(map_.input)]
+    every = [*map_.outputs, *([] if map_.where is None else [map_.where])]
+    return all(evaluate.function_of(each.expression, names) is not None for each in every)
 
 
 def _internal(schema: pa.Schema) -> list[str]:

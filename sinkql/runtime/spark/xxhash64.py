@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 import xxhash
 from numpy.typing import NDArray
 
+from sinkql.evaluate.number import EXACT
 from sinkql.extension.types import parse_type
-from sinkql.lowering.preparation import FLOATS, Hash, Preparation, Value
+from sinkql.lowering.preparation import FLOATS, Hash, Measure, Preparation, Value, sum_arrow_type
 from sinkql.lowering.sides import PreparedSide, SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.spark.bucket import HASHED, INTS, TEXTS, numbers
@@ -32,12 +33,13 @@ _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
 
 
 def hashable(preparation: Preparation) -> bool:
-    """Tell whether all that goes into its hashes is hashed here, and rows come one by one."""
+    """Tell whether all that goes into its hashes is hashed here, and no order of rows decides a sum."""
     if isinstance(preparation, SidesPreparation):
         hashes = [each for side in preparation.sides for each in side.hashes]
         kept = [value for side in preparation.sides for value in side.kept]
         return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *kept]))
-    return preparation.ordered and all(map(_hashable, _values(preparation.hashes)))
+    sums = any(each.kind == "sum" and each.type in FLOATS for each in preparation.measures)
+    return not sums and all(map(_hashable, _values(preparation.hashes)))
 
 
 def _values(hashes: Iterable[Hash]) -> list[Value]:
@@ -49,12 +51,45 @@ def _hashable(value: Value) -> bool:
 
 
 def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
-    """Return rows as an operator's tasks take them, which comes one by one."""
+    """Return rows as an operator's tasks take them, one by one: those of a group add up in its task.
+
+    Raises ArrowInvalid for a summand that does not fit.
+    """
     found: dict[str, Any] = {each.name: pa.array(_hash(each, rows).view(np.int64)) for each in preparation.hashes}
-    found |= {each.name: rows.column(each.column) for each in preparation.values}
-    found |= {name: rows.column(name) for name in (DIFF, SEQ)}
+    if preparation.ordered:
+        found |= {each.name: rows.column(each.column) for each in preparation.values}
+        found |= {name: rows.column(name) for name in (DIFF, SEQ)}
+    else:
+        columns = {each.name: rows.column(each.column) for each in preparation.values}
+        found |= {each.name: _normal(columns[each.name]) for each in preparation.values if each.type in FLOATS}
+        found = columns | found
+        diff = pa.array(np.ones(len(rows), np.int64)) if preparation.append else rows.column(DIFF)
+        found |= {each.name: _measured(each, found.get(each.value), diff) for each in preparation.measures}
     schema = preparation.delivered()
     return pa.table([found[name] for name in schema.names], schema=schema)
+
+
+def _measured(measure: Measure, value: Any, diff: Any) -> Any:
+    """Return what each row comes to."""
+    match measure.kind:
+        case "rows":
+            return diff
+        case "present":
+            return pc.if_else(pc.is_valid(value), diff, 0)
+        case "sum":
+            return _multiples(value, diff, sum_arrow_type(measure.type))
+        case "least" | "greatest":
+            return value
+
+
+def _multiples(value: Any, diff: Any, type_: pa.DataType) -> Any:
+    values = pc.fill_null(value.cast(type_), pa.scalar(0, type_))
+    if pc.all(pc.equal(diff, 1)).as_py():
+        return values
+    if not pa.types.is_decimal(type_):
+        return pc.multiply_checked(values, diff)
+    pairs = zip(values.to_pylist(), diff.to_pylist(), strict=True)
+    return pa.array([EXACT.multiply(each, times) for each, times in pairs], type_)
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) -> pa.Table:

@@ -115,6 +115,8 @@ class _Runs:
 
     keyed: ClassVar[bool] = False
     """Whether a key may have several rows."""
+    grows: ClassVar[bool] = False
+    """Whether no row takes another's place."""
 
     place: Place
     entries: list[Entry]
@@ -141,7 +143,7 @@ class _Runs:
             return
         self._keep(written)
         merged = 0
-        while (start := merge_start(self.entries, self.place.bucket)) is not None:
+        while (start := merge_start(self.entries, self.place.bucket, grows=self.grows)) is not None:
             merged += 1
             self._merge(start, self.place.folder / f"{self.place.prefix}-m{merged}.arrow")
 
@@ -276,12 +278,17 @@ def rows_to_merge(entries: Sequence[Entry], bucket: int, coming: int) -> int:
     return sum(int(entry["rows"]) for entry in after[start:]) if start is not None else 0
 
 
-def merge_start(entries: Sequence[Entry], bucket: int) -> int | None:
+def merge_start(entries: Sequence[Entry], bucket: int, *, grows: bool = False) -> int | None:
     """Return from which run on all are to be merged, if it is time.
 
-    The first merge of a bucket comes early, after 2 to 5 runs, so that buckets merge in different batches.
+    The first merge of a bucket comes early, after 2 to 5 runs, so that buckets merge in different batches. Newer runs
+    that have half as many rows as the oldest are merged with it, as they may be in its rows' place: unless it only
+    `grows`.
     """
     fresh = all(entry["merges"] == 0 for entry in entries)
     tiers = Tiers(2 + bucket % _FAN if fresh else _FAN, _SMALL)
-    length = tiers.due(int(entry["rows"]) for entry in reversed(entries))
+    sizes = [int(entry["rows"]) for entry in reversed(entries)]
+    if not grows and len(sizes) >= max(2, tiers.fan) and 2 * sum(sizes[:-1]) >= sizes[-1]:
+        return 0
+    length = tiers.due(sizes)
     return len(entries) - length if length else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,6 +15,7 @@ class Appended(Multiset):
     """Rows that only come, each for itself: `$p` (the key's `$h1`, sorted), `$h2`, then a payload."""
 
     __slots__ = ()
+    grows: ClassVar[bool] = True
 
     def _merge_tables(self, tables: list[pa.Table], *, bottom: bool) -> pa.Table:
         return sorted_rows(pa.concat_tables(tables).combine_chunks())

@@ -83,16 +83,18 @@ def rows_of(runs: Iterable[Run], keys: Asked, schema: pa.Schema) -> Found:
 
     Where some take others back, they are added up, and those that are gone are left out.
     """
-    parts: list[pa.Table] = []
-    owners, diffs, marks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    parts, places = [schema.empty_table()], []
+    owners, diffs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for piece, owner, position in _places(runs, keys):
         parts.append(taken(piece.table.select(schema.names), position))
         owners.append(owner)
         diffs.append(_diffs(piece, position))
         if "$r" in piece.table.column_names:
-            marks.append(piece.ints("$r")[position])
-    found = Found(np.concatenate(owners), pa.concat_tables([schema.empty_table(), *parts]), np.concatenate(diffs))
-    return added(found, np.concatenate(marks)) if (found.diff < 0).any() else found
+            places.append((piece, position))
+    found = Found(np.concatenate(owners), pa.concat_tables(parts), np.concatenate(diffs))
+    if not (found.diff < 0).any():
+        return found
+    return added(found, np.concatenate([np.zeros(0, np.int64), *(piece.ints("$r")[at] for piece, at in places)]))
 
 
 def added(found: Found, marks: Ints) -> Found:
@@ -133,8 +135,11 @@ def _places(runs: Iterable[Run], keys: Asked) -> Iterator[tuple[Piece, Ints, Int
     """Yield pieces with rows of the keys: the number of the key of each, and its place."""
     for run in runs:
         for piece, some in run.asked(keys.keys):
-            low = np.searchsorted(piece.keys, keys.keys[some], "left")
-            owner, position = spread(low, np.searchsorted(piece.keys, keys.keys[some] | LOW, "right"))
+            asked_keys = keys.keys[some]
+            low = np.searchsorted(piece.keys, asked_keys, "left")
+            owner, position = spread(low, np.searchsorted(piece.keys, asked_keys | LOW, "right"))
+            if not len(owner):
+                continue
             equal = piece.ints("$h2")[position] == keys.hashes[some][owner]
             if not equal.all():
                 owner, position = owner[equal], position[equal]

@@ -77,6 +77,13 @@ def collect(arrangements: Arrangements, operators: Mapping[str, int]) -> Collect
     return Collected(found, flows)
 
 
+def forget(arrangements: Arrangements, attempt: str) -> None:
+    """Take back what the tasks of an attempt that is given up have reported."""
+    for name in _names(arrangements.folder / FOLDER):
+        if name.endswith(f"-{attempt}.json"):
+            (arrangements.folder / FOLDER / name).unlink()
+
+
 @dataclass(frozen=True, slots=True)
 class _Report:
     runs: Mapping[str, Sequence[Entry]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,13 +47,12 @@ class Piece:
 class Run:
     """A run, in pieces of which none begins with the upper half of a key that the one before ends with.
 
-    `whole` has the only piece. Where there are several, `path` is mapped anew for each look at one: what was looked at
-    of a mapped file counts as memory until it is let go.
+    `whole` has the only piece, `file` several.
     """
 
-    path: Path
     starts: Keys
     whole: Piece | None
+    file: _File | None = None
 
     def asked(self, keys: Keys) -> Iterator[tuple[Piece, slice]]:
         """Yield the pieces that may have some of sorted keys, by their upper half, and which of the keys these are."""
@@ -63,7 +63,9 @@ class Run:
         numbers, begins = np.unique(which, return_index=True)
         for number, (begin, end) in zip(numbers, pairwise([*begins, len(keys)]), strict=True):
             if number >= 0:
-                yield self._piece(int(number)), slice(int(begin), int(end))
+                piece = self._piece(int(number))
+                yield piece, slice(int(begin), int(end))
+                self._let_go(piece)
 
     def between(self, low: int, high: int) -> pa.Table:
         """Return the rows with keys from `low` to `high`."""
@@ -75,16 +77,49 @@ class Run:
         return pa.concat_tables([_cut(self._piece(number), low, high) for number in numbers])
 
     def _piece(self, number: int) -> Piece:
+        assert self.file is not None
+        return _piece(self.file.piece(number))
+
+    def _let_go(self, piece: Piece) -> None:
+        assert self.file is not None
+        self.file.let_go(piece.table)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A run's file, mapped once: to open it anew for each piece takes longer than to look up some keys in one."""
+
+    path: Path
+    mapped: mmap.mmap
+    address: int
+    reader: pa.RecordBatchFileReader
+
+    @classmethod
+    def open(cls, path: Path) -> _File:
+        """Map a file; raises OSError, ArrowInvalid, and ValueError for one that is empty."""
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        buffer = pa.py_buffer(mapped)
+        return cls(path, mapped, buffer.address, pa.ipc.open_file(pa.BufferReader(buffer)))
+
+    def piece(self, number: int) -> pa.Table:
+        """Return a piece."""
         try:
-            batch = pa.ipc.open_file(pa.memory_map(str(self.path))).get_batch(number)
+            return pa.Table.from_batches([self.reader.get_batch(number)])
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, str(error)) from error
-        return _piece(pa.Table.from_batches([batch]))
+
+    def let_go(self, piece: pa.Table) -> None:
+        """Have the pages of a piece count as memory no more; whoever looks at it again has them read again."""
+        # a piece lies together, its keys first
+        begin = piece.column(0).chunk(0).buffers()[1].address - self.address
+        start = begin // mmap.PAGESIZE * mmap.PAGESIZE
+        self.mapped.madvise(mmap.MADV_DONTNEED, start, begin + piece.nbytes - start)
 
 
 def in_memory(table: pa.Table) -> Run:
     """Return a sorted table as a run that is in no file."""
-    return Run(Path(), np.zeros(1, np.uint64), _piece(table))
+    return Run(np.zeros(1, np.uint64), _piece(table))
 
 
 def _piece(table: pa.Table) -> Piece:
@@ -104,17 +139,17 @@ def open_run(folder: Path, entry: Entry) -> Run:
         size = path.stat().st_size
         if size != entry["bytes"]:
             raise _lost(path, f"it has {size} bytes, the manifest says {entry['bytes']}")
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        file = _File.open(path)
         if len(starts) > 1:
-            if reader.num_record_batches != len(starts):
-                raise _lost(path, f"it has {reader.num_record_batches} pieces, the manifest says {len(starts)}")
-            return Run(path, starts, None)
-        table = reader.read_all()
-    except (FileNotFoundError, NotADirectoryError, pa.ArrowInvalid) as error:
+            if file.reader.num_record_batches != len(starts):
+                raise _lost(path, f"it has {file.reader.num_record_batches} pieces, the manifest says {len(starts)}")
+            return Run(starts, None, file)
+        table = file.reader.read_all()
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ArrowInvalid is a ValueError
         raise _lost(path, str(error)) from error
     if table.num_rows != entry["rows"]:
         raise _lost(path, f"it has {table.num_rows} rows, the manifest says {entry['rows']}")
-    return Run(path, starts, _piece(table))
+    return Run(starts, _piece(table))
 
 
 class RunWriter:

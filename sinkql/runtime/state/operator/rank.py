@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.lowering.preparation import COUNT, Preparation, whole_rows
+from sinkql.runs import sort_places
 from sinkql.runtime.state import head, order
 from sinkql.runtime.state.arithmetic import RowGroups, group
 from sinkql.runtime.state.arrangement import Ints, grouped
 from sinkql.runtime.state.head import Rows
 from sinkql.runtime.state.multiset import lying
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
-from sinkql.runtime.state.run import HIGH, in_memory, ints, unsigned
+from sinkql.runtime.state.run import HIGH, LOW, in_memory, ints, unsigned
 
 Function = Literal["row_number", "rank", "dense_rank"]
 _PARTS = np.uint64(0xFF << 56)
@@ -207,7 +208,9 @@ class _Ranked:
     @classmethod
     def of(cls, rows: Rows, terms: order.Terms) -> _Ranked:
         keys = order.sort_keys(rows.table, terms)
-        places = np.lexsort((rows.hashes, *reversed(keys), rows.owner))
+        # few rows of a key agree in the lower half of `$p`, which sorts like the first term
+        first = (rows.owner.view(np.uint64) << np.uint64(32)) | (unsigned(rows.table.column("$p")) & LOW)
+        places = sort_places(first, *keys, rows.hashes)
         rows = rows.some(places)
         return cls(rows, order.starts_of(rows.owner, [key[places] for key in keys]), order.starts_of(rows.owner, ()))
 

@@ -51,7 +51,7 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
         else pa.array(values(job, output, below, rows), field.type).take(places)
         for output, field in zip(map_.outputs, fields, strict=True)
     ]
-    own = physical.internal_of(map_)
+    own = [name for name in below.column_names if name in (physical.DIFF, physical.SEQ)]
     schema = pa.schema([*fields, *(below.schema.field(name) for name in own)])
     return pa.table([*arrays, *map(below.column, own)], schema=schema)
 
