@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
+from sinkql.connectors.iceberg.keyindex import xxh3
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -36,14 +38,24 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Hashes, Ha
     Small ints count as Iceberg's int, large strings and dictionaries as their plain kind.
     """
     arrays = [_plain(column) for column in columns]
-    rows = len(arrays[0])
-    digests = b"".join(
-        digest
-        for start in range(0, rows, _SLICE)
-        for digest in map(xxh3_128_digest, _rows([array.slice(start, _SLICE) for array in arrays]))
-    )
-    both = np.frombuffer(digests, ">u8").astype(np.uint64).reshape(rows, 2)
-    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+    starts = range(0, len(arrays[0]), _SLICE)
+    halves = [_halves([array.slice(start, _SLICE) for array in arrays]) for start in starts]
+    nothing = np.zeros(0, np.uint64)
+    upper, lower = (np.concatenate([nothing, *(each[half] for each in halves)]) for half in (0, 1))
+    return upper, lower
+
+
+def _halves(columns: list[pa.Array]) -> tuple[Hashes, Hashes]:
+    """Return the hashes of one slice."""
+    if all(_width(column.type) and not column.null_count for column in columns):
+        rows = _fixed(columns)
+        if 9 <= rows.itemsize <= 16:
+            return xxh3.hashed(rows)
+        every: Iterable[bytes] = cast("list[bytes]", rows.view(f"V{rows.itemsize}").tolist())
+    else:
+        every = _joined(columns)
+    both = np.frombuffer(b"".join(map(xxh3_128_digest, every)), ">u8").astype(np.uint64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
 
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -65,11 +77,8 @@ def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column
 
 
-def _rows(columns: list[pa.Array]) -> Iterable[bytes]:
+def _joined(columns: list[pa.Array]) -> Iterable[bytes]:
     """Return each row's bytes, of one slice."""
-    if all(_width(column.type) and not column.null_count for column in columns):
-        rows = _fixed(columns)
-        return cast("list[bytes]", rows.view(f"V{rows.itemsize}").tolist())
     empty = pa.scalar(b"", pa.large_binary())
     pieces = [piece for column in columns for piece in _pieces(column)]
     joined = pc.binary_join_element_wise(*pieces, empty, null_handling="replace", null_replacement="")
