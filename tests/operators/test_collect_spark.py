@@ -29,6 +29,7 @@ _CALLS = {
     "count(n)": [2, 2, 0],
     "variance(x)": [Decimal("0.3333333333"), None, None],
     "stddev_pop(x * 3000000.5)": [Decimal("1414213.7980753554"), Decimal(0), None],
+    "var_pop((x * 1000000000.25)::numeric(38,10))": [Decimal("222222222333333333.3472222222"), Decimal(0), None],
     "bit_xor(x)": [3, 5, None],
     "bit_and(x)": [2, 5, None],
     "array_agg(x ORDER BY x) FILTER (WHERE n <> 'b')": [[2], [5, None], None],

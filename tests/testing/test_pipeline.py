@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, time
@@ -180,6 +181,41 @@ def test_a_failing_row_stops_its_sink_until_it_is_gone_and_no_other(pipeline: Pi
     pipeline.delete("rates", {"country": "de"})
     pipeline.commit()
     assert pipeline.rows("cheap_sink") == [{"country": "fr", "worth": Decimal("100.0000000000")}]
+
+
+@pytest.mark.parametrize(
+    ("call", "document", "said"),
+    [
+        ("jsonb_array_elements(j)", "{}", "cannot extract elements from an object"),
+        ("jsonb_each_text(j)", '{"a": 1.5}', "jsonb_each_text() of an object, array or fraction"),
+    ],
+)
+def test_a_document_of_another_kind_is_an_error_of_its_row(call: str, document: str, said: str) -> None:
+    pipeline = sinkql.testing.loads(
+        f"CREATE TABLE t (id bigint, j jsonb); CREATE MATERIALIZED VIEW v AS SELECT id, e.* FROM t, {call} AS e;"
+    )
+    pipeline.insert("t", {"id": 1, "j": document})
+    with pytest.raises(SinkqlError, match=re.escape(said)) as raised:
+        pipeline.rows("v")
+    error = raised.value
+    assert error.code == "SQ3201"
+    assert error.text is not None
+    assert error.span is not None
+    assert error.text[error.span.start : error.span.end].startswith(call)
+    pipeline.delete("t", {"id": 1})
+    assert pipeline.rows("v") == []
+
+
+def test_a_null_key_of_an_object_is_an_error_of_its_row() -> None:
+    pipeline = sinkql.testing.loads(
+        "CREATE TABLE t (k text, x int); "
+        "CREATE MATERIALIZED VIEW v AS SELECT jsonb_object_agg(k, x) FILTER (WHERE x > 1) AS o FROM t;"
+    )
+    pipeline.insert("t", [{"k": None, "x": 1}, {"k": "a", "x": 2}])
+    assert pipeline.rows("v") == [{"o": '{"a": 2}'}]
+    pipeline.insert("t", {"k": None, "x": 2})
+    with pytest.raises(SinkqlError, match="field name must not be null"):
+        pipeline.rows("v")
 
 
 def test_records_are_decoded_as_the_source_s_format_says(pipeline: Pipeline) -> None:

@@ -24,6 +24,10 @@ _VIEWS = {
         f"SELECT {_calls('n', ' FILTER (WHERE x > 0)')} FROM t",
         f"SELECT {_calls('CAST(n AS double)', ' FILTER (WHERE x > 0)')} FROM t",
     ),
+    "of_many_digits": View(
+        f"SELECT g, {_calls('CAST(n * 100000.125 AS numeric(38,10))')} FROM t GROUP BY g",
+        f"SELECT g, {_calls('CAST(n AS double) * 100000.125')} FROM t GROUP BY g",
+    ),
     "bits": View(
         "SELECT g, bit_and(x) AS a, bit_or(x) FILTER (WHERE n > 0) AS o, bit_xor(x) AS x,"
         " bit_xor(DISTINCT x) AS d FROM t GROUP BY g"

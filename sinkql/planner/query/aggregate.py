@@ -19,7 +19,7 @@ from sinkql.logical import NUMERIC, Branch, Case, Type
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import arithmetic, wide
+from sinkql.planner.expression.operator import wide
 from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
 from sinkql.planner.expression.typed import call as expression
 from sinkql.planner.query import collecting
@@ -27,7 +27,7 @@ from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.scope import Groups, Scope, identifier, resolved
 from sinkql.planner.query.translate import Translator
 from sinkql.planner.query.translation import SubqueryContext, Windowing
-from sinkql.planner.query.variance import of_sums, root
+from sinkql.planner.query.variance import of_sums, root, square
 
 
 @dataclass
@@ -283,7 +283,7 @@ def _variance(call: _Aggregate) -> Typed:
     value, plain = call.argument, cast_to(call.argument, NUMERIC)
     if types.whole(value.type) or types.unsigned(value.type):
         value = Typed(cast_to(value, Type("numeric", types.INTEGER_DIGITS[value.type.name], 0)).tree, NUMERIC)
-    squares = call.add("sum", arithmetic("*", value, value, call.span), NUMERIC)
+    squares = call.add("sum", square(value, call.span), NUMERIC)
     rows = call.add("count", call.argument, types.BIGINT)
     return of_sums(rows, call.add("sum", plain, NUMERIC), squares, sample=not call.name.endswith("_pop"))
 

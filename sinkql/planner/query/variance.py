@@ -6,11 +6,14 @@ squares - q (sum + r) - r r / n: no term is greater than the sum of squares, and
 
 from __future__ import annotations
 
+import functools
 from decimal import Decimal
 
+from sinkql.errors import Span
 from sinkql.logical import NUMERIC, Branch, Case, Type
 from sinkql.planner import types
 from sinkql.planner.expression.literal import decimal
+from sinkql.planner.expression.operator import arithmetic
 from sinkql.planner.expression.typed import Typed, call, cast_to, constant
 
 NAMES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
@@ -18,6 +21,22 @@ NAMES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop
 
 _MORE = 1000
 """What squares are multiplied by, so that a rounded quotient does not round the result."""
+
+
+_FEW = 5
+"""How many digits behind the point a number of 38 digits may have, so that the digits of its square are enough."""
+_MOST = 38
+
+
+def square(value: Typed, span: Span) -> Typed:
+    """Return a number times itself: one with many digits by its whole part and the rest, whose products have fewer."""
+    if (value.raw.scale or 0) <= _FEW or 2 * (value.raw.precision or 0) <= _MOST:
+        return arithmetic("*", value, value, span)
+    rounded = call("round(numeric,integer)", (value, constant(0, types.INTEGER, span)), span)
+    whole = cast_to(rounded, Type("numeric", 19, 0))
+    rest = cast_to(_of("-", value, whole), Type("numeric", 11, 10))
+    first, *others = (_of("*", *pair) for pair in ((whole, whole), (whole, rest), (whole, rest), (rest, rest)))
+    return functools.reduce(lambda sum_, each: _of("+", sum_, each), others, first)
 
 
 def of_sums(rows: Typed, total: Typed, squares: Typed, *, sample: bool) -> Typed:
