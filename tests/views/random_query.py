@@ -171,8 +171,9 @@ class _Queries(Expressions):
                     crossed = True
                     condition = self.made("join without equality", self.comparison(scope, columns))
                 elif self.chance(30):
-                    deep = depth if word in ("JOIN", "LEFT JOIN") and self.chance(25) else 0
-                    condition = f"{condition} AND {self.condition(both, (), deep)}"
+                    deep = depth if self.chance(25) else 0
+                    of = self.one((scope, columns)) if word == "FULL JOIN" else both
+                    condition = f"{condition} AND {self.condition(of, (), deep)}"
                 text = f"{text} {word} {other} ON {condition}"
             self.forms[word] += 1
             scope = both

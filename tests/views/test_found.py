@@ -29,6 +29,10 @@ _FOUND = {
         SELECT g, x
         FROM b
         WHERE g NOT IN (VALUES (1), (2)) OR (g, x) IN (VALUES (1, 1), (2, NULL)) AND x IN (VALUES (1))""",
+    "EXISTS has a query in brackets, and what follows it, or VALUES": """
+        SELECT g, EXISTS (VALUES (1)) AS e
+        FROM b
+        WHERE EXISTS ((SELECT x FROM u WHERE u.g = b.g) EXCEPT (SELECT x FROM c)) OR NOT EXISTS ((SELECT 1 FROM c))""",
     "values are collected in the order of a constant": """
         SELECT g, string_agg('a', ',' ORDER BY 'a', NULL DESC) AS s, array_agg(1 ORDER BY NULL) AS l
         FROM b

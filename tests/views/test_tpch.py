@@ -44,4 +44,4 @@ def test_query(tmp_path: Path, name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", _QUERIES)
 def test_query_over_more_rows(tmp_path: Path, name: str) -> None:
-    assert _hold(tmp_path, name, size=500, commits=20, changes=200, seed=5) > 2
+    assert _hold(tmp_path, name, size=500, commits=20, changes=200, seed=5) >= 8

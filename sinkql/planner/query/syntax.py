@@ -105,7 +105,13 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         if self._ahead("MAP", TokenType.L_BRACKET):
             self._advance(2)
             return self._map()
+        if self._ahead("EXISTS", TokenType.L_PAREN) and not self._begins_query(self._index + 2):
+            self._advance()  # sqlglot has a call of a function where parentheses, or VALUES, are next
+            return self.expression(exp.Exists(this=self._parse_primary()))
         return super()._parse_function_call(*args, **kwargs)
+
+    def _begins_query(self, place: int) -> bool:
+        return place < len(self._tokens) and self._tokens[place].token_type in (TokenType.SELECT, TokenType.WITH)
 
     def _ahead(self, word: str, sign: Any) -> bool:
         """Tell whether a word with a sign behind it is next."""
