@@ -130,21 +130,23 @@ def test_the_least_time_to_come_is_noted(tmp_path: Path) -> None:
     pipeline.batch(r=[((10, 30, 1), 1), ((20, None, 2), 1), ((1, 4, 3), 1), ((25, 25, 4), 1), ((None, None, 5), 1)])
     times = []
     while (coming := due(pipeline)) is not None:
+        assert coming > pipeline.now
         times.append(coming)
         pipeline.now = coming
         pipeline.batch()
     assert times == [10, 20, 30]
+    assert kept(pipeline, "shown.later") == kept(pipeline, "shown.here") == 0
 
 
 def test_what_is_taken_back_is_not_waited_for(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, bound(), buckets=1)
     pipeline.now = 5
-    taken_back = [(10 + number, None, number) for number in range(100)]
-    pipeline.batch(r=[(row, 1) for row in (*taken_back, (500, None, 1))])
+    coming = [(10 + number, None, number) for number in range(400)]
+    pipeline.batch(r=[(row, 1) for row in coming])
     assert due(pipeline) == 10
-    pipeline.batch(r=[(row, -1) for row in taken_back])
-    assert due(pipeline) == 500
-    pipeline.batch(r=[((500, None, 1), -1)])
+    pipeline.batch(r=[(row, -1) for row in coming[:70]])
+    assert due(pipeline) == 80
+    pipeline.batch(r=[(row, -1) for row in coming[70:]])
     assert due(pipeline) is None
 
 
@@ -162,8 +164,8 @@ def test_the_same_step_again_gives_the_same(tmp_path: Path) -> None:
 
 def test_rows_alike_in_what_is_kept_go_each_in_its_time(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, bound(kept=("x",)))
-    pipeline.batch(r=[((None, 10, 1), 1), ((None, 20, 1), 2), ((5, 20, 1), 1)])
-    for now in (4, 5, 9, 10, 19, 20):
+    pipeline.batch(r=[((None, 10, 1), 1), ((None, 20, 1), 2), ((5, 20, 1), 1), ((5, 30, 1), 1)])
+    for now in (4, 5, 9, 10, 19, 20, 30):
         pipeline.now = now
         pipeline.batch()
         assert pipeline.got() == shown(pipeline, "b", "e", "x"), now

@@ -34,14 +34,16 @@ def test_only_what_is_another_now_is_told_of_and_kept(tmp_path: Path) -> None:
     read = overwriting("e", "k", k="integer", v="text", a="text[]")
     pipeline = Pipeline(tmp_path, physical.Normalize(read, "rows", ("k",)), buckets=1)
     pipeline.batch(e=[((1, "a", ("x",)), 1), ((2, "b", None), 1), ((4, "d", ("x", "y")), 1), ((5, None, (None,)), 1)])
+    pipeline.batch(e=[((6, None, None), 1), ((7, "g", None), 1)])
     pipeline.offer(
         e=[
             *[((1, "c", ()), 1), ((1, "a", ("x",)), 1), ((2, "b", ()), 1), ((3, None, None), -1)],
-            *[((4, "d", ("x", "z")), 1), ((5, None, (None,)), 1)],
+            *[((4, "d", ("x", "z")), 1), ((5, None, (None,)), 1), ((6, "f", None), 1), ((7, None, None), 1)],
         ]
     )
     told, name = pipeline.attempt()
-    expected = [(2, "b", None, -1), (2, "b", [], 1), (4, "d", ["x", "y"], -1), (4, "d", ["x", "z"], 1)]
+    expected: list[Row] = [(2, "b", None, -1), (2, "b", [], 1), (4, "d", ["x", "y"], -1), (4, "d", ["x", "z"], 1)]
+    expected += [(6, None, None, -1), (6, "f", None, 1), (7, "g", None, -1), (7, None, None, 1)]
     assert expected == sorted(told, key=lambda row: (row[0], row[-1]))
     pipeline.commit(told, name)
     kept = pipeline.entries()
@@ -63,6 +65,15 @@ def test_a_row_that_comes_again_is_no_change_whatever_is_in_it(tmp_path: Path) -
     assert kept == pipeline.entries()
     pipeline.batch(e=[((1, 1.0, nan, (nan, None)), 1), ((3, nan, nan, None), 1)])
     assert pipeline.expected("SELECT * FROM e") == pipeline.got()
+
+
+def test_rows_of_a_source_that_is_emptied_go(tmp_path: Path) -> None:
+    rng = random.Random("emptied")
+    pipeline = Pipeline(tmp_path, view(VIEWS["without key"]))
+    for size in (20, 0, 6, 9, 4):
+        pipeline.batch(e=changes(rng, pipeline.inputs["e"], size))
+        assert pipeline.expected(VIEWS["without key"]) == pipeline.got()
+        pipeline.truncate("e")
 
 
 def test_a_column_that_a_source_gets_and_nobody_asks_for_changes_no_meaning() -> None:

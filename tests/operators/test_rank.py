@@ -87,6 +87,7 @@ ORDERS = [
     terms("f"),
     terms("y nulls first"),
     (),
+    terms("f", "x"),
 ]
 
 

@@ -21,14 +21,14 @@ SET cluster = c;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE events (g integer, x integer)
   FROM FILES (PATH = 'in', GLOB = '*.json', MAX FILES PER COMMIT = 1) FORMAT JSON;
-CREATE MATERIALIZED VIEW v WITH (COMMIT INTERVAL = '1s') AS
+CREATE MATERIALIZED VIEW v WITH (COMMIT INTERVAL = '1s', RETAIN HISTORY = '1 day') AS
 SELECT g, count(*) AS n, sum(x) AS s, max(x) AS most FROM events GROUP BY g;
 """
 _SINK = """CREATE SINK {name} IN CLUSTER c FROM v
   INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')
   KEY (g) MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
-_QUERY = "SELECT g, count(*) AS n, sum(x)::BIGINT AS s, max(x) AS most FROM events GROUP BY g"
+QUERY = "SELECT g, count(*) AS n, sum(x)::BIGINT AS s, max(x) AS most FROM events GROUP BY g"
 _COLUMNS = ("g", "n", "s", "most")
 Rows = Counter[tuple[object, ...]]
 
@@ -55,7 +55,7 @@ def expected(folder: Path) -> Rows:
             f"CREATE VIEW events AS SELECT * FROM read_json('{folder}/in/*.json', format = 'newline_delimited', "
             "columns = {g: 'INTEGER', x: 'INTEGER'})"
         )
-        return Counter(connection.execute(_QUERY).fetchall())
+        return Counter(connection.execute(QUERY).fetchall())
 
 
 def tables(folder: Path, names: tuple[str, ...]) -> dict[str, Rows]:

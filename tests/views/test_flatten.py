@@ -40,6 +40,14 @@ _VIEWS = {
     ),
     "distinct_": View("SELECT DISTINCT unnest(b) AS y FROM t"),
     "constants": View("SELECT n * 2 AS m FROM generate_series(1, 5, 2) AS q (n)"),
+    "none_of_some": View(
+        "SELECT m, n FROM generate_series(1, 3) AS m, generate_series(2, m) AS n",
+        "SELECT m, n FROM generate_series(1, 3) AS p (m), generate_series(1, 3) AS q (n) WHERE n BETWEEN 2 AND m",
+    ),
+    "numbered_constants": View(
+        "SELECT x, n FROM unnest(ARRAY['a', 'b']) WITH ORDINALITY AS q (x, n)",
+        "SELECT * FROM (VALUES ('a', 1), ('b', 2)) AS q",
+    ),
     "back": View("SELECT n FROM generate_series(3, 1, -1) AS q (n)"),
     "series_lateral": View("SELECT x, y, n FROM r CROSS JOIN LATERAL generate_series(x, y) AS q (n)", _SERIES),
     "series": View("SELECT x, y, n FROM r, generate_series(x, y) AS n", _SERIES),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +24,6 @@ from views.rows import Row, Rows, different, plain
 
 pytestmark = pytest.mark.slow
 _QUERIES = queries("tpch.sql")
-_SINKS = ("q3", "q4", "q13", "q16", "q22")
 _SCRIPT = """
 CREATE CLUSTER c (SIZE = 'local[2]');
 SET cluster = c;
@@ -59,32 +59,55 @@ def _read(folder: Path, name: str) -> Rows:
     return +found
 
 
-def test_sinks_of_killed_processes_go_on(tmp_path: Path) -> None:
+def _hold(folder: Path, names: Sequence[str], rules: Sequence[str], *, size: int) -> None:
+    """Run sinks of queries in processes of which all but the last are killed, each over more rows than the one before.
+
+    The first one follows its sources, as a user would have it.
+    """
     sources = [
         _SOURCE.format(name=each.name, columns=", ".join(map(" ".join, each.columns.items())))
         for each in tpch.RELATIONS
     ]
-    sinks = [_SINK.format(name=name, sql=_QUERIES[name]) for name in _SINKS]
-    (tmp_path / "pipeline.sql").write_text("".join([_SCRIPT, *sources, *sinks]))
+    sinks = [_SINK.format(name=name, sql=_QUERIES[name]) for name in names]
+    (folder / "pipeline.sql").write_text("".join([_SCRIPT, *sources, *sinks]))
     random_ = random.Random(7)
-    rows = tpch.rows(60, random_)
-    halves = [{name: random_.sample(each, len(each)) for name, each in rows.items()}]
-    _write(tmp_path, 0, {name: each[: len(each) // 2] for name, each in halves[0].items()})
-    mark = marked()
-    running = start("exec", "pipeline.sql", folder=tmp_path, environment=armed("commit-reply#8=kill") | mark)
-    try:
-        assert running.end() == -9
-    finally:
-        running.kill()
-    assert left(mark) == []
-    _write(tmp_path, 1, {name: each[len(each) // 2 :] for name, each in halves[0].items()})
-    killed = run("exec", "--once", "pipeline.sql", folder=tmp_path, environment=armed("commit-request#7=kill"))
-    assert killed.returncode == -9
-    ended = run("exec", "--once", "pipeline.sql", folder=tmp_path)
+    rows = tpch.rows(size, random_)
+    mixed = {name: random_.sample(each, len(each)) for name, each in rows.items()}
+    for number in range(len(rules) + 1):
+        _write(folder, number, {name: each[number :: len(rules) + 1] for name, each in mixed.items()})
+        if number == len(rules):
+            break
+        mark, faults = marked(), armed(f"{rules[number]}=kill")
+        running = start(
+            "exec", *([] if not number else ["--once"]), "pipeline.sql", folder=folder, environment=faults | mark
+        )
+        try:
+            assert running.end() == -signal.SIGKILL, rules[number]
+        finally:
+            running.kill()
+        assert left(mark) == []
+    ended = run("exec", "--once", "pipeline.sql", folder=folder)
     assert ended.returncode == 0, ended.stderr
     content = Content(tpch.RELATIONS)
     content.apply({name: [(row, 1) for row in each] for name, each in rows.items()})
-    for name in _SINKS:
-        found = different(_read(tmp_path, name), content.ask(_QUERIES[name]))
+    for name in names:
+        expected = content.ask(_QUERIES[name])
+        found = different(_read(folder, name), expected)
         assert not found, f"{name}: {found}"
+        assert expected, name
     content.close()
+
+
+def test_sinks_of_a_killed_process_go_on(tmp_path: Path) -> None:
+    _hold(tmp_path, ("q3", "q4", "q13", "q16", "q22"), ["commit-reply#8"], size=60)
+
+
+@pytest.mark.soak
+def test_sinks_of_processes_killed_anywhere_go_on(tmp_path: Path) -> None:
+    names = ("q2", "q3", "q4", "q5", "q9", "q13", "q15", "q16", "q21", "q22")
+    _hold(
+        tmp_path,
+        names,
+        ["commit-reply#25", "state-manifest#4", "commit-request#14", "claim#6", "data-files#5"],
+        size=90,
+    )

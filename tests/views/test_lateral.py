@@ -27,6 +27,7 @@ _SQL = {
     "no_from": "SELECT a.id, u.s, w.t FROM a, LATERAL (SELECT x + g AS s) u, LATERAL (SELECT u.s * 2 AS t) w",
     "count": "SELECT a.id, u.n, u.s FROM a, LATERAL (SELECT count(*) AS n, sum(y) AS s FROM b WHERE b.g = a.g) u",
     "count_less": "SELECT a.id, u.n FROM a LEFT JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.y < a.x) u ON true",
+    "count_less_or": "SELECT a.id, u.n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.y < a.x OR a.x IS NULL) u",
     "count_on": "SELECT a.id, u.n FROM a JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.g = a.g) u ON u.n = 0",
     "count_left_on": "SELECT a.id, u.n FROM a LEFT JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.g = a.g) u "
     "ON u.n <> 1",
@@ -48,6 +49,8 @@ _SQL = {
     "union": "SELECT a.id, u.v FROM a, LATERAL (SELECT y AS v FROM b WHERE b.g = a.g UNION ALL SELECT a.x) u",
     "full_join": "SELECT a.id, u.y, u.z FROM a, LATERAL (SELECT l.y, r.z FROM (SELECT * FROM b WHERE b.g = a.g) l "
     "FULL JOIN (SELECT * FROM c WHERE c.g <= a.g) r ON l.y = r.z) u",
+    "full_join_of_one": "SELECT a.id, u.y, u.z FROM a, LATERAL (SELECT l.y, c.z FROM "
+    "(SELECT * FROM b WHERE b.g = a.g) l FULL JOIN c ON l.y = c.z) u",
     "left_join_inside": "SELECT a.id, u.y, u.z FROM a, LATERAL (SELECT b.y, c.z FROM b LEFT JOIN c ON c.z = b.y "
     "AND c.g = a.g WHERE b.g = a.x) u",
     "of_first_of_comma": "SELECT a.id, u.y FROM a, c JOIN LATERAL (SELECT y FROM b WHERE b.g = a.g) u ON u.y = c.z",
@@ -71,6 +74,8 @@ _SQL = {
 _ASKED = {
     "alone": "SELECT y FROM b WHERE y > 1",
     "left_join_inside": "SELECT a.id, b.y, c.z FROM a JOIN b ON b.g = a.x LEFT JOIN c ON c.z = b.y AND c.g = a.g",
+    "full_join_of_one": "SELECT a.id, b.y, c.z FROM a JOIN b ON b.g = a.g LEFT JOIN c ON c.z = b.y UNION ALL "
+    "SELECT a.id, NULL, c.z FROM a, c WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND b.y = c.z)",
     "full_join": "SELECT a.id, b.y, c.z FROM a JOIN b ON b.g = a.g LEFT JOIN c ON c.g <= a.g AND c.z = b.y UNION ALL "
     "SELECT a.id, NULL, c.z FROM a JOIN c ON c.g <= a.g WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.g = a.g "
     "AND b.y = c.z)",  # which DuckDB does not do within LATERAL

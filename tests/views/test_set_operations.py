@@ -21,6 +21,9 @@ _VIEWS = {
     "except_": "SELECT k, t FROM l EXCEPT SELECT n, u FROM r",
     "intersect_all": "SELECT k, t FROM l INTERSECT ALL SELECT n, u FROM r",
     "except_all": "SELECT k, t FROM l EXCEPT ALL SELECT n, u FROM r",
+    "united": "SELECT k, t FROM l UNION SELECT n, u FROM r",
+    "alike_but_for_conditions": "SELECT t, count(*) AS c FROM l WHERE k > 0 GROUP BY t UNION ALL "
+    "SELECT t, count(*) AS c FROM l WHERE k > 1 GROUP BY t",
     "one_column": "SELECT k FROM l EXCEPT ALL SELECT n FROM r WHERE n > 0",
     "binds_closer": "SELECT t FROM l UNION ALL SELECT u FROM r INTERSECT SELECT t FROM x",
     "from_the_left": "SELECT k, t FROM l EXCEPT SELECT n, u FROM r EXCEPT SELECT k, t FROM x WHERE k > 1",

@@ -20,6 +20,10 @@ _VIEWS = {
     "many": View("SELECT id, upper(name) AS name FROM t WHERE n >= 2"),
     "grouped": View("SELECT g, count(*) AS c, sum(n) AS s, max(n) AS m FROM t GROUP BY g"),
     "whole": View("SELECT count(*) AS c, sum(n) AS s, min(name) AS l FROM t"),
+    "filtered": View(
+        "SELECT g, count(*) FILTER (WHERE n > 2) AS c, sum(n) FILTER (WHERE name = 'a') AS s, "
+        "min(id) FILTER (WHERE name <> 'a') AS m FROM t GROUP BY g"
+    ),
     "together": View("SELECT id, name FROM t WHERE n > 3 UNION ALL SELECT id, name FROM s"),
     "latest": View("SELECT id, x + 1 AS y FROM u WHERE x > 1"),
     "texts": View("SELECT name, count(*) AS c, avg(x) AS a FROM u GROUP BY name"),

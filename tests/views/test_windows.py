@@ -34,6 +34,9 @@ _VIEWS = {
         WHERE n BETWEEN 2 AND 3""",
     "from_three": """
         SELECT t FROM (SELECT t, row_number() OVER (PARTITION BY k ORDER BY t, x) AS n FROM l) AS s WHERE n >= 3""",
+    "from_above_one": """
+        SELECT t FROM (SELECT t, row_number() OVER (PARTITION BY k ORDER BY t, x) AS n FROM l) AS s
+        WHERE n > 1 AND n <= 3""",
     "windows": """
         SELECT k, t, sum(x) OVER w AS total, avg(x) OVER (PARTITION BY t) AS mean,
           lag(t, 1, 'none') OVER (v ROWS 1 PRECEDING) AS before, count(*) FILTER (WHERE x > 0) OVER () AS n,
