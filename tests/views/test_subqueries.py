@@ -72,6 +72,12 @@ _SQL = {
     "having_exists": "SELECT g, sum(x) AS n FROM a GROUP BY g HAVING EXISTS (SELECT 1 FROM b WHERE b.g = a.g)",
     "grouped_value": "SELECT g, (SELECT max(y) FROM b WHERE b.g = a.g) AS m, count(*) AS n FROM a GROUP BY g",
     "group_by": "SELECT (SELECT max(y) FROM b WHERE b.g = a.g) AS m, count(*) AS n FROM a GROUP BY 1",
+    "group_by_again": "SELECT 1 + (SELECT max(y) FROM b WHERE b.g = a.g) AS m, count(*) AS n FROM a "
+    "GROUP BY 1 + (SELECT max(y) FROM b WHERE b.g = a.g)",
+    "one_text_of_several": "SELECT id, x < ANY (SELECT y FROM b) AS r, x > ALL (SELECT y FROM b) AS s, x IN (SELECT y "
+    "FROM b) AS t, EXISTS (SELECT y FROM b) AS u FROM a WHERE x <= ANY (SELECT y FROM b) OR EXISTS (SELECT y FROM b)",
+    "distinct_on_again": "SELECT DISTINCT ON ((SELECT min(y) FROM b WHERE b.g = a.g)) id FROM a "
+    "ORDER BY (SELECT min(y) FROM b WHERE b.g = a.g), id DESC",
     "in_aggregate": "SELECT g, sum((SELECT max(y) FROM b WHERE b.g = a.x)) AS m FROM a GROUP BY g",
     "over_join": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g WHERE a.x > (SELECT min(y) FROM b WHERE b.g = c.z)",
     "two": "SELECT id FROM a WHERE x IN (SELECT y FROM b) AND EXISTS (SELECT 1 FROM c WHERE c.g = a.g) AND g > 0",

@@ -27,6 +27,8 @@ from sinkql.planner.query.scope import Outer, Scope
 from sinkql.planner.query.translation import Translation
 
 _Within = Callable[[Typed], Typed]
+_Key = tuple[str, str, tuple[logical.Expression, ...]]
+"""What is asked of a query, its text, and values beside it."""
 
 
 def _query_node(node: Any) -> bool:
@@ -56,7 +58,7 @@ class Subqueries:
     scope: Scope
     within: _Within = lambda value: value
     _waiting: list[Waiting] = field(default_factory=list)
-    _known: dict[tuple[int, tuple[logical.Expression, ...]], tuple[Any, Typed]] = field(default_factory=dict)
+    _known: dict[_Key, Typed] = field(default_factory=dict)
 
     @property
     def _apply(self) -> Apply:
@@ -75,14 +77,19 @@ class Subqueries:
 
     def knows(self, node: Any) -> bool:
         """Tell whether all queries in an expression have been planned here."""
-        known = {place for place, _ in self._known}
-        return all(id(each) in known for each in node.walk(prune=_query_node) if _query_node(each))
+        known = {text for _, text, _ in self._known}
+        queries = (each for each in node.walk(prune=_query_node) if _query_node(each))
+        return all(self._text(each) in known for each in queries)
+
+    def _text(self, node: Any) -> str:
+        """Return a query's text; for a node that was not written as such, what no other node has."""
+        return self.queries.syntax.written(node) or str(id(node))
 
     # --- values -------------------------------------------------------------------------------------------------------
 
     def exists(self, node: Any, span: Span) -> Typed:
         """Return whether a query has a row."""
-        return self._once(node, (), lambda: self._exists(node, span))
+        return self._once("EXISTS", node, (), lambda: self._exists(node, span))
 
     def _exists(self, node: Any, span: Span) -> Typed:
         query = self._query(node, span)
@@ -91,7 +98,7 @@ class Subqueries:
 
     def scalar(self, node: Any, span: Span) -> Typed:
         """Return the value of a query's one row."""
-        return self._once(node, (), lambda: self._scalar(node, span))
+        return self._once("", node, (), lambda: self._scalar(node, span))
 
     def _scalar(self, node: Any, span: Span) -> Typed:
         query = self._query(node, span)
@@ -110,7 +117,7 @@ class Subqueries:
 
     def member(self, values: Sequence[Typed], node: Any, span: Span) -> Typed:
         """Return whether values are the columns of one of a query's rows."""
-        return self._once(node, values, lambda: self._member(values, node, span))
+        return self._once("IN", node, values, lambda: self._member(values, node, span))
 
     def _member(self, values: Sequence[Typed], node: Any, span: Span) -> Typed:
         query = self._query(node, span)
@@ -129,7 +136,8 @@ class Subqueries:
         if (operator, every) in (("=", False), ("<>", True)):
             found = self.member([value], node, span)
             return negated(found) if every else found
-        return self._once(node, [value], lambda: self._compared(operator, value, node, span, every=every))
+        use = f"{operator} {'ALL' if every else 'ANY'}"
+        return self._once(use, node, [value], lambda: self._compared(operator, value, node, span, every=every))
 
     def _compared(self, operator: str, value: Typed, node: Any, span: Span, *, every: bool) -> Typed:
         query = self._query(node, span)
@@ -188,12 +196,12 @@ class Subqueries:
             message = f"the subquery has {found} column{'s' * (found != 1)}, expected {count}"
             raise SinkqlError("SQ2238", message, span, hint="Select as many columns as there are values on the left.")
 
-    def _once(self, node: Any, values: Sequence[Typed], plan: Callable[[], Typed]) -> Typed:
-        """Return what a query is beside values, which is planned once wherever its node is translated again."""
-        key = id(node), tuple(each.tree for each in values)
+    def _once(self, use: str, node: Any, values: Sequence[Typed], plan: Callable[[], Typed]) -> Typed:
+        """Return what a query is beside values, which is planned once however often the same is written."""
+        key = use, self._text(node), tuple(each.tree for each in values)
         if key not in self._known:
-            self._known[key] = (node, plan())  # the node is kept: no other one has its id then
-        return self._known[key][1]
+            self._known[key] = plan()
+        return self._known[key]
 
     def _later(
         self,
