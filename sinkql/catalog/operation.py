@@ -119,9 +119,11 @@ def sharing_views(
     return share
 
 
-def beginning_jobs(changes: Definitions, ids: Iterable[str], now: logical.CatalogReader) -> Operation[None]:
+def beginning_jobs(
+    changes: Definitions, ids: Iterable[str], now: logical.CatalogReader, *, check: Check | None = None
+) -> Operation[None]:
     """Do what `redefining` does; the jobs that there are then, which have these ids, are to run."""
-    redefine, new = redefining(changes, now), tuple(ids)
+    redefine, new = redefining(changes, now, check=check), tuple(ids)
 
     def begin(catalog: Catalog, connection: Connection) -> None:
         redefine(catalog, connection)

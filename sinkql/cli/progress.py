@@ -149,7 +149,7 @@ class LiveProgress:
                 self._say(
                     f"{self._called(event.sink)} is run by another process, and is taken over when that one ends",
                     event="elsewhere",
-                    sink=event.sink,
+                    **self._named(event.sink),
                 )
             case SinkStarting():
                 row = self.sinks.setdefault(event.sink, _Row())
@@ -157,17 +157,17 @@ class LiveProgress:
                 self._say(
                     f"{self._called(event.sink)} is starting",
                     event="starting",
-                    sink=event.sink,
+                    **self._named(event.sink),
                     cluster=event.cluster,
                 )
             case SinkStage():
                 row = self.sinks.setdefault(event.sink, _Row())
                 row.state, row.stage_at = event.stage, now
                 if self.output.format == "json":
-                    self._say("", event="stage", sink=event.sink, stage=event.stage)
+                    self._say("", event="stage", **self._named(event.sink), stage=event.stage)
             case SinkStarted():
                 self.sinks.setdefault(event.sink, _Row()).state = "running"
-                self._say(f"{self._called(event.sink)} is running", event="started", sink=event.sink, epoch=event.epoch)
+                self._say(f"{self._called(event.sink)} is running", event="started", **self._named(event.sink), epoch=event.epoch)
             case SinkCommitted():
                 self._committed(event, now)
             case SinkCompacted():
@@ -177,7 +177,7 @@ class LiveProgress:
                 self._say(
                     f"{self._called(event.sink)} reads its sources again: {event.lost.message}",
                     event="rebuilding",
-                    sink=event.sink,
+                    **self._named(event.sink),
                     error=as_data(event.lost),
                 )
             case SinkRereading():
@@ -191,8 +191,15 @@ class LiveProgress:
 
     def _called(self, sink: str) -> str:
         """Return how lines name a sink, or a view with a log."""
+        return f"{'materialized view' if self._view(sink) else 'sink'} {short_name(sink)}"
+
+    def _named(self, sink: str) -> dict[str, str]:
+        """Return how JSON names a sink, or a view with a log."""
+        return {"view" if self._view(sink) else "sink": sink}
+
+    def _view(self, sink: str) -> bool:
         row = self.sinks.get(sink)
-        return f"{'materialized view' if row is not None and row.view else 'sink'} {short_name(sink)}"
+        return row is not None and row.view
 
     def _rereading(self, event: SinkRereading) -> None:
         row = self.sinks.setdefault(event.sink, _Row())
@@ -202,7 +209,7 @@ class LiveProgress:
             self._say(
                 f"{self._called(event.sink)} computes its rows again; its table has the old ones until it is done",
                 event="rereading",
-                sink=event.sink,
+                **self._named(event.sink),
                 step=event.step,
                 rows=event.rows,
             )
@@ -220,7 +227,7 @@ class LiveProgress:
             f"{self._called(event.sink)} {_read_so_far(snapshot)}",
             live=False,
             event="snapshotting",
-            sink=event.sink,
+            **self._named(event.sink),
             **asdict(snapshot),
         )
 
@@ -239,7 +246,7 @@ class LiveProgress:
             f"({event.rows_per_second:,.0f} rows/s){skipped}",
             live=False,
             event="committed",
-            sink=event.sink,
+            **self._named(event.sink),
             rows=event.rows,
             read=event.read,
             failed=event.failed,
@@ -258,14 +265,14 @@ class LiveProgress:
             text = f"{called} could not compact its table, and tries again later: {done.problem}"
         else:
             text = f"{called} compacted {done.files_before} files into {done.files_after}"
-        self._say(text, live=False, event="compacted", sink=event.sink, **asdict(done))
+        self._say(text, live=False, event="compacted", **self._named(event.sink), **asdict(done))
 
     def _stalled(self, event: SinkStalled) -> None:
         row = self.sinks.setdefault(event.sink, _Row())
         row.state = "stalled"
         again = "" if event.retry_in is None else f"next try in {event.retry_in.total_seconds():.0f} s"
         if self.output.format == "json":
-            click.echo(json.dumps({"event": "stalled", "sink": event.sink, "error": as_data(event.error)}))
+            click.echo(json.dumps({"event": "stalled", **self._named(event.sink), "error": as_data(event.error)}))
         else:
             said = f"{event.error.code}: {event.error.message}"
             text = f"{self._called(event.sink)} is stalled"
@@ -278,14 +285,14 @@ class LiveProgress:
 
     def _stopped(self, event: SinkStopped) -> None:
         self.sinks.setdefault(event.sink, _Row()).state = event.ending
-        called = self._called(event.sink)
+        called, named = self._called(event.sink), self._named(event.sink)
         if event.ending in ("dropped", "moved", "renamed"):
             del self.sinks[event.sink]
         error = as_data(event.error) if event.error is not None else None
         self._say(
             f"{called} ended: {event.ending}",
             event="stopped",
-            sink=event.sink,
+            **named,
             why=event.ending,
             error=error,
         )

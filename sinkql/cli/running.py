@@ -35,12 +35,14 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
 
 
 def jobs_among(session: Session, output: Output, names: Sequence[str]) -> list[str]:
-    """Return the sinks and the views with a log of a script; where there are none, say when its views are computed."""
+    """Return the sinks and the views with a log of a script; say of views that none of them computes when they are."""
     jobs = session.jobs_among(names)
-    for name in () if jobs else names:
+    if unread := [short_name(name) for name in session.unread_among(names)]:
+        one = len(unread) == 1
         output.note(
-            f"Materialized view {short_name(name)} is computed when a sink or a query reads it. "
-            "Create it WITH (COMMIT INTERVAL = '10s') to have its rows kept up to date."
+            f"Materialized {'view' if one else 'views'} {', '.join(unread)} {'is' if one else 'are'} computed when a sink "
+            f"or a query reads {'it' if one else 'them'}. Create {'it' if one else 'them'} WITH (COMMIT INTERVAL = '10s') "
+            f"to have {'its' if one else 'their'} rows kept up to date."
         )
     return jobs
 

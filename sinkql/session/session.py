@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sinkql import ast, physical
+from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.file.sqlite_file import FOLDER
 from sinkql.catalog.memory import Broken
@@ -14,7 +14,7 @@ from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.extension.stream import Context
 from sinkql.lowering.job import lower
-from sinkql.lowering.log import view_jobs
+from sinkql.lowering.log import readers_of, view_id, view_jobs
 from sinkql.parser import parse
 from sinkql.planner.edit import transaction as transactions
 from sinkql.planner.name import as_name, find, short_name, sql_name
@@ -195,6 +195,12 @@ class Session:
         self._committed.refresh()
         jobs = frozenset(self._jobs())
         return [name for name in dict.fromkeys(names) if name in jobs]
+
+    def unread_among(self, names: Sequence[str]) -> list[str]:
+        """Return the materialized views among full names that no job computes: none of their own, and no reader's."""
+        plans = self._committed.plans
+        views = [name for name in dict.fromkeys(names) if isinstance(plans.item(name), logical.View)]
+        return [name for name in views if view_id(name, plans) is None and not readers_of(name, plans)]
 
     def _jobs(self) -> tuple[str, ...]:
         """Return the full names of all that are jobs: sinks, and views with a log."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,8 +20,9 @@ from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
 
 @dataclass(slots=True)
 class SinkState:
-    """What the events told of one sink."""
+    """What the events told of one sink, or of a `view` with a log."""
 
+    view: bool = False
     state: str = "starting"
     rows: int = 0
     commits: int = 0
@@ -78,11 +80,9 @@ class Background:
             return ""
         if self.activity is not None:
             return f"{self.activity}: {time.monotonic() - self.since:.0f} s"
-        states: dict[str, int] = {}
-        for job in self.jobs.values():
-            states[job.state] = states.get(job.state, 0) + 1
-        listed = ", ".join(f"{count} {'sink' if count == 1 else 'sinks'} {state}" for state, count in states.items())
-        rows = sum(job.rows for job in self.jobs.values())
+        states = Counter(("view" if job.view else "sink", job.state) for job in self.jobs.values())
+        listed = ", ".join(f"{n} {kind if n == 1 else f'{kind}s'} {state}" for (kind, state), n in states.items())
+        rows = sum(job.rows for job in self.jobs.values() if not job.view)
         return f"{listed}; {rows:,} rows committed" if listed else "no sinks to run"
 
     # --- what the process says ---------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ class Background:
 
     def take(self, event: dict[str, Any]) -> None:
         """Take in one event, and tell of it what is new."""
-        sink = event.get("sink")
-        job = self.jobs.setdefault(sink, SinkState()) if sink is not None else SinkState()
-        name = f"sink {short_name(sink)}" if sink is not None else ""
+        view, called = "view" in event, event.get("view") or event.get("sink")
+        job = self.jobs.setdefault(called, SinkState(view)) if called is not None else SinkState()
+        name = f"{'materialized view' if view else 'sink'} {short_name(called)}" if called is not None else ""
         match event.get("event"):
             case "spark starting":
                 self.activity, self.since = f"starting Spark for cluster {event.get('cluster')}", time.monotonic()

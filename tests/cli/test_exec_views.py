@@ -1,4 +1,4 @@
-"""`sinkql exec` of a script that has materialized views and no sink."""
+"""`sinkql exec` of a script that has materialized views that no sink reads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CREATE MATERIALIZED VIEW v {options}AS SELECT counter % 3 AS m, count(*) AS n FR
 """
 
 
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> list[str]:
-    """Run the script, and return the jobs that it has run."""
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str, *more: str) -> list[str]:
+    """Run the script, with more statements, and return the jobs that it has run."""
     ran: list[str] = []
 
     def take(self: Session, jobs: Sequence[physical.Job], **_: Any) -> int:
@@ -28,7 +28,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> list[str
 
     monkeypatch.setattr(Session, "run", take)
     monkeypatch.chdir(folder)
-    (folder / "v.sql").write_text(_SCRIPT.format(options=options))
+    (folder / "v.sql").write_text("\n".join([_SCRIPT.format(options=options), *more]))
     assert run_command(["exec", "--once", "v.sql"]) == 0
     return ran
 
@@ -42,5 +42,10 @@ def test_a_view_without_one_is_said_to_wait_for_readers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, monkeypatch, "") == []
-    told = capsys.readouterr()
-    assert "Materialized view v is computed when a sink or a query reads it." in told.out + told.err
+    assert "Materialized view v is computed when a sink or a query reads it. " in capsys.readouterr().out
+    view = "CREATE MATERIALIZED VIEW {} AS SELECT m FROM v;"
+    logged = view.format("l WITH (COMMIT INTERVAL = '1s')")
+    assert run(tmp_path, monkeypatch, "", view.format("w")) == []
+    assert "Materialized views v, w are computed when a sink or a query reads them. " in capsys.readouterr().out
+    assert run(tmp_path, monkeypatch, "", view.format("w"), logged) == ["l"]
+    assert "Materialized view w is computed when " in capsys.readouterr().out

@@ -25,6 +25,7 @@ from sinkql.runtime.batch.progress import (
     SinkStalled,
     SinkStarted,
     SinkStarting,
+    SinkStopped,
     SparkStarted,
     SparkStarting,
 )
@@ -166,6 +167,16 @@ def test_programs_get_each_step_of_a_first_snapshot(capsys: pytest.CaptureFixtur
         "done": False, "seconds_left": 90.0,
     }  # fmt: skip
     assert second["rows"] == 200
+
+
+def test_what_a_view_does_is_not_told_of_a_sink(capsys: pytest.CaptureFixture[str]) -> None:
+    face = LiveProgress(Output("json"), lambda sink: [])
+    for event in (SinkStarting(_SINK, "c", view=True), SinkStarted(_SINK, 1, {}), SinkStopped(_SINK, "dropped")):
+        face(event)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["event"], each["view"], "sink" in each) for each in told] == [
+        ("starting", _SINK, False), ("started", _SINK, False), ("stopped", _SINK, False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

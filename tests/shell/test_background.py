@@ -102,7 +102,9 @@ def test_the_line_below_the_prompt_counts_sinks_by_state() -> None:
     background.activity = None
     background.take({"event": "committed", "sink": "a", "rows": 5})
     background.take({"event": "stalled", "sink": "b", "error": {"code": "SQ1", "message": "m"}})
-    assert "1 sink stalled" in background.summary()
+    for view in ("v", "w"):
+        background.take({"event": "committed", "view": view, "rows": 7})
+    assert background.summary() == "1 sink running, 1 sink stalled, 2 views running; 5 rows committed"
     background.kill()
     assert background.summary() == ""
 

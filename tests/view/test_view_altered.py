@@ -66,16 +66,35 @@ def test_a_sink_that_has_begun_computes_it_as_before(session: Session) -> None:
 
 
 def test_a_view_that_is_replaced_with_options_becomes_a_job(session: Session) -> None:
+    before = session.catalog.generation
     session.execute(
         "CREATE OR REPLACE MATERIALIZED VIEW v WITH (COMMIT INTERVAL = '2s') AS"
         " SELECT g, count(*) AS n, sum(x) AS s FROM t GROUP BY g"
     )
+    assert session.catalog.generation == before + 1
     assert view_id("materialize.public.v", session.catalog.plans) is not None
     session.execute("INSERT INTO t VALUES (1, 1, 5)")
     run(session)
     (result,) = session.execute("SELECT * FROM v")
     assert Counter(result.rows) == Counter({(1, 1, 5): 1})
     assert [notice.message for notice in result.notices if "are those of" in notice.message]
+
+
+def test_sinks_of_a_view_that_is_replaced_with_options_follow_its_new_query(session: Session) -> None:
+    sink(session, "a")
+    session.execute("INSERT INTO t VALUES (1, 1, 5), (2, 2, 6)")
+    run(session)
+    sink(session, "b", "large")
+    session.execute("DROP SINK b")
+    before = session.catalog.generation
+    query = "SELECT g, count(*) AS n, max(x)::bigint AS s FROM t GROUP BY g"
+    session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW v WITH (COMMIT INTERVAL = '2s') AS {query}")
+    assert session.catalog.generation == before + 1
+    sink(session, "c")
+    assert {name: sources(job) for name, job in jobs(session).items()} == {"a": {"t"}, "v": {"t"}, "c": {"v"}}
+    session.execute("INSERT INTO t VALUES (3, 1, 7)")
+    run(session)
+    assert table("a") == table("c") == Counter({(1, 2, 7): 1, (2, 1, 6): 1})
 
 
 @pytest.mark.parametrize(

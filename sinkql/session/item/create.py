@@ -10,7 +10,6 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import adding, redefining, sharing_views
-from sinkql.catalog.replan import Definitions, redefine
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import Given, SecretValue, given
 from sinkql.errors import Notice, SinkqlError, UnfitNameError
@@ -30,8 +29,7 @@ from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.commented import comments_on_input
-from sinkql.session.item.earlier_plan import as_found, followers
-from sinkql.session.item.sharing import Sharing, begin_job, sharing_of
+from sinkql.session.item.sharing import Sharing, replace_view, sharing_of
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
@@ -139,24 +137,17 @@ def _undo(facts: Mapping[str, Any], catalog: Catalog) -> None:
 
 
 def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
-    """Replace the statement of an item of the same name and kind, whose id and users stay."""
+    """Replace the statement of a view of the same name and kind, whose id and users stay."""
     others, works = catalog.plans.copy(), catalog.plans.entry(stored.name) is not None
     if works:
         others.remove(stored.name)
     planned = plan(statement, stored.facts, others, catalog.registry)  # its errors point into the user's text
-    changes: Definitions = {stored.name: (qualify(statement, catalog.plans), stored.facts)}
-    check = None
-    if works:
-        after = catalog.plans.copy()
-        redefine(after, changes)
-        changes = {**changes, **followers([stored.name], catalog, after, name_span(statement))}
-        check = as_found([stored.name], catalog.plans, after)
-    catalog.change(redefining(changes, catalog.reader(), check=check))
-    made = _made(statement, planned)
-    if works and isinstance(statement, ast.CreateView) and own_job(statement):
-        told = begin_job(stored.name, qualify(statement, catalog.plans), catalog)
-        return replace(made, notices=(*made.notices, *told))
-    return made
+    full, made = qualify(statement, catalog.plans), _made(statement, planned)
+    if not works:
+        catalog.change(redefining({stored.name: (full, stored.facts)}, catalog.reader()))
+        return made
+    told = replace_view(stored.name, full, catalog, name_span(statement))
+    return replace(made, notices=(*made.notices, *told))
 
 
 def _made(statement: ast.Create, planned: Planned) -> Result:

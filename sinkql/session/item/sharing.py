@@ -1,12 +1,13 @@
 """A view that gets a second reader, or options of a job → it becomes a job of its own, which all of them read.
 
+It becomes one in the transaction of the statement that has it be one.
 Sinks that have begun go on to compute the view themselves: their tables and state are of that plan.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sinkql import ast, logical
@@ -14,12 +15,13 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import beginning_jobs
 from sinkql.catalog.replan import Definitions, redefine
-from sinkql.errors import Notice
+from sinkql.errors import Notice, Span
 from sinkql.lowering.job import lower
 from sinkql.lowering.log import IN_LINE, VIEW_ID, inputs_of, loggable, plain, readers_of, view_id
 from sinkql.physical.evolution import Evolution
+from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
-from sinkql.session.item.earlier_plan import facts_of_follower
+from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers
 
 _MOVED = "it reads a view that is computed once for all"
 
@@ -38,24 +40,43 @@ def sharing_of(sink: logical.Sink, catalog: Catalog) -> Sharing:
     return _sharing(tuple(_shared(sink, catalog.plans)), catalog)
 
 
-def sharing_by(name: str, catalog: Catalog) -> Sharing:
-    """Return what changes with options that make a view a job, which it is not yet."""
-    if view_id(name, catalog.plans) is not None:
-        return Sharing()
-    found = _sharing((name,), catalog)
-    return found if readers_of(name, catalog.plans) else replace(found, notices=())
-
-
 def begin_job(name: str, statement: ast.Create, catalog: Catalog) -> tuple[Notice, ...]:
     """Give a view another statement, whose options make it a job, which it may be; return what to tell."""
-    sharing, facts = sharing_by(name, catalog), _facts(name, catalog.plans)
-    _, own = sharing.changes.get(name, (statement, facts))
-    changes = {**sharing.changes, name: (statement, own)}
-    catalog.change(beginning_jobs(changes, sharing.ids, catalog.reader()))
+    sharing = _sharing_by(name, statement, catalog)
+    catalog.change(beginning_jobs(sharing.changes, sharing.ids, catalog.reader()))
     return sharing.notices
 
 
-def _sharing(names: Sequence[str], catalog: Catalog) -> Sharing:
+def replace_view(name: str, statement: ast.Create, catalog: Catalog, span: Span) -> tuple[Notice, ...]:
+    """Give a view another query and other options, which may make it a job; return what to tell.
+
+    Raises SQ2985 under `span` for a sink that cannot go on with the new query.
+    """
+    assert isinstance(statement, ast.CreateView)
+    sharing = _sharing_by(name, statement, catalog) if own_job(statement) else Sharing(_alone(name, statement, catalog))
+    after = catalog.plans.copy()
+    redefine(after, sharing.changes)
+    moved = {each: own for each, own in sharing.changes.items() if each != name and IN_LINE not in own[1]}
+    going_on = followers([name], catalog, after, span, moved=moved)
+    changes, check = {**sharing.changes, **going_on, **moved}, as_found([name], catalog.plans, after)
+    catalog.change(beginning_jobs(changes, sharing.ids, catalog.reader(), check=check))
+    return sharing.notices
+
+
+def _sharing_by(name: str, statement: ast.Create, catalog: Catalog) -> Sharing:
+    """Return what changes with a view's new statement, whose options make it a job."""
+    if view_id(name, catalog.plans) is not None:
+        return Sharing(_alone(name, statement, catalog))
+    found = _sharing((name,), catalog, {name: statement})
+    return found if readers_of(name, catalog.plans) else replace(found, notices=())
+
+
+def _alone(name: str, statement: ast.Create, catalog: Catalog) -> Definitions:
+    return {name: (statement, _facts(name, catalog.plans))}
+
+
+def _sharing(names: Sequence[str], catalog: Catalog, statements: Mapping[str, ast.Create] | None = None) -> Sharing:
+    """Return what changes where some views become jobs, of which some get other `statements`."""
     plans = catalog.plans
     views = {name: str(uuid.uuid4()) for name in names}
     if not views:
@@ -72,14 +93,14 @@ def _sharing(names: Sequence[str], catalog: Catalog) -> Sharing:
                 facts[consumer] = {**own, IN_LINE: [*own.get(IN_LINE, ()), views[name]]}
                 kept.setdefault(name, []).append(consumer)
     after = plans.copy()
-    redefine(after, _changes(facts, plans))
+    redefine(after, _changes(facts, plans, statements))
     for name in views:
         for consumer in readers_of(name, plans):
             if isinstance(plans.item(consumer), logical.Sink) and consumer not in facts:
                 old, new = lower(consumer, plans), lower(consumer, after)
                 facts[consumer] = facts_of_follower(_facts(consumer, plans), old, new, Evolution(again=_MOVED))
     notices = tuple(_notice(name, kept.get(name, [])) for name in views)
-    return Sharing(_changes(facts, plans), tuple(views.values()), notices)
+    return Sharing(_changes(facts, plans, statements), tuple(views.values()), notices)
 
 
 def _facts(name: str, plans: MemoryCatalog) -> logical.Facts:
@@ -88,12 +109,14 @@ def _facts(name: str, plans: MemoryCatalog) -> logical.Facts:
     return entry.facts
 
 
-def _changes(facts: dict[str, logical.Facts], plans: MemoryCatalog) -> Definitions:
+def _changes(
+    facts: dict[str, logical.Facts], plans: MemoryCatalog, statements: Mapping[str, ast.Create] | None
+) -> Definitions:
     found = {}
     for name, own in facts.items():
         entry = plans.entry(name)
         assert entry is not None
-        found[name] = (entry.statement, own)
+        found[name] = ((statements or {}).get(name, entry.statement), own)
     return found
 
 

@@ -87,7 +87,7 @@ class RunningSinks:
     # --- what the process says, on a thread of its own ----------------------------------------------------------------
 
     def _take(self, event: dict[str, Any]) -> None:
-        sink = event.get("sink")
+        sink = event.get("sink") or event.get("view")
         if sink not in self._commits:
             return
         with self._changed:
