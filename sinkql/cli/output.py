@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
+import signal
+import stat
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -87,10 +92,15 @@ class Output:
         from sinkql.shell.screen.value import shown_rows
         from sinkql.shell.setting import Settings
 
-        settings = Settings(format="jsonl", expanded="off")
+        settings, over = Settings(format="jsonl", expanded="off"), threading.Event()
         with suppress(KeyboardInterrupt):
-            for row in rows:
-                click.echo(render_rows(columns, shown_rows([row], types), settings, width=200, colour=False), nl=False)
+            when_unread(signal.SIGINT, over.is_set)
+            try:
+                for row in rows:
+                    shown = render_rows(columns, shown_rows([row], types), settings, width=200, colour=False)
+                    click.echo(shown, nl=False)
+            finally:
+                over.set()
 
     def rendered(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> str:
         """Return what `table` prints."""
@@ -100,3 +110,22 @@ class Output:
         settings = Settings(format="table" if self.format == "text" else "jsonl", expanded="off", null=null)
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
         return render_rows(columns, rows, settings, width=width, colour=False)
+
+
+def when_unread(send: signal.Signals, over: Callable[[], bool]) -> None:
+    """Send this process a signal once the reader of its output, a pipe, has ended, unless all is `over` by then."""
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return  # it is kept in memory
+    if not stat.S_ISFIFO(os.fstat(output).st_mode):
+        return
+
+    def wait() -> None:
+        waiting = select.poll()
+        waiting.register(output, 0)
+        waiting.poll()
+        if not over():
+            os.kill(os.getpid(), send)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import select
 import signal
-import stat
 import sys
 import threading
 import time
@@ -23,7 +20,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sinkql.cli.output import Output
+from sinkql.cli.output import Output, when_unread
 from sinkql.errors import as_data
 from sinkql.extension.stream import FirstSnapshot
 from sinkql.planner.name import short_name
@@ -98,7 +95,7 @@ class LiveProgress:
         if self.output.format == "text" and sys.stdout.isatty():
             self._live = Live(console=Console(), get_renderable=self._render, refresh_per_second=4, transient=True)
             self._live.start()
-        threading.Thread(target=self._stop_unread, daemon=True).start()
+        when_unread(signal.SIGHUP, lambda: self._over)  # nobody else would stop what this process started
         return self
 
     def __exit__(
@@ -114,20 +111,6 @@ class LiveProgress:
         # A run that nobody reads is being stopped, and a log on a disk that is full ends no sink.
         with self._lock, suppress(OSError):
             self._take(event)
-
-    def _stop_unread(self) -> None:
-        """Stop this process's run once the reader of its output has ended: nobody else would stop what it started."""
-        try:
-            output = sys.stdout.fileno()
-        except (OSError, ValueError):
-            return  # it is kept in memory
-        if not stat.S_ISFIFO(os.fstat(output).st_mode):
-            return
-        waiting = select.poll()
-        waiting.register(output, 0)
-        waiting.poll()
-        if not self._over:
-            os.kill(os.getpid(), signal.SIGHUP)
 
     def _take(self, event: Event) -> None:
         now = time.monotonic()
@@ -167,7 +150,12 @@ class LiveProgress:
                     self._say("", event="stage", **self._named(event.sink), stage=event.stage)
             case SinkStarted():
                 self.sinks.setdefault(event.sink, _Row()).state = "running"
-                self._say(f"{self._called(event.sink)} is running", event="started", **self._named(event.sink), epoch=event.epoch)
+                self._say(
+                    f"{self._called(event.sink)} is running",
+                    event="started",
+                    **self._named(event.sink),
+                    epoch=event.epoch,
+                )
             case SinkCommitted():
                 self._committed(event, now)
             case SinkCompacted():
@@ -193,7 +181,7 @@ class LiveProgress:
         """Return how lines name a sink, or a view with a log."""
         return f"{'materialized view' if self._view(sink) else 'sink'} {short_name(sink)}"
 
-    def _named(self, sink: str) -> dict[str, str]:
+    def _named(self, sink: str) -> dict[str, Any]:
         """Return how JSON names a sink, or a view with a log."""
         return {"view" if self._view(sink) else "sink": sink}
 

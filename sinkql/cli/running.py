@@ -38,11 +38,10 @@ def jobs_among(session: Session, output: Output, names: Sequence[str]) -> list[s
     """Return the sinks and the views with a log of a script; say of views that none of them computes when they are."""
     jobs = session.jobs_among(names)
     if unread := [short_name(name) for name in session.unread_among(names)]:
-        one = len(unread) == 1
+        view, are, them, their = ("view", "is", "it", "its") if len(unread) == 1 else ("views", "are", "them", "their")
         output.note(
-            f"Materialized {'view' if one else 'views'} {', '.join(unread)} {'is' if one else 'are'} computed when a sink "
-            f"or a query reads {'it' if one else 'them'}. Create {'it' if one else 'them'} WITH (COMMIT INTERVAL = '10s') "
-            f"to have {'its' if one else 'their'} rows kept up to date."
+            f"Materialized {view} {', '.join(unread)} {are} computed when a sink or a query reads {them}. "
+            f"Create {them} WITH (COMMIT INTERVAL = '10s') to have {their} rows kept up to date."
         )
     return jobs
 

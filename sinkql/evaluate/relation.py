@@ -15,10 +15,10 @@ from sinkql.evaluate.number import EXACT, fit, whole
 from sinkql.evaluate.operator import comparable, order_key
 from sinkql.logical.type import RANGES
 
-Read = Callable[[str], list[Row]]
+Read = Callable[[str], Iterable[Row]]
 """An item's full name → its rows."""
-Run = Callable[[Read], list[Row]]
-"""What gives the rows of a relation, out of those of the items that it asks for."""
+Run = Callable[[Read], Iterable[Row]]
+"""What gives the rows of a relation, out of those of the items that it asks for, one after the other."""
 
 
 def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run | None:
@@ -69,7 +69,7 @@ def _project(relation: logical.Project, catalog: logical.CatalogReader) -> Run |
     values = _values((output.expression for output in relation.outputs), relation.input)
     if below is None or values is None:
         return None
-    return lambda read: [tuple(value(row) for value in values) for row in below(read)]
+    return lambda read: (tuple(value(row) for value in values) for row in below(read))
 
 
 def _filter(relation: logical.Filter, catalog: logical.CatalogReader) -> Run | None:
@@ -78,7 +78,7 @@ def _filter(relation: logical.Filter, catalog: logical.CatalogReader) -> Run | N
     if below is None or values is None:
         return None
     (keep,) = values
-    return lambda read: [row for row in below(read) if keep(row)]
+    return lambda read: (row for row in below(read) if keep(row))
 
 
 def _union(relation: logical.Union, catalog: logical.CatalogReader) -> Run | None:
@@ -86,7 +86,7 @@ def _union(relation: logical.Union, catalog: logical.CatalogReader) -> Run | Non
     known = [each for each in inputs if each is not None]
     if len(known) < len(inputs):
         return None
-    return lambda read: [row for each in known for row in each(read)]
+    return lambda read: (row for each in known for row in each(read))
 
 
 def _flatten(relation: logical.Flatten, catalog: logical.CatalogReader) -> Run | None:
@@ -101,7 +101,7 @@ def _flatten(relation: logical.Flatten, catalog: logical.CatalogReader) -> Run |
         return found or ([(None, None)] if relation.outer else [])
 
     width = 2 if relation.ordinality else 1
-    return lambda read: [(*row, *each[:width]) for row in below(read) for each in elements(row)]
+    return lambda read: ((*row, *each[:width]) for row in below(read) for each in elements(row))
 
 
 def _repeat(relation: logical.Repeat, catalog: logical.CatalogReader) -> Run | None:
@@ -110,7 +110,7 @@ def _repeat(relation: logical.Repeat, catalog: logical.CatalogReader) -> Run | N
     if below is None or values is None:
         return None
     (times,) = values
-    return lambda read: [row for row in below(read) for _ in range(times(row))]
+    return lambda read: (row for row in below(read) for _ in range(times(row)))
 
 
 def _join(join: logical.Join, catalog: logical.CatalogReader) -> Run | None:
@@ -127,7 +127,7 @@ def _join(join: logical.Join, catalog: logical.CatalogReader) -> Run | None:
     widths = [len(side.shape.columns) for side in (join.left, join.right)]
 
     def run(read: Read) -> list[Row]:
-        rows, others = left(read), right(read)
+        rows, others = left(read), list(right(read))
         places: dict[Row, list[int]] = {}
         for place, row in enumerate(others):
             key = _key([(value, safe) for _, value, safe in known], row)
@@ -169,10 +169,10 @@ def _bound(relation: logical.Bound, catalog: logical.CatalogReader) -> Run | Non
     if below is None or begins is None or ends is None:
         return None
 
-    def run(read: Read) -> list[Row]:
+    def run(read: Read) -> Iterable[Row]:
         now = time.time_ns() // 1_000_000
-        come = [row for row in below(read) if all(begin(row) <= now for begin in begins)]
-        return [row for row in come if all(now < end(row) for end in ends)]
+        come = (row for row in below(read) if all(begin(row) <= now for begin in begins))
+        return (row for row in come if all(now < end(row) for end in ends))
 
     return run
 
@@ -192,23 +192,22 @@ def _aggregate(relation: logical.Aggregate, catalog: logical.CatalogReader) -> R
     over = [next(remaining) if call.argument is not None else None for call in relation.calls]
 
     def run(read: Read) -> list[Row]:
-        groups: dict[Row, tuple[Row, list[Row]]] = {} if group else {(): ((), [])}
+        groups: dict[Row, tuple[Row, list[list[Any]]]] = {} if group else {(): ((), [[] for _ in over])}
         for row in below(read):
             values = tuple(value(row) for value in group)
-            groups.setdefault(tuple(map(comparable, values)), (values, []))[1].append(row)
+            key = tuple(map(comparable, values))
+            if key not in groups:
+                groups[key] = (values, [[] for _ in over])
+            for value, taken in zip(over, groups[key][1], strict=True):
+                found = True if value is None else value(row)  # count(*) counts all rows
+                if found is not None:
+                    taken.append(found)
         return [
-            (*values, *(total(_taken(rows, value)) for total, value in zip(known, over, strict=True)))
-            for values, rows in groups.values()
+            (*values, *(total(taken) for total, taken in zip(known, all_taken, strict=True)))
+            for values, all_taken in groups.values()
         ]
 
     return run
-
-
-def _taken(rows: Sequence[Row], value: Value | None) -> list[Any]:
-    """Return an aggregate's values, those that are not NULL; for `count(*)` whatever there is."""
-    if value is None:
-        return list(rows)
-    return [found for row in rows if (found := value(row)) is not None]
 
 
 def _total(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:

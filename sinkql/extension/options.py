@@ -150,7 +150,9 @@ def unknown(option: ast.Option, names: Sequence[str], *, owner: str) -> SinkqlEr
     """Return the error for an option that `owner` does not have."""
     near = nearest(option.name, names)
     hint = f"Did you mean {near}?" if near else f"The options are {', '.join(sorted(names))}."
-    return SinkqlError("SQ2101", f"{owner} have no option {option.name}", option.name_span, hint=hint)
+    return SinkqlError(
+        "SQ2101", f"{owner} {'has' if owner.isupper() else 'have'} no option {option.name}", option.name_span, hint=hint
+    )
 
 
 def _example(hint: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import islice
 from typing import Any
 
 from sinkql import logical, physical
@@ -28,7 +29,7 @@ def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> phys
         return None
     run = rows_of(relation, catalog)
     try:
-        rows = run(lambda name: []) if run is not None else None
+        rows = list(islice(run(lambda name: []), _MOST_ROWS + 1)) if run is not None else None
     except (UnsureError, SinkqlError):
         return None
     if rows is None or len(rows) > _MOST_ROWS:

@@ -144,13 +144,14 @@ class Shell:
             self.screen.tag(result.tag)
         if result.sink is not None:
             self.start_sinks()
+        elif result.tag.endswith("MATERIALIZED VIEW") and self.session.jobs_among(result.names):
+            self.start_sinks("materialized view")
 
-    def start_sinks(self) -> None:
+    def start_sinks(self, what: str = "sink") -> None:
         """Have the sinks run in the background, where somebody sits at the terminal to see them."""
         if self.screen.interactive:
             self.background.start()
         elif not self.background.told:
             self.background.told = True
-            self.screen.notice(
-                Notice("SQ4034", "the sink is not running yet", hint="Run sinkql up to run the sinks of the catalog.")
-            )
+            hint = "Run sinkql up to run the sinks of the catalog."
+            self.screen.notice(Notice("SQ4034", f"the {what} is not running yet", hint=hint))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from sinkql.session import Session
 from view.test_view_jobs import run
 
@@ -23,6 +25,9 @@ def test_the_rows_are_those_of_the_last_commit(session: Session) -> None:
     (result,) = session.execute("SELECT * FROM w ORDER BY n")
     assert result.rows == ((None, 1), (1, 2))
     assert [notice.code for notice in result.notices] == ["SQ2649"]
+    with patch("sinkql.session.row.inputs.MOST_ROWS", 0):  # no more rows are read than are shown
+        (result,) = session.execute("SELECT n FROM w LIMIT 1")
+    assert len(result.rows) == 1
     (result,) = session.execute("SELECT more FROM above")
     assert result.rows == ((3,),)
     run(session)

@@ -63,6 +63,41 @@ def test_nothing_is_kept_for_one_that_has_ended(followed: Session) -> None:
     assert not list(Path(".sinkql/views").glob("*/readers/subscribe-*"))
 
 
+def test_it_ends_where_the_view_is_replaced_by_one_with_other_columns_or_dropped(followed: Session) -> None:
+    rows, others = stream(followed, "WITH (SNAPSHOT = false, PROGRESS)"), stream(followed)
+    assert len(list(islice(rows, 2))) == len(list(islice(others, 2))) == 2
+    followed.execute(f"CREATE OR REPLACE {_VIEW.removeprefix('CREATE ').replace('count(*)', 'min(x)')}")
+    run(followed)
+    with pytest.raises(SinkqlError, match="has other columns now"):
+        list(others)
+    others = stream(followed)
+    assert len(list(islice(others, 2))) == 2
+    followed.execute("DROP MATERIALIZED VIEW w")
+    for each in (others, rows):
+        with pytest.raises(SinkqlError, match="was dropped") as refused:
+            next(each)
+        assert refused.value.code == "SQ2657"
+        assert refused.value.hint
+    assert not list(Path(".sinkql/views").glob("*"))
+
+
+def test_a_view_that_nobody_runs_is_said_to_wait(followed: Session) -> None:
+    (result,) = followed.execute("SUBSCRIBE w")
+    assert [each.code for each in result.notices] == ["SQ2656"]
+    (job,) = followed.jobs()
+    followed.catalog.control.acquire(job.sink_id, owner="x", takeover=True)
+    (result,) = followed.execute("SUBSCRIBE w")
+    assert result.notices == ()
+
+
+def test_the_hint_for_a_view_without_a_log_works(followed: Session) -> None:
+    with pytest.raises(SinkqlError) as refused:
+        followed.execute("SUBSCRIBE v")
+    assert refused.value.hint is not None
+    followed.execute(refused.value.hint.removeprefix("Run ").partition(", and")[0])
+    followed.execute("SUBSCRIBE v")
+
+
 @pytest.mark.parametrize("text", ["SUBSCRIBE v", "SUBSCRIBE t", "SUBSCRIBE (SELECT 1)", "SUBSCRIBE w AS OF 5"])
 def test_what_cannot_be_followed_is_refused(followed: Session, text: str) -> None:
     with pytest.raises(SinkqlError) as refused:

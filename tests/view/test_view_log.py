@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
+from sinkql import spill
 from sinkql.connectors.view.log import ViewLog, entry_after
 from sinkql.connectors.view.rows import added_up
 from sinkql.errors import FencedError, SinkqlError
@@ -23,11 +24,13 @@ _STEPS = 14
 
 
 def _run(folder: Path, seed: int) -> History:
-    """Run a history; every other one keeps as little as it may."""
+    """Run a history; every other one keeps as little as it may, and every third one has no room in memory."""
     history = History(folder / str(seed), random.Random(seed))
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
         patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
+        patch("sinkql.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
+        patch("sinkql.spill.PART", 64 if seed % 3 == 1 else spill.PART),
     ):
         history.run(_STEPS)
     return history

@@ -33,7 +33,7 @@ from sinkql.planner.query.collecting import NAMES
 from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.ordering import row_count
 from sinkql.planner.query.scope import Groups, RowContext, Scope
-from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.query.syntax import RECURSION, Syntax
 from sinkql.planner.query.translate import Translator
 
 _CLAUSES = ("with_", "kind", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit",
@@ -148,7 +148,9 @@ class _Lowering:
                 raise self.refused(name.rstrip("_").upper(), part[0] if isinstance(part, list) else part)
         with_ = node.args.get("with_")
         if with_ is not None and with_.args.get("recursive"):
-            raise SinkqlError("SQ2924", "recursive queries are not supported yet", self.syntax.span(with_))
+            raise SinkqlError(
+                "SQ2924", "recursive queries are not supported yet", self.syntax.span(with_), hint=RECURSION
+            )
 
     def check_ordered(self, type_: Type, node: Any, what: str) -> None:
         if type_.name not in (*ORDERED, "unknown"):

@@ -116,12 +116,18 @@ def subscribe(context: click.Context, view: str, no_snapshot: bool, progress: bo
     The view is one that is a job of its own; mz_diff says how many times the row comes, or goes.
     """
     session, output = open_existing(context)
+    from sinkql.errors import SinkqlError
     from sinkql.planner.name import as_name
     from sinkql.printer.part import name
 
     snapshot, told = str(not no_snapshot).lower(), str(progress).lower()
     text = f"SUBSCRIBE TO {name(as_name(view))} WITH (SNAPSHOT = {snapshot}, PROGRESS = {told});"
-    (result,) = session.execute(text)
+    try:
+        (result,) = session.execute(text)
+    except SinkqlError as error:
+        raise SinkqlError(error.code, error.message, detail=error.detail, hint=error.hint) from None
+    for notice in result.notices:
+        output.notice(notice)
     assert result.stream is not None
     output.lines(result.columns, result.stream, result.types)
     return 0

@@ -142,6 +142,11 @@ class ViewLog:
         self._path(number).unlink(missing_ok=True)
         self._known.pop(number, None)
 
+    @property
+    def spill(self) -> Path:
+        """Return where rows may be put by that are too many for memory."""
+        return self.folder / "spill"
+
     def run_path(self, run: Run) -> Path:
         """Return where a run is."""
         return self.folder / "runs" / f"b{run.bucket}" / run.file

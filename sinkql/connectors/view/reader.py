@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connectors.view.log import Entry, Run, ViewLog, open_log
-from sinkql.connectors.view.rows import added_up, check_present, read_runs, repeated, schema_of
+from sinkql.connectors.view.rows import added_up, check_present, cut, in_parts, read_runs, repeated, schema_of
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.stream import Context, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.planner.name import short_name
@@ -97,18 +97,20 @@ class ViewReader(Reader):
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows that came and went in a bucket; what did both is in none of them."""
-        runs = [Run(split["bucket"], file, 0, 0) for file in split["files"]]
+        runs, schema = [Run(split["bucket"], file, 0, 0) for file in split["files"]], schema_of(self.columns)
         try:
-            table = added_up(read_runs(map(self.log.run_path, runs), schema_of(self.columns)))
+            changes = read_runs(map(self.log.run_path, runs), schema)
         except FileNotFoundError:
             raise self._gone() from None
-        if split["whole"]:
-            check_present(table, short_name(self.view))
-        if self.change == "append":
-            table = repeated(table)
-        tally.rows += len(table)
         tally.bytes += split["bytes"]
-        yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+        for part in in_parts(cut(changes), schema, self.log.spill):
+            table = added_up(part)
+            if split["whole"]:
+                check_present(table, short_name(self.view))
+            if self.change == "append":
+                table = repeated(table)
+            tally.rows += len(table)
+            yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
     def of_columns(self, names: tuple[str, ...]) -> Reader:
         """Return a reader of some columns: others are not looked at, and rows that differ in them alone are equal."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sinkql import faults
 from sinkql.connectors.view.log import Contents, Run, ViewLog
-from sinkql.connectors.view.rows import added_up, negated, read_runs, write_run
+from sinkql.connectors.view.rows import HAD, RunFile, added_up, cut, in_parts, negated, read_runs
 from sinkql.connectors.view.task import Written
 from sinkql.extension.stream import WriteResult
 
@@ -28,14 +29,14 @@ class CollectTask:
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write a file; the result's data is its run, None where nothing changed."""
-        given = [batch for batch in batches if batch.num_rows]
-        if not given:
+        run = Run(bucket, f"{self.epoch}-{self.commit}-{attempt}-c.arrow", 0, 0)
+        with RunFile(self.log.run_path(run), self.schema) as file:
+            for batch in batches:
+                file.add(pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema))
+        if not file.rows:
             return WriteResult(bucket, 0, None)
-        table = pa.Table.from_batches(given, given[0].schema).select(self.schema.names).cast(self.schema)
-        run = Run(bucket, f"{self.epoch}-{self.commit}-{attempt}-c.arrow", len(table), 0)
-        write_run(self.log.run_path(run), table)
         faults.point("rebuild-part")
-        return WriteResult(bucket, len(table), run)
+        return WriteResult(bucket, file.rows, Run(bucket, run.file, file.rows, file.bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +56,37 @@ class Comparison:
                 put_by.setdefault(each.bucket, []).append(each.data)
         found, rows, name = [], 0, f"{self.epoch}-{uuid4().hex}"
         for bucket in sorted({*put_by, *map(int, contents)}):
-            had = contents.get(str(bucket), ())
-            new = added_up(self._read(put_by.get(bucket, ())))
-            changes = added_up(pa.concat_tables([new, negated(self._read(had))]))
-            rows += len(new)
-            self.between(rows)
-            if len(changes):
-                whole = (self._write(bucket, f"{name}-m1", new, 1),) if len(new) else ()
-                found.append(Written(self._write(bucket, name, changes, 0), whole))
+            whole, changed = Run(bucket, f"{name}-m1.arrow", 0, 0, 1), Run(bucket, f"{name}.arrow", 0, 0)
+            with (
+                RunFile(self.log.run_path(whole), self.schema) as contents_now,
+                RunFile(self.log.run_path(changed), self.schema) as changes,
+            ):
+                for new, had in self._parts(put_by.get(bucket, ()), contents.get(str(bucket), ())):
+                    contents_now.add(new)
+                    changes.add(added_up(pa.concat_tables([new, negated(had)])))
+                    rows += len(new)
+                    self.between(rows)
+            if changes.rows:
+                kept = (_as_written(whole, contents_now),) if contents_now.rows else ()
+                found.append(Written(_as_written(changed, changes), kept))
+            else:
+                self.log.run_path(whole).unlink(missing_ok=True)
         return found
 
-    def _read(self, runs: Sequence[Run]) -> pa.Table:
-        return read_runs(map(self.log.run_path, runs), self.schema)
+    def _parts(self, new: Sequence[Run], had: Sequence[Run]) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Yield rows that were put by, added up, and those of the contents that may be equal to them."""
+        schema = self.schema.append(pa.field(HAD, pa.bool_()))
+        tables = (
+            table.append_column(HAD, pa.repeat(before, len(table)))
+            for before, runs in ((False, new), (True, had))
+            for table in cut(read_runs(map(self.log.run_path, runs), self.schema))
+        )
+        for part in in_parts(tables, schema, self.log.spill):
+            before = part.column(HAD)
+            sides = (part.filter(pc.invert(before)), part.filter(before))
+            come, gone = (side.drop_columns([HAD]) for side in sides)
+            yield added_up(come), gone
 
-    def _write(self, bucket: int, name: str, table: pa.Table, merges: int) -> Run:
-        run = Run(bucket, f"{name}.arrow", len(table), 0, merges)
-        return Run(bucket, run.file, run.rows, write_run(self.log.run_path(run), table), merges)
+
+def _as_written(run: Run, file: RunFile) -> Run:
+    return Run(run.bucket, run.file, file.rows, file.bytes, run.merges)

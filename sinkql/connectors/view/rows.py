@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
-from sinkql import durable, physical
+from sinkql import durable, physical, spill
 from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
 
-DIFF = physical.DIFF
+DIFF, HAD = physical.DIFF, "$had"
+"""What says how often a row comes, less how often it goes; whether it was there before, while rows are compared."""
+_BATCH_ROWS = 1 << 16
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def schema_of(columns: Sequence[physical.Column]) -> pa.Schema:
@@ -31,6 +39,38 @@ def added_up(table: pa.Table) -> pa.Table:
     sums = sums.filter(pc.not_equal(sums.column(f"{DIFF}_sum"), 0))
     rows = table.select(names).take(sums.column("$place_min").combine_chunks())
     return rows.append_column(DIFF, sums.column(f"{DIFF}_sum")).combine_chunks()
+
+
+def in_parts(tables: Iterable[pa.Table], schema: pa.Schema, folder: Path) -> Iterator[pa.Table]:
+    """Yield all rows, equal ones in one part; where they are many, by way of a temporary file in `folder`."""
+    for part in spill.parts(tables, schema, _ranges, folder):
+        yield part.rows
+
+
+def _ranges(table: pa.Table) -> spill.Ranges:
+    """Return a number for each row that rows have in common which are equal but for `$diff` and `$had`."""
+    found = np.zeros(len(table), np.uint64)
+    for name in table.column_names:
+        if name not in (DIFF, HAD):
+            found = (found ^ _mixed(_comparable(table.column(name)))) * _ODD
+    return spill.range_of(found)
+
+
+def _mixed(column: pa.ChunkedArray | pa.Array) -> NDArray[np.uint64]:
+    """Return numbers that equal values have in common."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = array.cast(pa.uint8()) if pa.types.is_boolean(array.type) else array
+    width = array.type.bit_width if pa.types.is_primitive(array.type) else 0
+    if width:
+        bits = array.view(f"uint{width}").fill_null(0).to_numpy(zero_copy_only=False)
+    elif pa.types.is_decimal128(array.type):
+        array = array.fill_null(pa.scalar(0, array.type))
+        bits = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset :][: 2 * len(array) : 2]
+    else:
+        values = array.cast(pa.binary()).fill_null(b"").to_pylist()
+        bits = np.fromiter(map(xxh3_64_intdigest, values), np.uint64, len(array))
+    found: NDArray[np.uint64] = bits.astype(np.uint64) * _ODD
+    return found ^ (found >> np.uint64(29))
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
@@ -65,12 +105,37 @@ def check_present(table: pa.Table, view: str) -> pa.Table:
     return table
 
 
-def write_run(path: Path, table: pa.Table) -> int:
-    """Write changes to a new file, durably; return its bytes."""
-    with durable.stream(path) as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-        return file.tell()
+class RunFile:
+    """A file of changes that are written part by part, durable at the block's end; there is none without rows."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.rows = self.bytes = 0
+        self._path, self._schema = path, schema
+        self._stack = ExitStack()
+        self._file: BinaryIO | None = None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+
+    def __enter__(self) -> RunFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._writer is not None and kind is None:
+            self._writer.close()
+            assert self._file is not None
+            self.bytes = self._file.tell()
+        self._stack.__exit__(kind, error, traceback)
+
+    def add(self, table: pa.Table) -> None:
+        """Write changes."""
+        if not len(table):
+            return
+        if self._writer is None:
+            self._file = self._stack.enter_context(durable.stream(self._path))
+            self._writer = pa.ipc.new_file(self._file, self._schema)
+        self._writer.write_table(table, max_chunksize=_BATCH_ROWS)
+        self.rows += len(table)
 
 
 def read_runs(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
@@ -80,3 +145,9 @@ def read_runs(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
         found = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         tables.append(found.select(schema.names).cast(schema))
     return pa.concat_tables(tables)
+
+
+def cut(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows of a table that is mapped into memory, not many at once."""
+    for start in range(0, len(table), _BATCH_ROWS):
+        yield table.slice(start, _BATCH_ROWS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sinkql import faults
 from sinkql.connectors.view.log import Contents, Run, ViewLog
-from sinkql.connectors.view.rows import added_up, read_runs, write_run
+from sinkql.connectors.view.rows import RunFile, added_up, cut, in_parts, read_runs
 from sinkql.extension.stream import WriteResult
 from sinkql.runs import Tiers
 
@@ -38,28 +38,34 @@ class ViewTask:
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the run; the result's data is what it leaves, None where nothing changed."""
-        given = [batch for batch in batches if batch.num_rows]
-        table = pa.Table.from_batches(given, given[0].schema) if given else self.schema.empty_table()
-        table = added_up(table.select(self.schema.names).cast(self.schema))
-        if not len(table):
-            return WriteResult(bucket, 0, None)
         name = f"{self.epoch}-{self.commit}-{attempt}"
-        run = self._write(bucket, name, table, 0)
+        run = self._write(bucket, name, self._tables(batches), 0)
+        if run is None:
+            return WriteResult(bucket, 0, None)
         faults.point("view-run")
         runs, merged = [*self.contents.get(str(bucket), ()), run], 0
         while (length := _due(runs, bucket)) > 0:
             merged += 1
             runs = [*runs[:-length], *self._merged(bucket, f"{name}-m{merged}", runs[-length:])]
-        return WriteResult(bucket, len(table), Written(run, tuple(runs)))
+        return WriteResult(bucket, run.rows, Written(run, tuple(runs)))
+
+    def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        for batch in batches:
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
 
     def _merged(self, bucket: int, name: str, runs: Sequence[Run]) -> list[Run]:
-        table = added_up(read_runs(map(self.log.run_path, runs), self.schema))
-        merges = 1 + max(run.merges for run in runs)
-        return [self._write(bucket, name, table, merges)] if len(table) else []
+        changes = cut(read_runs(map(self.log.run_path, runs), self.schema))
+        merged = self._write(bucket, name, changes, 1 + max(run.merges for run in runs))
+        return [merged] if merged is not None else []
 
-    def _write(self, bucket: int, name: str, table: pa.Table, merges: int) -> Run:
-        run = Run(bucket, f"{name}.arrow", len(table), 0, merges)
-        return Run(bucket, run.file, run.rows, write_run(self.log.run_path(run), table), merges)
+    def _write(self, bucket: int, name: str, changes: Iterable[pa.Table], merges: int) -> Run | None:
+        """Write changes, added up; return None where nothing is left of them."""
+        run = Run(bucket, f"{name}.arrow", 0, 0, merges)
+        with RunFile(self.log.run_path(run), self.schema) as file:
+            for part in in_parts(changes, self.schema, self.log.spill):
+                file.add(added_up(part))
+        return Run(bucket, run.file, file.rows, file.bytes, merges) if file.rows else None
 
 
 def _due(runs: Sequence[Run], bucket: int) -> int:

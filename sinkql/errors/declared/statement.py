@@ -165,6 +165,15 @@ CODES = {
         "The script has BEGIN without COMMIT, so nothing of the transaction was kept.",
         "Write COMMIT at the end.",
     ),
+    "SQ2656": _code(
+        "A notice: no process runs the materialized view that SUBSCRIBE follows, so nothing changes in it.",
+        "Run sinkql up.",
+    ),
+    "SQ2657": _code(
+        "SUBSCRIBE has ended: the materialized view was dropped, or was replaced by one with other columns, or its "
+        "changes are gone because its folder was lost or SUBSCRIBE slept for long.",
+        "Subscribe again.",
+    ),
     "SQ2701": _code(
         "A warning of sinkql lint: the script has the value of a secret in the clear.",
         "Use env_var, file or another reference, or run sinkql secret set NAME.",

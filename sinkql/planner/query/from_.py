@@ -145,7 +145,12 @@ class From:
             return self.queries.table(node, self.around)
         if isinstance(node, exp.Values):
             return plan_values(self.syntax, node, self.queries.once), ()
-        return self.queries.plan(node, self.around), ()
+        try:
+            return self.queries.plan(node, self.around), ()
+        except MissingError as error:
+            if any(part.qualifiers and part.qualifiers[0][-1] == error.name for part in self.parts):
+                error.hint = f"Write LATERAL before the subquery to use columns of {shown_name(error.name)} in it."
+            raise
 
     def _refuse_function(self, node: Any) -> None:
         if not isinstance(node, exp.Subquery | exp.Values) and not (
@@ -259,7 +264,8 @@ class From:
         for join in more:
             if join.args.get("side") in ("RIGHT", "FULL"):
                 message = f"{join.args['side']} JOIN of LATERAL or a function in FROM is not supported"
-                raise SinkqlError("SQ2928", message, self.syntax.span(join), hint="Put it into a subquery in FROM.")
+                hint = "Write LEFT JOIN, or put it into a subquery in FROM that uses nothing on its left."
+                raise SinkqlError("SQ2928", message, self.syntax.span(join), hint=hint)
 
     # --- joins -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql import ast, logical
-from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest, too_deep
+from sinkql.errors import MissingColumnError, MissingError, Notice, SinkqlError, Span, nearest, too_deep
 from sinkql.planner import types
 from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
@@ -20,7 +20,7 @@ from sinkql.planner.query.ordering import CLAUSES, Terms, first_rows, row_count
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select
 from sinkql.planner.query.subquery import Subqueries
-from sinkql.planner.query.syntax import Syntax, parse
+from sinkql.planner.query.syntax import RANGE, RECURSION, Syntax, parse
 from sinkql.planner.query.text import written_name
 from sinkql.planner.query.values import plan_values
 from sinkql.planner.subsource import check_readable, stand_in
@@ -135,9 +135,35 @@ class Planner:
             if self.once is None and around.outer is None and any(each.find(exp.Column) for each in node.expressions):
                 self._check_without_from(node)
             scope = Scope(now=self.once, outer=around.outer)
-            return plan_select(Subqueries(self, around, scope), node, logical.ONE, hidden)
+            return self._selected(Subqueries(self, around, scope), node, logical.ONE, hidden)
         found = From(self, around).plan(node)
-        return plan_select(Subqueries(self, around, found.scope), node, found.relation, hidden)
+        return self._selected(Subqueries(self, around, found.scope), node, found.relation, hidden)
+
+    def _selected(
+        self, subqueries: Subqueries, node: Any, relation: logical.Relation, hidden: Hidden | None
+    ) -> logical.Relation:
+        try:
+            return plan_select(subqueries, node, relation, hidden)
+        except MissingColumnError as error:
+            error.hint = self._not_its_alias(node, error) or error.hint
+            raise
+
+    def _not_its_alias(self, node: Any, error: SinkqlError) -> str | None:
+        """Return the hint for a name of the select list that is used where only columns are known."""
+        if error.span is None:
+            return None
+        start, end = (place - self.syntax.offset for place in (error.span.start, error.span.end))
+        missing = self.syntax.text[start:end]
+        named = [each for each in node.expressions if isinstance(each, exp.Alias)]
+        found = next((each for each in named if each.alias.lower() == missing.lower()), None)
+        if found is None or (found.meta.get(RANGE) or (0, 0))[0] <= start < (found.meta.get(RANGE) or (0, 0))[1]:
+            return None
+        value, where = found.this, node.args.get("where")
+        whole = (where.meta.get(RANGE) or (0, 0)) if where is not None else (0, 0)
+        over = value.find(exp.Window) is not None or (whole[0] <= start < whole[1] and value.find(exp.AggFunc))
+        if over:
+            return f"{missing} is a name of the select list: compute it in a subquery in FROM."
+        return f"{missing} is a name of the select list: write {self.syntax.written(value)}."
 
     def fresh(self) -> str:
         """Return a name that no column has."""
@@ -243,4 +269,5 @@ _CLAUSES = {"laterals": ("SQ2928", "LATERAL VIEW is not supported")}
 _WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
 _HINTS = {
     "SQ2928": "Select from a source or view.",
+    "SQ2924": RECURSION,
 }

@@ -206,6 +206,10 @@ class Scope:
         return None
 
 
+_IN_SUBQUERY = "Compute it in a subquery in FROM."
+_OF_QUERIES = ("an aggregate", "GROUP BY", "JOIN conditions", "a function in FROM")
+
+
 def _unknown(name: str, names: list[str], span: Span, *, quoted: bool) -> MissingColumnError:
     names = list(dict.fromkeys(names))
     close = nearest(name, names)
@@ -251,7 +255,7 @@ class RowContext:
 
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
         message = f"aggregate {str(node.this).lower()}() is not allowed in {self.where}"
-        hint = "Use HAVING." if self.where == "WHERE" else None
+        hint = "Use HAVING." if self.where == "WHERE" else _IN_SUBQUERY if self.where in _OF_QUERIES else None
         raise SinkqlError("SQ2216", message, span, hint=hint)
 
     def known(self, node: Any) -> Typed | None:

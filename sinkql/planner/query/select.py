@@ -317,7 +317,8 @@ def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted])
 
 
 def _no_place(span: Span, place: str) -> SinkqlError:
-    return SinkqlError("SQ2222", f"GROUP BY position {place} is not in the select list", span)
+    hint = "Write the position of a column of the select list, or an expression."
+    return SinkqlError("SQ2222", f"GROUP BY position {place} is not in the select list", span, hint=hint)
 
 
 def _named_groups(rows: Translator, values: Sequence[Typed], wanted: Sequence[_Wanted]) -> list[tuple[str, Typed]]:

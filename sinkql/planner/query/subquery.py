@@ -194,7 +194,8 @@ class Subqueries:
         found = len(query.columns)
         if found != count:
             message = f"the subquery has {found} column{'s' * (found != 1)}, expected {count}"
-            raise SinkqlError("SQ2238", message, span, hint="Select as many columns as there are values on the left.")
+            hint = "Select one column." if count == 1 else "Select as many columns as there are values on the left."
+            raise SinkqlError("SQ2238", message, span, hint=hint)
 
     def _once(self, use: str, node: Any, values: Sequence[Typed], plan: Callable[[], Typed]) -> Typed:
         """Return what a query is beside values, which is planned once however often the same is written."""

@@ -31,7 +31,7 @@ from sinkql.planner.refuse.query import complaint, keyword_as_label
 MAX_TOKENS = 200_000
 """How many a query may have: planning takes seconds at that."""
 _MADE = "syntax"
-_RANGE = "range"
+RANGE = "range"
 _MAX_FRAMES = 5000
 """Python's calls within calls: sqlglot takes 35 of them for a bracket in a bracket, and the parser allows 100 of those.
 
@@ -241,8 +241,8 @@ def _ranged(name: str) -> Any:
 
 
 def _widen(node: Any, start: int, end: int) -> None:
-    known = node.meta.get(_RANGE)
-    node.meta[_RANGE] = (min(start, known[0]), max(end, known[1])) if known else (start, end)
+    known = node.meta.get(RANGE)
+    node.meta[RANGE] = (min(start, known[0]), max(end, known[1])) if known else (start, end)
 
 
 for _name in _RANGED:
@@ -259,6 +259,7 @@ _BEFORE_STRING = frozenset(
     {"UINT2", "UINT4", "UINT8", "MZ_TIMESTAMP", "MZ_ACLITEM", "ZONE", "PRECISION", "VARYING", "ESCAPE"}
 )
 """Words before a string that sqlglot takes for names: types of the dialect, and the ends of other forms."""
+RECURSION = "Join once for each level where their number is known, and combine the levels with UNION ALL."
 _NOT_YET = {
     "RECURSIVE": ("SQ2924", "recursive queries are not supported yet"),
     "OPTIONS": ("SQ2933", "the clause OPTIONS is not supported yet"),
@@ -278,12 +279,12 @@ class Syntax:
 
     def span(self, node: Any) -> Span:
         """Return the span of a node in the user's file; the whole query's where the node has no place."""
-        start, end = node.meta.get(_RANGE) or (0, len(self.text))
+        start, end = node.meta.get(RANGE) or (0, len(self.text))
         return Span(start + self.offset, end + self.offset)
 
     def written(self, node: Any) -> str:
         """Return the text that a node was written as."""
-        start, end = node.meta.get(_RANGE) or (0, 0)
+        start, end = node.meta.get(RANGE) or (0, 0)
         return self.text[start:end]
 
     def from_word(self, node: Any, *words: str) -> Span:
@@ -386,7 +387,7 @@ def _hold(trees: list[Any], forms: tuple[Form, ...], tokens: list[Any], text: st
     """Hold the tree against the text: what is no query is refused, and what sqlglot reads otherwise than Postgres."""
     if len(trees) != 1 or trees[0] is None:
         return
-    other = difference(trees[0], forms, text, lambda node: node.meta.get(_RANGE) or (0, 0))
+    other = difference(trees[0], forms, text, lambda node: node.meta.get(RANGE) or (0, 0))
     if other is not None:
         raise _ForeignError(_misread(other), _token(tokens, other.start))
 
@@ -414,7 +415,7 @@ def _not_yet(mistake: _UnreadError, tokens: list[Any], text: str, offset: int) -
             return label
     span = Span(token.start, token.end + 1) if token else Span(0, max(1, len(text.rstrip())))
     code, message = _NOT_YET.get(token.text.upper() if token else "", ("SQ2215", "this form is not supported yet"))
-    return SinkqlError(code, message, span.shifted(offset))
+    return SinkqlError(code, message, span.shifted(offset), hint=RECURSION if code == "SQ2924" else None)
 
 
 def _string_behind_name(mistake: _MistakeError, tokens: list[Any]) -> bool:
@@ -454,7 +455,7 @@ def _spread(root: Any) -> None:
     for node in reversed(nodes):
         if node._meta and "start" in node._meta:
             _widen(node, node._meta["start"], node._meta["end"] + 1)
-        own = node._meta.get(_RANGE) if node._meta else None
+        own = node._meta.get(RANGE) if node._meta else None
         if own is not None and node.parent is not None:
             _widen(node.parent, *own)
 

@@ -32,6 +32,7 @@ class Kept:
 
     view: logical.View
     log: ViewLog
+    id: str
 
     @property
     def columns(self) -> tuple[physical.Column, ...]:
@@ -58,21 +59,21 @@ class Kept:
             self.log.unpin(reader)
 
     def rows(self, entry: Entry) -> Iterator[pa.Table]:
-        """Yield the rows at an entry with `$diff`, bucket by bucket."""
-        from sinkql.connectors.view.rows import added_up, check_present, read_runs, schema_of
+        """Yield the rows at an entry with `$diff`, not many at once."""
+        from sinkql.connectors.view.rows import added_up, check_present, cut, in_parts, read_runs, schema_of
 
         schema = schema_of(self.columns)
         for kept in entry.contents.values():
-            if kept:
-                table = added_up(read_runs(map(self.log.run_path, kept), schema))
-                yield check_present(table, self.view.name)
+            changes = read_runs(map(self.log.run_path, kept), schema)
+            for part in in_parts(cut(changes), schema, self.log.spill):
+                yield from cut(check_present(added_up(part), self.view.name))
 
     def changes(self, entry: Entry) -> Iterator[pa.Table]:
-        """Yield the changes of an entry with `$diff`."""
-        from sinkql.connectors.view.rows import read_runs, schema_of
+        """Yield the changes of an entry with `$diff`, not many at once."""
+        from sinkql.connectors.view.rows import cut, read_runs, schema_of
 
         for run in entry.runs:
-            yield read_runs([self.log.run_path(run)], schema_of(self.columns))
+            yield from cut(read_runs([self.log.run_path(run)], schema_of(self.columns)))
 
 
 def kept_view(name: str, catalog: Catalog) -> Kept | None:
@@ -81,7 +82,7 @@ def kept_view(name: str, catalog: Catalog) -> Kept | None:
     known = view_id(name, catalog.plans)
     if not isinstance(item, logical.View) or known is None:
         return None
-    return Kept(item, ViewLog(view_folder(catalog.database.path.parent, known)))
+    return Kept(item, ViewLog(view_folder(catalog.database.path.parent, known)), known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,13 @@ class Shown:
 
     views: Mapping[str, tuple[Kept, Entry]]
 
-    def table(self, name: str) -> pa.Table:
-        """Return a view's rows."""
-        import pyarrow as pa
-
+    def tables(self, name: str) -> Iterator[pa.Table]:
+        """Yield a view's rows, not many at once; one at least, which may be empty."""
         from sinkql.connectors.view.rows import repeated, schema_of
 
         kept, entry = self.views[name]
-        return repeated(pa.concat_tables([schema_of(kept.columns).empty_table(), *kept.rows(entry)]))
+        yield repeated(schema_of(kept.columns).empty_table())
+        yield from map(repeated, kept.rows(entry))
 
     def notices(self) -> list[Notice]:
         """Say of when the rows are."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +104,7 @@ class Inputs:
         if self._files is not None and full_name in self._files.files:
             return columns_of_file(self._files.plans.item(full_name)), self._rows_of_file(full_name)
         if full_name in self._contents.views:
-            kept = self._contents.table(full_name)
-            self._check(full_name, kept.num_rows)
+            kept = pa.concat_tables(self._kept(full_name)).slice(0, self._limit)
             return self._contents.views[full_name][0].view.shape.columns, kept
         item, statement = self._item(full_name)
         if not isinstance(statement, ast.CreateTable | ast.CreateProgress):
@@ -116,10 +116,12 @@ class Inputs:
             raise changed(item) from None
         return item.shape.columns, pa.table(arrays, names=[column.name for column in item.shape.columns])
 
-    def tuples(self, full_name: str) -> list[Row]:
-        """Return an item's rows; raises as `rows` does."""
-        read_whole = full_name in self._contents.views or (self._files is not None and full_name in self._files.files)
-        if not read_whole:
+    def tuples(self, full_name: str) -> Iterable[Row]:
+        """Return an item's rows, those of a view one after the other; raises as `rows` does."""
+        if full_name in self._contents.views:
+            rows = (row for table in self._kept(full_name) for row in python_rows(table, self._span))
+            return islice(rows, self._limit)
+        if self._files is None or full_name not in self._files.files:
             item, statement = self._item(full_name)
             if isinstance(statement, ast.CreateTable | ast.CreateProgress):
                 return self._table(item, statement)
@@ -131,6 +133,15 @@ class Inputs:
         """Return the catalog that has all that is read."""
         plans = self._files.plans if self._files is not None else self._catalog.plans
         return WithContents(plans, self._contents) if self._contents.views else plans
+
+    def _kept(self, full_name: str) -> Iterator[pa.Table]:
+        rows = 0
+        for table in self._contents.tables(full_name):
+            yield table
+            rows += table.num_rows
+            if self._limit is not None and rows >= self._limit:
+                return
+            self._check(full_name, rows)
 
     def _rows_of_file(self, full_name: str) -> pa.Table:
         import pyarrow as pa

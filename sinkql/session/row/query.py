@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from sinkql.planner.name import path, split_name
 from sinkql.printer.part import name as print_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.result import Result
-from sinkql.session.row.contents import showing
+from sinkql.session.row.contents import WithContents, showing
 from sinkql.session.row.files import FileQuery, over_files
 from sinkql.session.row.inputs import Columns, Inputs, python_rows
 from sinkql.session.workspace import Workspace
@@ -50,7 +50,8 @@ def run(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) 
     plans = files.plans if files is not None else workspace.catalog.plans
     once = plan_once(query, plans, now())
     with showing(once.relation, workspace.catalog) as contents:
-        inputs = Inputs(workspace, query.span, enough(once, plans), files, contents)
+        limit = enough(once, WithContents(plans, contents))
+        inputs = Inputs(workspace, query.span, limit, files, contents)
         rows = rows_of(once, workspace, inputs)
         inputs.notices.extend(contents.notices())
     shown = tuple(row[: once.width] for row in rows)
@@ -127,7 +128,7 @@ def _straight(relation: logical.Relation, catalog: logical.CatalogReader) -> boo
             return False
 
 
-def in_order(rows: list[Row], order: Sequence[Order]) -> list[Row]:
+def in_order(rows: Iterable[Row], order: Sequence[Order]) -> list[Row]:
     """Return rows in an order; rows that are equal in it stay as they are."""
     found = list(rows)
     for term in reversed(order):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sinkql import ast
+from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog
 from sinkql.connectors.view.log import Entry
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.options import bind, described
 from sinkql.extension.rows import python_values
 from sinkql.logical.type import BIGINT, BOOLEAN
-from sinkql.planner.name import RELATION_KINDS, find, short_name
+from sinkql.planner.name import RELATION_KINDS, find, short_name, sql_name
 from sinkql.session.result import Result
 from sinkql.session.row.contents import Kept, kept_view, plan_now
 from sinkql.session.workspace import Workspace
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = tuple[Any, ...]
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS, _PIN_SECONDS = 0.05, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +46,34 @@ def subscribe(statement: ast.Subscribe, workspace: Workspace) -> Result:
         hint = "Create a materialized view of the query WITH (COMMIT INTERVAL = '1s'), and subscribe to that."
         raise _refused("SUBSCRIBE to a query is not supported yet", statement.span, hint)
     catalog = workspace.catalog
-    name = find(catalog.plans, statement.relation, *RELATION_KINDS).name
-    kept = kept_view(name, catalog)
+    entry = find(catalog.plans, statement.relation, *RELATION_KINDS)
+    kept = kept_view(entry.name, catalog)
     if kept is None:
-        short = short_name(name, catalog.plans)
-        raise _refused(
-            f'"{short}" keeps no changes to subscribe to',
-            statement.relation.span,
-            "Subscribe to a materialized view that was created WITH (COMMIT INTERVAL = '1s'), or that has two sinks.",
-        )
+        short, kind = short_name(entry.name, catalog.plans), entry.kind.lower()
+        message = f'{kind} "{short}" keeps no changes to subscribe to'
+        raise _refused(message, statement.relation.span, _hint(entry, catalog))
     progressed = ("mz_progressed",) if options.progress else ()
     types = (BIGINT, *([BOOLEAN] if options.progress else []), BIGINT, *(each.type for each in kept.view.shape.columns))
     columns = ("mz_timestamp", *progressed, "mz_diff", *(each.name for each in kept.view.shape.columns))
-    following = _Following(kept, plan_now(kept, catalog), options)
-    return Result("SUBSCRIBE", columns=columns, types=types, stream=following.rows())
+    control = catalog.control
+    following = _Following(kept, plan_now(kept, catalog), options, lambda: control.desired(kept.id) != "dropped")
+    notices = () if control.held(kept.id) else (_not_running(kept, catalog),)
+    return Result("SUBSCRIBE", notices, columns=columns, types=types, stream=following.rows())
+
+
+def _not_running(kept: Kept, catalog: Catalog) -> Notice:
+    name = short_name(kept.view.name, catalog.plans)
+    return Notice("SQ2656", f'materialized view "{name}" does not run now', hint="Changes come once sinkql up runs it.")
+
+
+def _hint(entry: logical.Entry, catalog: Catalog) -> str:
+    """Return how to come to a view that keeps changes of an item."""
+    name = sql_name(entry.name, catalog.plans)
+    if entry.kind == "MATERIALIZED VIEW":
+        return f"Run ALTER MATERIALIZED VIEW {name} SET (COMMIT INTERVAL = '1s'), and subscribe then."
+    return (
+        f"Subscribe to a view of it: CREATE MATERIALIZED VIEW v WITH (COMMIT INTERVAL = '1s') AS SELECT * FROM {name}."
+    )
 
 
 def _refused(message: str, span: Span, hint: str) -> SinkqlError:
@@ -72,9 +87,11 @@ class _Following:
     kept: Kept
     plan: str
     options: SubscribeOptions
+    there: Callable[[], bool]
+    """Tells whether the view still is a job."""
 
     def rows(self) -> Iterator[Row]:
-        """Yield rows as they come; it ends where the view is gone."""
+        """Yield rows as they come; raises SQ2657 where the view is gone, or has other columns."""
         log, reader = self.kept.log, f"subscribe-{uuid.uuid4().hex}"
         try:
             number, entry = self._first(reader)
@@ -85,31 +102,51 @@ class _Following:
                     yield from self._changes(entry, table)
             if self.options.progress:
                 yield self._progress(entry.at + 1)
+            pinned_at = time.monotonic()
             while last := log.last():
-                for next_ in range(number + 1, last + 1):
-                    found = log.entry(next_)
-                    if found is None:
-                        return
+                before = number
+                while number < last:
+                    number += 1
+                    found = self._same(log.entry(number))
                     for table in self.kept.changes(found):
                         yield from self._changes(found, table)
                     if self.options.progress:
                         yield self._progress(found.at + 1)
-                    number = next_
-                log.pin(reader, number, passing=True)
+                if number > before or time.monotonic() > pinned_at + _PIN_SECONDS:
+                    log.pin(reader, number, passing=True)
+                    pinned_at = time.monotonic()
                 if last == log.last():
                     time.sleep(_LOOK_SECONDS)
+            raise self._over("was dropped")
+        except FileNotFoundError:  # of a run that a drop takes away
+            raise self._over("was dropped") from None
         finally:
             log.unpin(reader)
 
+    def _same(self, entry: Entry | None) -> Entry:
+        """Return an entry if its changes are of the columns that are followed."""
+        if entry is None:
+            gone = not self.kept.log.last()
+            raise self._over("was dropped" if gone else "no longer has the changes that come next")
+        known = tuple((each.name, each.type) for each in self.kept.columns)
+        if entry.runs and entry.columns != known:
+            raise self._over("has other columns now")
+        return entry
+
+    def _over(self, why: str) -> SinkqlError:
+        message = f'materialized view "{short_name(self.kept.view.name)}" {why}'
+        return SinkqlError("SQ2657", message, hint="Subscribe again, to what is there now.")
+
     def _first(self, reader: str) -> tuple[int, Entry]:
         """Wait until the view has run, and have its newest entry kept."""
-        while True:
+        while self.there():
             newest = self.kept.ready(self.plan)
             if newest is not None:
                 self.kept.log.pin(reader, newest[0], passing=True)
                 if self.kept.log.entry(newest[0]) is not None:
                     return newest
             time.sleep(_LOOK_SECONDS)
+        raise self._over("was dropped")
 
     def _changes(self, entry: Entry, table: pa.Table) -> Iterator[Row]:
         *columns, diffs = map(python_values, table.columns)
