@@ -35,6 +35,8 @@ ELSEWHERE = {
     "SQ2647": "years that Python has not: tests/table/test_table_spark.py",
     "SQ2649": "a view that runs: tests/view/test_contents.py",
     "SQ2356": "a second sink: tests/view/test_view_jobs.py",
+    "SQ2656": "a view that nobody runs: tests/view/test_subscribe.py",
+    "SQ2657": "a view that is dropped: tests/view/test_subscribe.py",
     "SQ2650": "statements after an error: tests/session/test_transaction.py",
     "SQ2653": "statements after an error: tests/session/test_transaction.py",
     "SQ2655": "the end of a script: tests/session/test_transaction.py",

@@ -108,7 +108,7 @@ class Terms:
             place = int(node.this) - 1 if str(node.this).isdigit() else -1
             if not 0 <= place < width:
                 message = f"ORDER BY position {node.this} is not in the select list"
-                hint = f"Write a position from 1 to {width}, or an expression."
+                hint = f"Write {'a position from 1 to' if width > 1 else 'position'} {width}, or an expression."
                 raise SinkqlError("SQ2222", message, self._syntax.span(node), hint=hint)
             return place
         if isinstance(node, exp.Column) and not qualifier(node) and identifier(node.this) in names:

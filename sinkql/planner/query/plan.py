@@ -18,7 +18,7 @@ from sinkql.planner.query.around import Around, Qualifiers
 from sinkql.planner.query.from_ import From
 from sinkql.planner.query.ordering import CLAUSES, Terms, first_rows, row_count
 from sinkql.planner.query.scope import Scope, identifier
-from sinkql.planner.query.select import Hidden, plan_select
+from sinkql.planner.query.select import Hidden, aggregates_in, plan_select
 from sinkql.planner.query.subquery import Subqueries
 from sinkql.planner.query.syntax import RANGE, RECURSION, Syntax, parse
 from sinkql.planner.query.text import written_name
@@ -160,8 +160,8 @@ class Planner:
             return None
         value, where = found.this, node.args.get("where")
         whole = (where.meta.get(RANGE) or (0, 0)) if where is not None else (0, 0)
-        over = value.find(exp.Window) is not None or (whole[0] <= start < whole[1] and value.find(exp.AggFunc))
-        if over:
+        of_rows = whole[0] <= start < whole[1] and aggregates_in(value)
+        if of_rows or value.find(exp.Window) is not None:
             return f"{missing} is a name of the select list: compute it in a subquery in FROM."
         return f"{missing} is a name of the select list: write {self.syntax.written(value)}."
 

@@ -174,11 +174,11 @@ def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
         return True
     qualified = select.args.get("qualify")
     return any(
-        _aggregates(node) for node in (*(each.node for each in wanted), *(() if qualified is None else (qualified,)))
+        aggregates_in(node) for node in (*(each.node for each in wanted), *(() if qualified is None else (qualified,)))
     )
 
 
-def _aggregates(node: Any) -> list[Any]:
+def aggregates_in(node: Any) -> list[Any]:
     """Return the aggregates in an expression, each with its FILTER; not those of its subqueries."""
     return [
         _whole(call)
@@ -265,7 +265,7 @@ def _plan_groups(
     context.windows = None
     having = select.args.get("having")
     condition = _condition(above, having, "HAVING")
-    for node in _aggregates(having.this) if having is not None else ():
+    for node in aggregates_in(having.this) if having is not None else ():
         above.translate(node)  # what stands beside a subquery is to be there before it is planned
     found = subqueries.attached(relation)
     found = grouping.grouped(found, named, calls.found, groupings, syntax.span(select), calls.collected)

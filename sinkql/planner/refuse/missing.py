@@ -60,7 +60,7 @@ def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
         case "WHERE" if found == ")":
             return "Write WHERE and a condition between the parentheses."
         case "WHERE" if before == "(":
-            return f"Write WHERE {where}."
+            return "Write WHERE before the condition."
         case '"("' if before == "IN" and found in _ENDS:
             return "Write the values in parentheses after IN, as in IN (1, 2)."
         case '"("' if before == "VALUES":
