@@ -100,7 +100,7 @@ def test_an_error_has_the_place_of_what_failed() -> None:
     run = evaluate.rows_of(vectors.query(text, tables := vectors.table({"i": "integer"})).relation, tables)
     assert run is not None
     with pytest.raises(SinkqlError) as raised:
-        run(lambda _: [(0,)])
+        list(run(lambda _: [(0,)]))
     span = raised.value.span
     assert span is not None
     assert (raised.value.code, text[span.start : span.end]) == ("SQ3201", "10 / i")

@@ -261,8 +261,8 @@ _BEFORE_STRING = frozenset(
 """Words before a string that sqlglot takes for names: types of the dialect, and the ends of other forms."""
 RECURSION = "Join once for each level where their number is known, and combine the levels with UNION ALL."
 _NOT_YET = {
-    "RECURSIVE": ("SQ2924", "recursive queries are not supported yet"),
-    "OPTIONS": ("SQ2933", "the clause OPTIONS is not supported yet"),
+    "RECURSIVE": ("SQ2924", "recursive queries are not supported yet", RECURSION),
+    "OPTIONS": ("SQ2933", "the clause OPTIONS is not supported yet", "Leave it out."),
 }
 _WANTED = {")": '")"', "(": '"("', "table name": "a relation", "END after CASE": "END"}
 KEYWORDS = frozenset(word for word in Postgres.Tokenizer.KEYWORDS if word.isalpha())
@@ -414,8 +414,9 @@ def _not_yet(mistake: _UnreadError, tokens: list[Any], text: str, offset: int) -
         if label is not None:
             return label
     span = Span(token.start, token.end + 1) if token else Span(0, max(1, len(text.rstrip())))
-    code, message = _NOT_YET.get(token.text.upper() if token else "", ("SQ2215", "this form is not supported yet"))
-    return SinkqlError(code, message, span.shifted(offset), hint=RECURSION if code == "SQ2924" else None)
+    unread = ("SQ2215", "this form is not supported yet", None)
+    code, message, hint = _NOT_YET.get(token.text.upper() if token else "", unread)
+    return SinkqlError(code, message, span.shifted(offset), hint=hint)
 
 
 def _string_behind_name(mistake: _MistakeError, tokens: list[Any]) -> bool:
