@@ -31,7 +31,7 @@ def test_evaluated_rows_are_those_of_postgres() -> None:
     def run(once: Once) -> Sequence[tuple[Any, ...]]:
         found = evaluate.rows_of(once.relation, _CATALOG)
         assert found is not None
-        return found(lambda _: [])
+        return list(found(lambda _: []))
 
     _check(run, SinkqlError)
 
