@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -212,3 +213,19 @@ def test_an_interval_under_a_second_is_refused(session: Session) -> None:
     with pytest.raises(SinkqlError) as refused:
         session.execute("CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '0.5s') AS SELECT g FROM t")
     assert refused.value.code == "SQ2309"
+
+
+def test_a_view_leaves_out_records_that_its_sinks_keep_as_letters(session: Session) -> None:
+    Path("in").mkdir()
+    Path("in/a.json").write_text('{"id": 1, "x": 5}\n{"id": 2, "x": "no"}\n{"id": 3, "x": 5}\n')
+    os.utime("in/a.json", (0, 0))  # a file that is young may still be written
+    session.execute(
+        "CREATE SOURCE f (id bigint, x int) FROM FILES (PATH = 'in') FORMAT JSON WITH (ON ERROR = 'DEAD LETTER');"
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT x, count(*) AS n FROM f GROUP BY x"
+    )
+    sink(session, "a", "w", "KEY (x) MODE UPSERT")
+    run(session)
+    (result,) = session.execute("SELECT * FROM w")
+    assert [notice.code for notice in result.notices] == ["SQ2649"]
+    assert table("a") == Counter(result.rows) == Counter({(5, 2): 1})
+    assert [row[0] for row in pyiceberg_rows(open_table(Path(), "n.a__errors"))]

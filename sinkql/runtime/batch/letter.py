@@ -224,10 +224,13 @@ def _about_letters() -> Iterator[None]:
 
 
 def dead_letters(registry: Registry, job: physical.Job, context: Context) -> DeadLetters | None:
-    """Return what keeps the records of a job's sources that do not decode; None where none of them is to be kept."""
-    if not any(map(keeps_letters, job.reads())):
+    """Return what keeps the records of a job's sources that do not decode; None where none of them is to be kept.
+
+    A view leaves them out, as SELECT does: sinks of it compute it themselves, and keep them.
+    """
+    if job.view or not any(map(keeps_letters, job.reads())):
         return None
-    kind = registry.sinks[job.write.connector]  # no view that keeps a log has such sources
+    kind = registry.sinks[job.write.connector]
     if kind.letters is None:
         raise SinkqlError(
             "SQ3393",
