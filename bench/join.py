@@ -1,7 +1,14 @@
-"""Print what a join costs in a task on this machine: changes per CPU-second, bytes of state a row, a hot key."""
+"""Print what a join costs in a task on this machine: changes per CPU-second, bytes of state a row, a hot key, a chain.
+
+    python -m bench.join [--only one kept hot chain]
+
+The chain: FULL JOINs of ten sources on one key, done in one task and in one for each join. What brings rows to tasks is
+not in it: of each task Spark makes an exchange.
+"""
 
 from __future__ import annotations
 
+import argparse
 import resource
 import statistics
 import tempfile
@@ -12,8 +19,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sinkql import physical
+from sinkql.logical import Reference
+from sinkql.logical.expression import walk
+from sinkql.logical.function import call
+from sinkql.logical.type import BIGINT
+from sinkql.lowering.share import named
+from sinkql.lowering.sides import SidesPreparation
+from sinkql.lowering.together import together
+from sinkql.runtime.spark.xxhash64 import prepared_sides
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
@@ -23,13 +39,24 @@ from sinkql.runtime.state.report import collect
 ROWS = 5_000_000
 CHANGES = (1_000, 10_000, 100_000)
 HOT = 1_000_000
+SOURCES = 10
+_KEYS, _CHANGED = 20_000, 200
 _SMALL = (60_000, 20_000, 10_000)
 _AT_ONCE = 65_536
 _WORDS = np.array([f"customer#{number:09d}" for number in range(100_000)])
 
 
 def main() -> None:
-    """Measure a join of rows against a side of 5 M rows, one match each; what is kept; a hot key."""
+    """Measure what is asked for."""
+    cases = {"one": one, "kept": kept, "hot": hot, "chain": chain}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=tuple(cases), default=tuple(cases))
+    for name in parser.parse_args().only:
+        cases[name]()
+
+
+def one() -> None:
+    """Measure a join of rows against a side of 5 M rows, one match each."""
     with tempfile.TemporaryDirectory() as folder:
         bucket = Kept(Path(folder), join("retract", "rows"))
         bucket.fill(ROWS)
@@ -37,13 +64,32 @@ def main() -> None:
             cost = [bucket.measure(count) for _ in range(5)]
             cpu, out = statistics.median(each for each, _ in cost), cost[0][1]
             print(f"{count:7d} changes: {cpu * 1000:.0f} CPU-ms, {count / cpu:,.0f} changes/CPU-s, {out} rows out")
+
+
+def kept() -> None:
+    """Print how many bytes of state a row takes."""
     for name, change, keeps in KEPT:
         with tempfile.TemporaryDirectory() as folder:
             bucket = Kept(Path(folder), join(change, keeps))
             bucket.fill(ROWS // 5)
             print(f"state, {name}: {bucket.bytes_a_row():.0f} bytes a row")
+
+
+def hot() -> None:
+    """Measure a hot key."""
     with tempfile.TemporaryDirectory() as folder:
         hot_key(Path(folder))
+
+
+def chain() -> None:
+    """Measure FULL JOINs on one key in one task, and in a task each."""
+    for word, graph in (("one task", together(full_joins())), ("a task each", full_joins())):
+        with tempfile.TemporaryDirectory() as folder:
+            joins = Chain(Path(folder), named(graph).root)
+            joins.come(_KEYS)
+            costs = [joins.come(_CHANGED) for _ in range(7)]
+            state = joins.bytes / 1e6
+            print(f"{SOURCES} sources, {word}: {statistics.median(costs) * 1000:.0f} CPU-ms a batch, {state:.1f} MB")
 
 
 KEPT: tuple[tuple[str, physical.Change, Any], ...] = (
@@ -140,6 +186,99 @@ def hot_key(folder: Path) -> None:
     cpu, out = bucket.measure(10)
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     print(f"hot key, {HOT} rows, 10 changes: {out / cpu / 1e6:.1f} M rows/CPU-s out, {more} MB above the peak before")
+
+
+def full_joins() -> physical.Graph:
+    """Return s0 FULL JOIN s1 USING (k) FULL JOIN s2 USING (k) and so on."""
+    view: physical.Operator = _source(0)
+    key = "k0"
+    for number in range(1, SOURCES):
+        shown = tuple(each.name for each in physical.columns_of(view))
+        sides = (
+            physical.Side(view, f"{number}l", (key,), shown),
+            physical.Side(_source(number), f"{number}r", (f"k{number}",), (f"k{number}", f"x{number}")),
+        )
+        join = physical.Join("full", sides[0], sides[1], str(number), (False,))
+        merged = call("coalesce(any…)", (_reference(key), _reference(f"k{number}")), type_=BIGINT)
+        outputs = [physical.Output(each.name, _reference(each.name)) for each in join.columns if each.name != key]
+        key = f"u{number}"
+        view = physical.Map(join, (*outputs, physical.Output(key, merged)))
+    return physical.Graph(view)
+
+
+def _source(number: int) -> physical.Read:
+    columns = tuple(physical.Column(f"{name}{number}", "bigint") for name in "kx")
+    return physical.Read(f"s{number}", "none", {}, columns, "retract")
+
+
+def _reference(name: str) -> Reference:
+    return Reference(name, BIGINT, True)
+
+
+class Chain:
+    """Joins in one bucket, which rows come to as Spark brings them."""
+
+    def __init__(self, folder: Path, view: physical.Operator) -> None:
+        self.folder, self.view = folder, view
+        self.manifest = state.empty(bucketing="none", buckets=1)
+        self.rng, self.commit = np.random.default_rng(1), 0
+        self.now = np.zeros((SOURCES, _KEYS), np.int64)
+        self.cpu = 0.0
+
+    def come(self, count: int) -> float:
+        """Have some rows of each source be others, and return the CPU seconds that the tasks take."""
+        self.commit += 1
+        self.cpu, first = 0.0, self.commit == 1
+        held = Arrangements(self.folder, self.manifest, 1, f"c{self.commit}")
+        batches = {f"s{number}": self._changes(number, count, first=first) for number in range(SOURCES)}
+        self._rows(self.view, held, batches)
+        names = {each.arrangement: 1 for each in physical.Graph(self.view).stateful()}
+        self.manifest = state.after(self.manifest, collect(held, names).runs)
+        return self.cpu
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of what is kept."""
+        found = self.manifest["arrangements"].values()
+        return sum(int(run["bytes"]) for buckets in found for runs in buckets.values() for run in runs)
+
+    def _changes(self, number: int, count: int, *, first: bool) -> pa.Table:
+        keys = np.sort(self.rng.choice(_KEYS, count, replace=False))
+        old = self.now[number, keys]
+        new = self.now[number, keys] = self.rng.integers(1, 10**6, count)
+        parts = [(new, 1)] if first else [(old, -1), (new, 1)]
+        tables = [
+            pa.table({f"k{number}": keys, f"x{number}": values, physical.DIFF: np.full(count, diff)})
+            for values, diff in parts
+        ]
+        return pa.concat_tables(tables)
+
+    def _rows(self, operator: physical.Operator, held: Arrangements, batches: dict[str, pa.Table]) -> pa.Table:
+        match operator:
+            case physical.Read():
+                return batches[operator.source]
+            case physical.Map():
+                return _mapped(operator, self._rows(operator.input, held, batches))
+            case physical.Join():
+                inputs = [self._rows(each, held, batches) for each in operator.entering]
+                meant = stateful(operator)
+                assert isinstance(meant.preparation, SidesPreparation)
+                rows = prepared_sides(meant.preparation, inputs).to_batches()
+                task = task_of(meant, held, *(Below() for _ in inputs))
+                start = time.process_time()
+                found = list(task(0, "t", iter(rows)))
+                self.cpu += time.process_time() - start
+                return pa.Table.from_batches(found, meant.preparation.output())
+            case _:
+                raise AssertionError(operator)
+
+
+def _mapped(operator: physical.Map, rows: pa.Table) -> pa.Table:
+    columns = {}
+    for each in operator.outputs:
+        below = [node.name for node in walk(each.expression) if isinstance(node, Reference)]
+        columns[each.name] = pc.coalesce(*(rows.column(name) for name in below))
+    return pa.table({**columns, physical.DIFF: rows.column(physical.DIFF)})
 
 
 if __name__ == "__main__":
