@@ -15,7 +15,7 @@ _SUPPORTED = {
     "CASE, COALESCE, NULLIF, GREATEST": 19,
     "aggregates": 33,
     "arithmetic": 51,
-    "arrays": 57,
+    "arrays": 59,
     "casts": 47,
     "comparison, NULL, logic": 42,
     "date and time": 114,

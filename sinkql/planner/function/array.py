@@ -72,13 +72,25 @@ def among(operator: str, subject: Typed, value: Typed, span: Span, *, every: boo
     if found is None:
         return None
     word = f"{operator} {'ALL' if every else 'ANY'}"
-    if types.operand(subject.type, found) != found or (found.name == "numeric" and subject.raw != found):
-        raise no_operator(word, (subject, value), span)
+    if types.operand(subject.type, found) != found or not _fits(subject.raw, found):
+        error = no_operator(word, (subject, value), span)
+        if types.number(subject.type) and types.number(found):
+            error.hint = f"Cast the value to the type of the elements, as in x::{found}."
+        raise error
     if not types.comparable(found) or (operator not in ("=", "<>") and (found.nested or types.ranged(found))):
         raise SinkqlError("SQ2214", f"values of type {found} cannot be compared exactly", span)
     sign = _OTHERS[operator] if every else operator
     any_ = call(f"{sign} ANY(any,any)", (coerced(subject, found), exact(value)), span)
     return call("NOT(boolean)", (any_,), span) if every else any_
+
+
+def _fits(raw: Type, element: Type) -> bool:
+    """Tell whether all values of a type are values of an array's elements as well, where these are numeric."""
+    if element.name != "numeric" or raw == types.UNKNOWN:
+        return True
+    if raw.name == "numeric":
+        return (raw.scale or 0) <= (element.scale or 0) and raw.whole_digits <= element.whole_digits
+    return types.whole(raw) and element.whole_digits > _MOST_DIGITS
 
 
 def _elements(value: Typed) -> Type | None:
@@ -207,6 +219,8 @@ def _from_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     return call(f"string_to_array(text,text{',text' * (len(texts) - 2)})", texts, span, type_=found)
 
 
+_MOST_DIGITS = 18
+"""How many digits any number has that fits bigint, less one."""
 _LAST = 2**31 - 1
 """The place that no array goes beyond."""
 _OTHERS = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
