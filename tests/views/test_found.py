@@ -37,6 +37,8 @@ _FOUND = {
         SELECT g, string_agg('a', ',' ORDER BY 'a', NULL DESC) AS s, array_agg(1 ORDER BY NULL) AS l
         FROM b
         GROUP BY g""",
+    "VALUES begin joins in parentheses": """
+        SELECT b.x, v.t FROM b JOIN ((VALUES (1, 'a'), (2, NULL)) AS v (x, t) LEFT JOIN c ON c.x = v.x) ON b.x = v.x""",
 }
 
 

@@ -141,6 +141,8 @@ class From:
         return Joined(now, self._scope((self._part(qualifiers, known, span),), known), conditions)
 
     def _read(self, node: Any) -> tuple[logical.Relation, Qualifiers]:
+        if _values(node):
+            return plan_values(self.syntax, node.this, self.queries.once), ()
         if isinstance(node, exp.Table):
             return self.queries.table(node, self.around)
         if isinstance(node, exp.Values):
@@ -154,7 +156,7 @@ class From:
 
     def _refuse_function(self, node: Any) -> None:
         if not isinstance(node, exp.Subquery | exp.Values) and not (
-            isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+            isinstance(node, exp.Table) and (isinstance(node.this, exp.Identifier) or _values(node))
         ):
             message = "this function in FROM is not supported"
             hint = "Select from a source or view."
@@ -388,6 +390,11 @@ class From:
 def _lateral(node: Any) -> bool:
     """Tell whether a relation is a LATERAL query."""
     return isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery)
+
+
+def _values(node: Any) -> bool:
+    """Tell whether a relation is VALUES that begins joins in parentheses: sqlglot has it in a table."""
+    return isinstance(node, exp.Table) and isinstance(node.this, exp.Values)
 
 
 def _reference(column: logical.Column, span: Span) -> Typed:
