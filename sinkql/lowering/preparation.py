@@ -160,15 +160,21 @@ def row_hash(name: str, values: tuple[Value, ...]) -> Hash:
     return Hash(name, _SEED_ROW, values)
 
 
+def appends(operator: physical.OneInput) -> bool:
+    """Tell whether rows of the input only come; raises ValueError for rows that overwrite each other."""
+    change = physical.change_of(operator.input)
+    if change == "upsert":
+        kind = type(operator).__name__.lower()
+        raise ValueError(f'{kind} "{operator.arrangement}" stands on an upsert relation')
+    return change == "append"
+
+
 def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> Preparation:
     """Return what goes into tasks that keep whole rows by a key; raises ValueError for rows that overwrite each other.
 
     Tasks take `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row), and `$count`.
     """
-    change = physical.change_of(operator.input)
-    if change == "upsert":
-        kind = type(operator).__name__.lower()
-        raise ValueError(f'{kind} "{operator.arrangement}" stands on an upsert relation')
+    append = appends(operator)
     values = values_of("k", physical.columns_of(operator.input))
     by_column = {each.column: each for each in values}
     return Preparation(
@@ -176,7 +182,7 @@ def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> Preparation:
         values=values,
         group=("$h1", "$h2", *(each.name for each in values), "$r"),
         measures=(Measure(COUNT, "rows", "", "bigint"),),
-        append=change == "append",
+        append=append,
         columns=operator.columns,
         one_bucket=not key,
     )

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, FLOATS, Measure, Preparation, Value, identity, row_hash, values_of
+from sinkql.lowering.preparation import (
+    COUNT,
+    FLOATS,
+    Measure,
+    Preparation,
+    Value,
+    appends,
+    identity,
+    row_hash,
+    values_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +46,13 @@ class Argument:
 
 def arguments_of(aggregate: physical.Aggregate) -> tuple[Argument, ...]:
     """Return what the calls want; raises ValueError for an input that no aggregate can stand on."""
-    if aggregate.input_change == "upsert":
-        raise ValueError(f'aggregate "{aggregate.arrangement}" stands on an upsert relation')
+    append = appends(aggregate)
     types = {column.name: column.type for column in physical.columns_of(aggregate.input)}
     wanted: dict[str, list[physical.AggregateCall]] = {}
     for call in aggregate.calls:
         if call.column is not None:
             wanted.setdefault(call.column, []).append(call)
     found = enumerate(wanted.items())
-    append = aggregate.input_change == "append"
     return tuple(_argument(index, column, types[column], calls, append=append) for index, (column, calls) in found)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Measure, Preparation, Value, identity, values_of
+from sinkql.lowering.preparation import COUNT, Measure, Preparation, Value, appends, identity, values_of
 from sinkql.runtime.state.arrangement import Ints, add_up
 from sinkql.runtime.state.multiset import lying
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
@@ -118,9 +118,6 @@ class BoundState:
 
 def _prepare(bound: physical.Bound) -> Preparation:
     """Return what goes in: `$k<i>` (all kept columns), `$begin`, `$end`, `$h1`, `$h2` (hashes of the whole row)."""
-    change = physical.change_of(bound.input)
-    if change == "upsert":
-        raise ValueError(f'bound "{bound.arrangement}" stands on an upsert relation')
     times = [(_BEGIN, bound.begin), (_END, bound.end)]
     values = (
         *values_of("k", bound.columns),
@@ -131,7 +128,7 @@ def _prepare(bound: physical.Bound) -> Preparation:
         values=values,
         group=("$h1", "$h2", *(each.name for each in values)),
         measures=(Measure(COUNT, "rows", "", "bigint"),),
-        append=change == "append",
+        append=appends(bound),
         columns=bound.columns,
     )
 
