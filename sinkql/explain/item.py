@@ -100,7 +100,7 @@ def _join(join: logical.Join) -> Tree:
     return tree(
         f"Join {join.kind}",
         keys,
-        f"residual: {sql(join.residual)}{_more(join.kind)}" if join.residual is not None else None,
+        f"residual: {sql(join.residual)}{_more(join)}" if join.residual is not None else None,
         f"in every task: the {join.replicated} side" if join.replicated is not None else None,
         _unique(join.shape),
         _relation(join.left),
@@ -108,9 +108,13 @@ def _join(join: logical.Join) -> Tree:
     )
 
 
-def _more(kind: logical.JoinKind) -> str:
+def _more(join: logical.Join) -> str:
     """Return what a condition that is no equality costs where rows without a match show, or rows of one side alone."""
-    match kind:
+    if logical.threshold_of(join) is not None:
+        return " (a bound: reads only the rows between the old value and the new one)"
+    if logical.paired_once(join):
+        return ""
+    match join.kind:
         case logical.JoinKind.INNER:
             return ""
         case logical.JoinKind.FULL:

@@ -91,22 +91,25 @@ def operator_tree(operator: physical.Operator) -> Tree:
         case physical.Flatten() | physical.Repeat() | physical.Bound():
             return tree(title(operator), operator_tree(operator.input))
         case physical.Join():
-            sides = ((side, operator_tree(side.input)) for side in (operator.left, operator.right))
-            return tree(title(operator), (part for side, below in sides for part in (_kept(side), below)))
+            order = None if operator.compared is None else operator.compared.left
+            sides = ((operator.left, order), (operator.right, None))
+            parts = ((_kept(side, by), operator_tree(side.input)) for side, by in sides)
+            return tree(title(operator), (part for pair in parts for part in pair))
         case physical.Rank():
             return tree(title(operator), operator_tree(operator.input))
         case physical.Recompute():
             return tree(title(operator), map(_window_call, operator.calls), operator_tree(operator.input))
 
 
-def _kept(side: physical.Side) -> str:
+def _kept(side: physical.Side, order: str | None) -> str:
     if side.within:
         return "keeps: nothing, since its join is done in the same tasks"
     where = ", in every task" if side.replicated else ""
     columns = ", ".join(map(name, side.kept)) or "no columns"
     if side.reads:
         return f"reads: {side.keeps} of {columns}, which another side keeps"
-    return f"keeps: {side.keeps} of {columns}{where}"
+    by = f", in the order of {name(order)}" if order is not None else ""
+    return f"keeps: {side.keeps} of {columns}{where}{by}"
 
 
 def _window_call(call: physical.WindowCall) -> str:
@@ -122,14 +125,16 @@ def _ordered(order: tuple[physical.Order, ...]) -> str:
 
 def _key_of(side: physical.Side) -> Iterator[str]:
     """Yield the columns of a side's key; of those that are computed for it what they are."""
+    for each in side.key:
+        yield name(each) if each in side.kept else _named(side, each)
+
+
+def _named(side: physical.Side, column: str) -> str:
+    """Return a column of what a side stands on, or what it is there if it is computed for the join."""
     below = side.input
     computed = {each.name: each.expression for each in below.outputs} if isinstance(below, physical.Map) else {}
-    for each in side.key:
-        expression = computed.get(each)
-        if expression is None or isinstance(expression, Reference) or each in side.kept:
-            yield name(each)
-        else:
-            yield sql(expression)
+    expression = computed.get(column)
+    return name(column) if expression is None or isinstance(expression, Reference) else sql(expression)
 
 
 def _by(read: physical.Read) -> str:
@@ -165,6 +170,9 @@ def title(operator: physical.Operator) -> str:
             return f"Flatten {sql(operator.array.expression)} as {name(operator.name)}{number}{outer}"
         case physical.Repeat():
             return f"Repeat {sql(operator.times.expression)}"
+        case physical.Join(compared=physical.Compared() as compared):
+            value, limit = _named(operator.left, compared.left), _named(operator.right, compared.right)
+            return f"Bound {operator.arrangement}: {value} {compared.comparison} {limit}"
         case physical.Join():
             sides = (_key_of(each) for each in (operator.left, operator.right))
             equal = ("IS NOT DISTINCT FROM" if each else "=" for each in operator.safe)

@@ -286,6 +286,11 @@ def with_inputs(relation: Relation, inputs: Sequence[Relation]) -> Relation:
             return replace(relation, input=inputs[0])
 
 
+def one_row(relation: Relation) -> bool:
+    """Tell whether a relation has one row at most: no two of them could be told apart."""
+    return frozenset() in relation.shape.keys
+
+
 def row_by_row(relation: Relation) -> bool:
     """Tell whether each row of a relation comes of one below it, whatever other rows there are."""
     match relation:

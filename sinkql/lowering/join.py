@@ -33,7 +33,11 @@ class JoinLowering:
         """Return what gives the columns of a join, in their order, over what gives those of its inputs."""
         if join.kind is JoinKind.RIGHT:
             join, left, right = _turned(join), right, left
-        if join.kind is JoinKind.INNER:
+        threshold = logical.threshold_of(join)
+        if threshold is not None:
+            found = self._threshold(join, threshold, left, right)
+        elif join.kind is JoinKind.INNER or logical.paired_once(join):
+            join = replace(join, kind=JoinKind.INNER)
             found = self._where(self._plain(join, left, right), join.residual)
         elif join.residual is not None or (join.kind is JoinKind.FULL and not join.keys):
             found = self._by_pairs(join, left, right)
@@ -44,7 +48,7 @@ class JoinLowering:
     def _plain(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
         """Return a join on its equalities alone."""
         keys = join.keys
-        spread = not keys and not (join.kind is not JoinKind.INNER and _one_row(join.left))
+        spread = not keys and not (join.kind is not JoinKind.INNER and logical.one_row(join.left))
         if not keys and not spread:
             one = logical.literal(1, INTEGER)
             keys = (JoinKey(one, one),)  # one row of the preserved side: no copies of the other one
@@ -52,7 +56,7 @@ class JoinLowering:
         counts = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
         everywhere = join.replicated  # whose rows go to every bucket
         if spread:
-            first = join.kind is JoinKind.INNER and (everywhere == "left" or _one_row(join.left))
+            first = join.kind is JoinKind.INNER and (everywhere == "left" or logical.one_row(join.left))
             everywhere = "left" if first else "right"
         left_keeps = self._keeps(join, left, [key.left for key in keys], number=0)
         right_keeps = "counts" if counts else self._keeps(join, right, [key.right for key in keys], number=1)
@@ -105,6 +109,23 @@ class JoinLowering:
         if condition is None:
             return body
         return physical.Map(body, where=self.context.output("", condition, self.view))
+
+    def _threshold(
+        self, join: logical.Join, threshold: logical.Threshold, left: physical.Operator, right: physical.Operator
+    ) -> physical.Operator:
+        """Return the rows of the left side beyond the value that the right side's one row has."""
+        left, (value,) = self._keyed(self.context.retracting(left), [threshold.value])
+        right, (limit,) = self._keyed(self.context.retracting(right), [threshold.limit])
+        name = self.context.arrangement()
+        names = [column.name for column in join.left.shape.columns]
+        return physical.Join(
+            kind="semi",
+            left=_side(left, f"{name}l", [], [*names, *([] if value in names else [value])], "rows"),
+            right=_side(right, f"{name}r", [], [limit], "rows", replicated=True),
+            arrangement=name,
+            safe=(),
+            compared=physical.Compared(value, threshold.comparison, limit),
+        )
 
     # --- what is tested on pairs -------------------------------------------------------------------------------------
 
@@ -173,11 +194,6 @@ def _turned(join: logical.Join) -> logical.Join:
     sides: dict[str | None, Literal["left", "right"]] = {"left": "right", "right": "left"}
     replicated = sides.get(join.replicated)
     return replace(join, kind=JoinKind.LEFT, left=join.right, right=join.left, replicated=replicated)
-
-
-def _one_row(relation: logical.Relation) -> bool:
-    """Tell whether a relation has one row at most: no two of them could be told apart."""
-    return frozenset() in relation.shape.keys
 
 
 def _map(below: physical.Operator, outputs: tuple[physical.Output, ...]) -> physical.Map:

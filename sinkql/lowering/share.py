@@ -53,11 +53,12 @@ class _Naming:
     def of(self, operator: physical.Operator) -> physical.Operator:
         found = physical.with_inputs(operator, [self.of(each) for each in physical.inputs_of(operator)])
         if isinstance(operator, physical.Join) and isinstance(found, physical.Join):
+            order = None if operator.compared is None else operator.compared.left
             left, right = (
-                self._side(side, self.holding.by_side(before, other, operator.safe), alone=other.replicated)
-                for before, other, side in (
-                    (operator.left, operator.right, found.left),
-                    (operator.right, operator.left, found.right),
+                self._side(side, self.holding.by_side(before, other, operator.safe, by), alone=other.replicated)
+                for before, other, side, by in (
+                    (operator.left, operator.right, found.left, order),
+                    (operator.right, operator.left, found.right, None),
                 )
             )
             found = msgspec.structs.replace(found, left=left, right=right)

@@ -211,6 +211,16 @@ def _check(join: physical.Join) -> None:
             _check_latest(join, side, preserved=preserved, where=where)
     if len(join.left.key) != len(join.right.key) or len(join.left.key) != len(join.safe):
         raise ValueError(f'join "{join.arrangement}" has keys that are not alike')
+    if join.compared is not None:
+        _check_compared(join, join.compared)
+
+
+def _check_compared(join: physical.Join, compared: physical.Compared) -> None:
+    where = f'join "{join.arrangement}", which compares "{compared.left}" with "{compared.right}",'
+    if join.kind != "semi" or join.safe or not join.right.replicated:
+        raise ValueError(f"{where} is no semi join without a key whose right side is replicated")
+    if compared.left not in join.left.kept or compared.right not in join.right.kept:
+        raise ValueError(f"{where} does not keep them")
 
 
 def _check_latest(join: physical.Join, side: physical.Side, *, preserved: bool, where: str) -> None:

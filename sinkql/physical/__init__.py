@@ -32,6 +32,7 @@ from sinkql.physical.operator import AggregateCall as AggregateCall
 from sinkql.physical.operator import Bound as Bound
 from sinkql.physical.operator import Change as Change
 from sinkql.physical.operator import Column as Column
+from sinkql.physical.operator import Compared as Compared
 from sinkql.physical.operator import Connection as Connection
 from sinkql.physical.operator import Flatten as Flatten
 from sinkql.physical.operator import Frame as Frame

@@ -121,7 +121,7 @@ class _Meaning:
                 raise AssertionError(operator)
             case Join():
                 sides = [self.side(each) for each in (operator.left, operator.right)]
-                return ["join", operator.kind, list(operator.safe), *sides]
+                return ["join", operator.kind, list(operator.safe), *sides, *_compared(operator)]
             case Flatten():
                 array = _expression(operator.array.expression, _places(operator.input))
                 more = [operator.ordinality is not None, operator.outer]
@@ -145,13 +145,16 @@ class Holding:
         """Return the hash of an operator's own state: of what it is, and of all that it stands on."""
         return self._meaning.of(self._needed.of(self.inline.of(operator), [each.name for each in columns_of(operator)]))
 
-    def by_side(self, side: Side, other: Side, safe: Sequence[bool]) -> str:
+    def by_side(self, side: Side, other: Side, safe: Sequence[bool], order: str | None = None) -> str:
         """Return the hash of the rows that a side of a join keeps, beside another one that says where.
 
-        Those with NULL in a column of the key are kept where that is `safe`.
+        Those with NULL in a column of the key are kept where that is `safe`. They are in the `order` of a column, if it
+        names one.
         """
         below = self._needed.of(self.inline.of(side.input), sided(side))
         said = self._meaning.side(msgspec.structs.replace(side, input=below))
+        if order is not None:
+            said = [*said, "by", _places(below)[order]]
         types = {column.name: column for column in columns_of(below)}
         loose = [not equal and types[name].nullable for name, equal in zip(side.key, safe, strict=True)]
         return _hash([*said, loose, "spread"] if side.key and other.replicated else [*said, loose])
@@ -179,6 +182,14 @@ def _kept(operator: Aggregate | Pick | Normalize | Rank | Recompute | Bound, pla
             key, kept = ([places[name] for name in names] for names in (operator.key, operator.kept))
             # a source may have got columns since that nobody asks for
             return ["normalize", key, *([kept] if 0 < len(kept) < len(places) else [])]
+
+
+def _compared(join: Join) -> list[Any]:
+    """Return what a join without keys compares."""
+    if join.compared is None:
+        return []
+    left, right = _places(join.left.input)[join.compared.left], _places(join.right.input)[join.compared.right]
+    return [[left, join.compared.comparison, right]]
 
 
 def _call(call: AggregateCall, places: _Places) -> list[Any]:

@@ -132,7 +132,9 @@ class _Narrowing:
         return msgspec.structs.replace(operator, input=given, kept=kept if left else ())
 
     def _join(self, operator: Join, wanted: set[str]) -> Operator:
-        left, right = (tuple(each for each in side.kept if each in wanted) for side in (operator.left, operator.right))
+        compared = set() if operator.compared is None else {operator.compared.left, operator.compared.right}
+        asked = wanted | compared
+        left, right = (tuple(each for each in side.kept if each in asked) for side in (operator.left, operator.right))
         if not left and not right:  # rows without any column would be none
             left = operator.left.kept[:1]
             right = operator.right.kept[:1] if not left else ()

@@ -13,6 +13,7 @@ import msgspec
 
 from sinkql.logical.expression import Expression, Reference
 from sinkql.logical.expression import walk as walk_expression
+from sinkql.logical.threshold import Comparison
 
 Change = Literal["append", "upsert", "retract"]
 DIFF, SEQ = "$diff", "$seq"
@@ -224,11 +225,21 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
-class Join(Stateful, frozen=True, tag="join"):
+class Compared(msgspec.Struct, frozen=True):
+    """A comparison of a column that the left side keeps with one of the right side, of the same type."""
+
+    left: str
+    comparison: Comparison
+    right: str
+
+
+class Join(Stateful, frozen=True, tag="join", omit_defaults=True):
     """Rows of both sides whose keys are equal, and those without any, by the `kind`.
 
     The output is the columns of the left side, then those of the right one; of semi and anti joins the left ones
     alone. `safe` says by column of the key whether NULL equals NULL; a row with another NULL in its key has no match.
+    A semi join without a key may be `compared`: its right side, replicated, has one row at most, and those of the left
+    side show for which the comparison with it is true.
     """
 
     kind: JoinKind
@@ -236,6 +247,7 @@ class Join(Stateful, frozen=True, tag="join"):
     right: Side
     arrangement: str
     safe: tuple[bool, ...]
+    compared: Compared | None = None
 
     @property
     def inputs(self) -> tuple[Operator, ...]:

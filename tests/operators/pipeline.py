@@ -109,8 +109,9 @@ def in_parts() -> Iterator[None]:
         patch("sinkql.spill.MOST", 1),
         patch("sinkql.spill.PART", 300),
         patch("sinkql.runtime.state.arrangement._MERGED_AT_ONCE", 1000),
-        patch("sinkql.runtime.state.timed._MERGED_AT_ONCE", 1000),
-        patch("sinkql.runtime.state.timed._SAMPLED", 1),
+        patch("sinkql.runtime.state.sorted._MERGED_AT_ONCE", 1000),
+        patch("sinkql.runtime.state.sorted._SAMPLED", 1),
+        patch("sinkql.runtime.state.sorted._AT_ONCE", 5),
     ):
         yield
 

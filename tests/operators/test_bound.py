@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from operators import pipeline as pipeline_module
-from operators.pipeline import Change, Pipeline, Row, call, columns, source
+from operators.pipeline import Change, Pipeline, Row, call, columns, plain, source
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state import manifest as state
@@ -82,7 +82,7 @@ def check_rule(given: list[pa.Table], before: Counter[Row], after: Counter[Row])
     """Assert that each + row is of the new result, and each − row of the old one."""
     for table in given:
         for *row, diff in zip(*(column.to_pylist() for column in table.columns), strict=True):
-            assert 0 < abs(diff) <= (after if diff > 0 else before)[tuple(row)], (row, diff)
+            assert 0 < abs(diff) <= (after if diff > 0 else before)[plain(row)], (row, diff)
 
 
 @pytest.mark.parametrize(("begin", "end"), SIDES)

@@ -1,4 +1,7 @@
-"""TPC-H's and Nexmark's queries in Spark, into Iceberg: after every commit DuckDB reads the table's rows as its own."""
+"""TPC-H's and Nexmark's queries in Spark, into Iceberg: after every commit DuckDB reads the table's rows as its own.
+
+And one with first rows of LATERAL, within a bound of time and one of a value.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 
 from sinkql import faults
 from sinkql.lowering.job import lower
+from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.testing import target
@@ -73,7 +77,8 @@ def _loop(views: Views, folder: Path, session: SparkSession) -> BatchLoop:
     context = contexts(folder, job)
     writer = views.catalog.registry.writer(job.write, context)
     engine = SparkEngine(lambda: session, buckets=2)
-    loop = BatchLoop(job, views.readers_of(job), writer, engine, context.folder, target.Unwatched())
+    readers = with_clock(job, views.readers_of(job), lambda: 0)
+    loop = BatchLoop(job, readers, writer, engine, context.folder, target.Unwatched())
     loop.start(epoch=1)
     return loop
 
@@ -121,6 +126,41 @@ def test_query_of_tpch(tmp_path: Path, session: SparkSession, name: str, monkeyp
 @pytest.mark.parametrize("name", ["q4", "q9", "q11"])
 def test_query_of_nexmark(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _hold_nexmark(tmp_path, session, name, monkeypatch)
+
+
+_BOUNDED = (
+    Relation("a", {"id": "bigint NOT NULL", "g": "int", "x": "int", "until": "bigint NOT NULL"}, ("id",)),
+    Relation("b", {"id": "bigint NOT NULL", "g": "int", "y": "int"}, ("id",)),
+)
+_WITHIN = """
+    SELECT a.id, a.x, u.y
+    FROM a
+    LEFT JOIN LATERAL (SELECT y FROM b WHERE b.g = a.g AND b.y <= a.x ORDER BY y DESC, b.id LIMIT 1) AS u ON true
+    WHERE a.x > (SELECT max(y) - 4 FROM b) AND mz_now() < a.until"""
+
+
+def test_first_rows_within_bounds_that_move(tmp_path: Path, session: SparkSession) -> None:
+    views, random_ = Views(tmp_path, _BOUNDED, {"v": View(_WITHIN)}, sinks=True), random.Random(24)
+    loop, shown = _loop(views, tmp_path, session), []
+    for number, most in enumerate((4, 7, 3, None), 1):
+        rows = [
+            (10 * number + place, place % 3, random_.randrange(8), 100 * random_.randint(1, 6)) for place in range(9)
+        ]
+        values = [] if most is None else [(10 * number + place, place % 3, most - place) for place in range(4)]
+        gone = [(row, -1) for row in views.content.rows["b"]]
+        changes: Changes = {"a": [(row, 1) for row in rows], "b": [*gone, *((row, 1) for row in values)]}
+        views.content.apply(changes)
+        for name, each in views.sources.items():
+            each.batches.append(list(changes[name]))
+        now = 100 * number
+        end = {name: {"batch": number} for name in loop.readers} | {CLOCK: {"at": now}}
+        loop.process(loop.marker.end, end)
+        expected = views.content.ask(_WITHIN.replace("mz_now()", str(now)))
+        assert not different(_read(tmp_path / "lake" / "n" / "v", changelog=False), expected), number
+        shown.append(expected.total())
+    assert shown[-1] == 0
+    assert all(shown[:-1])
+    views.close()
 
 
 @pytest.mark.soak

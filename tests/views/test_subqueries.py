@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.testing import loads
 from views.harness import Change, Relation, View, Views
@@ -95,6 +96,23 @@ _SQL = {
     "WHERE q.y > a.x)",
     "empty_or_null": "SELECT id, (SELECT CASE WHEN count(*) = 0 THEN 7 ELSE max(y) END FROM b WHERE b.g = a.g) AS m "
     "FROM a",
+    "beyond": "SELECT id, x FROM a WHERE x > (SELECT max(y) - 2 FROM b)",
+    "beyond_or_at": "SELECT id FROM a WHERE (SELECT avg(y) FROM b) <= x AND g > 0",
+    "beyond_computed": "SELECT g, x FROM a WHERE g + x < coalesce((SELECT min(y) + 1 FROM b WHERE g = 1), 3)",
+    "unsure": "SELECT id FROM a WHERE x > 2 / (SELECT count(*) FROM b WHERE g > 0)",
+    "beyond_one_of_a_key": "SELECT id FROM a WHERE x >= (SELECT max(z) FROM c WHERE id = 1)",
+    "between": "SELECT id, x FROM a WHERE x BETWEEN (SELECT min(y) FROM b) AND (SELECT max(y) FROM b)",
+    "between_one": "SELECT id, x FROM a WHERE x BETWEEN 1 AND (SELECT max(y) FROM b WHERE g = 1)",
+    "between_same": "SELECT id FROM a WHERE x BETWEEN (SELECT max(y) FROM b) AND (SELECT max(y) FROM b)",
+    "beyond_twice": "SELECT id, (SELECT max(y) FROM b) AS m FROM a WHERE x >= (SELECT max(y) FROM b) AND g < "
+    "(SELECT max(y) FROM b)",
+    "having_same": "SELECT g, (SELECT max(y) FROM b) AS m FROM a GROUP BY g HAVING min(x) > (SELECT max(y) FROM b)",
+    "beyond_in_having": "SELECT g, sum(x) AS n FROM a GROUP BY g HAVING sum(x) > (SELECT sum(x) * 0.3 FROM a)",
+    "beyond_over_join": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g WHERE a.x + c.z <= (SELECT max(y) FROM b)",
+    "beyond_and_counted": "SELECT count(*) AS n, sum(x) AS s FROM a WHERE x > (SELECT min(y) FROM b)",
+    "beyond_first": "SELECT id FROM a WHERE x > (SELECT y FROM b ORDER BY y DESC NULLS LAST, id LIMIT 1)",
+    "not_beyond": "SELECT id FROM a WHERE NOT x > (SELECT max(y) FROM b)",
+    "nested_beyond": "SELECT id FROM a WHERE x IN (SELECT y FROM b WHERE y > (SELECT min(z) FROM c))",
     "duplicates": "SELECT g, x FROM a WHERE x IN (SELECT y FROM b WHERE b.g <= a.g)",
     "on": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g AND (SELECT max(y) FROM b WHERE b.g = a.x) > c.z",
     "on_exists": "SELECT a.id, c.z FROM a JOIN c ON a.g = c.g AND EXISTS (SELECT 1 FROM b WHERE b.g = a.x AND y = z) "
@@ -123,6 +141,7 @@ _SQL = {
     "in_order": "SELECT id, row_number() OVER (PARTITION BY g ORDER BY (SELECT count(*) FROM b WHERE b.g = a.x), "
     "id, x) AS n FROM a",
 }
+_BOUNDS = ("beyond", "between")  # what names of views that are bounds begin with
 _EQUAL = "SELECT 1 FROM b WHERE b.g = a.g AND b.y = a.x"
 _PERHAPS = (
     "SELECT 1 FROM b WHERE (b.g = a.g OR b.g IS NULL OR a.g IS NULL) AND (b.y = a.x OR b.y IS NULL OR a.x IS NULL)"
@@ -172,6 +191,9 @@ def _changes(views: Views, random_: random.Random, batch: int) -> dict[str, list
 @pytest.mark.parametrize("part", _PARTS)
 def test_subqueries_are_what_their_sql_gives(tmp_path: Path, part: int) -> None:
     views, random_ = Views(tmp_path, _RELATIONS, _PARTS[part]), random.Random(f"subqueries{part}")
+    for name in _PARTS[part]:
+        bounds = [each for each in views.operators(name) if isinstance(each, physical.Join) and each.compared]
+        assert bool(bounds) == name.startswith(_BOUNDS), name
     for batch in range(1, 6):
         views.batch(_changes(views, random_, batch))
     views.close()

@@ -39,7 +39,7 @@ def costs(relation: logical.Relation, query: Span, catalog: logical.CatalogReade
 
 def _of_pairs(join: logical.Join, query: Span, catalog: logical.CatalogReader) -> Iterator[Notice]:
     sides = (join.left, join.right)
-    if any(map(_one_row, sides)):
+    if any(map(logical.one_row, sides)):
         return
     first, other = (_read(side, catalog) for side in sides)
     span = query if join.residual is None else join.residual.span
@@ -50,7 +50,7 @@ def _of_pairs(join: logical.Join, query: Span, catalog: logical.CatalogReader) -
 def _of_all(
     relation: logical.Relation, why: str, span: Span, hint: str, catalog: logical.CatalogReader
 ) -> Iterator[Notice]:
-    if not _one_row(relation):
+    if not logical.one_row(relation):
         yield Notice("SQ2239", f"each change of {_read(relation, catalog)} reads all rows: {why}", span, hint=hint)
 
 
@@ -59,10 +59,6 @@ def _first(calls: Sequence[logical.WindowCall], query: Span) -> tuple[str, Span]
     call = next((each for each in calls if each.span != NOWHERE), calls[0])
     called = f"{call.function}({'DISTINCT …' if call.distinct else ''})"
     return called, query if call.span == NOWHERE else call.span
-
-
-def _one_row(relation: logical.Relation) -> bool:
-    return frozenset() in relation.shape.keys
 
 
 def _read(relation: logical.Relation, catalog: logical.CatalogReader) -> str:

@@ -235,6 +235,8 @@ class Apply:
             assert rows is not None
             relation, conditions, value, many = self._least(relation, conditions, value, query.span)
             counted = Reference(many, _BIGINT, True)
+        if around == logical.ONE and rows is None and _always_one(relation) and not conditions:
+            return query_relation.project(relation, [(name, Typed(reference(value), value.type))])
         marker = self.fresh()
         items = [*map(same, relation.shape.columns), (marker, Typed(_TRUE, _BOOLEAN))]
         joined = pushdown.joined(JoinKind.LEFT, around, query_relation.project(relation, items), conditions)
@@ -267,6 +269,13 @@ class Apply:
         items = [(each.name, Typed(reference(each), each.type)) for each in around.shape.columns if each.name in known]
         items += ((name, Typed(value, value.type)) for name, value in values.items())
         return query_relation.project(joined, items)
+
+
+def _always_one(relation: logical.Relation) -> bool:
+    """Tell whether a relation always has one row."""
+    while isinstance(relation, logical.Project):
+        relation = relation.input
+    return isinstance(relation, logical.Aggregate | logical.Collect) and not relation.group
 
 
 def _null(value: Expression) -> Expression:

@@ -81,8 +81,8 @@ def equality(condition: Expression, left: Set[str], right: Set[str]) -> JoinKey 
     elif not (used <= left and others <= right):
         return None
     safe = condition.function == _SAME
-    alike = _alike(one, other, safe=safe)
-    return None if alike is None else JoinKey(*alike, safe)
+    pair = alike(one, other, safe=safe)
+    return None if pair is None else JoinKey(*pair, safe)
 
 
 def condition_of(key: JoinKey) -> Expression:
@@ -151,8 +151,11 @@ def _nullable(columns: Iterable[logical.Column]) -> tuple[logical.Column, ...]:
     return tuple(replace(column, nullable=True) for column in columns)
 
 
-def _alike(left: Expression, right: Expression, *, safe: bool) -> tuple[Expression, Expression] | None:
-    """Return both sides of an equality as one type: numerics of unlike digits are equal where their values are."""
+def alike(left: Expression, right: Expression, *, safe: bool) -> tuple[Expression, Expression] | None:
+    """Return both sides of an equality as one type: numerics of unlike digits are equal where their values are.
+
+    `safe` ones compare as the values do, also in their order.
+    """
     if left.type == right.type:
         return left, right
     if left.type.name != "numeric" or right.type.name != "numeric":

@@ -17,9 +17,12 @@ from sinkql.logical.function import SINGLE
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call, column
+from sinkql.planner.query import join as joins
+from sinkql.planner.query import pushdown
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.apply import Apply, Subquery
 from sinkql.planner.query.around import Around, Queries
+from sinkql.planner.query.beyond import beyond, comparisons
 from sinkql.planner.query.clock import conjuncts
 from sinkql.planner.query.join import references
 from sinkql.planner.query.predicate import negated
@@ -180,8 +183,38 @@ class Subqueries:
             name = self.queries.fresh()
             found = self._apply.member(self.attached(relation), query, name, known)
             return query_relation.keep(found, negated(column(name, types.BOOLEAN, nullable=True, span=span)))
+        asked_before = len(self._waiting)
         value = t.boolean(node, where)
-        return query_relation.keep(self.attached(relation), value)
+        rows = self._beyond(relation, value, self._waiting[asked_before:])
+        return rows if rows is not None else query_relation.keep(self.attached(relation), value)
+
+    def _beyond(
+        self, relation: logical.Relation, condition: Typed, asked: Sequence[Waiting]
+    ) -> logical.Relation | None:
+        """Return the rows beyond values that are the same for all of them; None for any other condition.
+
+        The columns `asked` for are the condition's own.
+        """
+        if self.around.outer is not None:
+            return None
+        found = comparisons(condition.tree)
+        waiting = frozenset[str]().union(*(each.names for each in self._waiting))
+        apart = frozenset[str]().union(*(each.names for each in asked if not each.over))
+        plain = [each for each in found if not references(each) & waiting]
+        limits = [each for each in (beyond(each, apart) for each in found if each not in plain) if each is not None]
+        if not limits or len(limits) + len(plain) < len(found):
+            return None
+        self._waiting = self._waiting[: -len(asked)]
+        self._known = {key: known for key, known in self._known.items() if not references(known.tree) & apart}
+        relation = self.attached(relation)
+        if plain:
+            relation = query_relation.keep(relation, Typed(joins.together(plain), types.BOOLEAN))
+        for each in limits:
+            one: logical.Relation = logical.ONE
+            for column_ in asked:
+                one = column_.put(one) if column_.names & references(each.limit) else one
+            relation = pushdown.joined(JoinKind.SEMI, relation, one, [each.condition])
+        return relation
 
     # --- queries ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Columns that rows are ordered by → numbers that sort like them: exact ones, and 32 bits for the order of a run.
+"""Columns that rows are ordered by → numbers that sort like them: exact ones, and 32 or 64 bits for the order of a run.
 
 NULL comes first or last as a term says, NaN is the greatest float, text is ordered by its bytes.
 """
@@ -23,6 +23,8 @@ Terms = Sequence[tuple[physical.Order, str]]
 _MOST = np.uint64(0xFFFFFFFF)
 _HALF = np.int64(1 << 31)
 _SECOND = 1_000_000
+_DIGITS = 18
+"""How many a number of 64 bits has at least."""
 _BIASED = np.uint64(1 << 63)
 _EXACT = frozenset({"boolean", "smallint", "date", "real"})
 """Types of which 32 bits tell all values and NULL apart."""
@@ -118,12 +120,30 @@ def exact_bits(terms: Terms, columns: Sequence[physical.Column]) -> bool:
     return not more and (column.type in _EXACT or (column.type == "integer" and not column.nullable))
 
 
+def wide_bits(values: pa.Array) -> tuple[Keys, bool]:
+    """Return 64 bits of each value that sort like it, and whether they tell all values of the type apart; no NULLs."""
+    type_ = values.type
+    if pa.types.is_string(type_):
+        return _of_bytes(values, 8), False
+    if not pa.types.is_decimal(type_):
+        return _unsigned(_integers(values)), True
+    if type_.precision <= _DIGITS:
+        return _unsigned(_words(values)[0].view(np.int64)), True
+    magnitude, negative = _magnitudes(*_words(values))
+    return _unsigned(_integers(pa.array(np.where(negative, -magnitude, magnitude)))), False
+
+
+def _unsigned(numbers: Ints) -> Keys:
+    found: Keys = numbers.view(np.uint64) ^ _BIASED
+    return found
+
+
 def _bits(values: pa.Array) -> Keys:
     type_ = values.type
     if pa.types.is_decimal(type_):
-        return _of_decimals(*_words(values))
+        return _scaled(*_magnitudes(*_words(values)))
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
-        return _of_bytes(values)
+        return _of_bytes(values, 4)
     numbers = _integers(values)
     if type_ == pa.float64():
         return ((numbers.view(np.uint64) ^ _BIASED) >> np.uint64(32)) & _MOST
@@ -137,7 +157,8 @@ def _bits(values: pa.Array) -> Keys:
     return (numbers + _HALF).astype(np.uint64)
 
 
-def _of_decimals(low: Keys, high: Ints) -> Keys:
+def _magnitudes(low: Keys, high: Ints) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return decimals without their signs, as floats that sort like them, and which of them are negative."""
     negative = high < 0
     low = np.where(negative, ~low + np.uint64(1), low)
     high = np.where(negative, ~high + (low == 0), high)
@@ -145,8 +166,7 @@ def _of_decimals(low: Keys, high: Ints) -> Keys:
     narrow = (upper << np.uint64(32)) | (low >> np.uint64(32))
     wide = upper.astype(np.float64) * 2.0**64
     middle = narrow.astype(np.float64) * 2.0**32
-    magnitude = np.where(upper == 0, low.astype(np.float64), np.where(upper < 1 << 32, middle, wide))
-    return _scaled(magnitude, negative)
+    return np.where(upper == 0, low.astype(np.float64), np.where(upper < 1 << 32, middle, wide)), negative
 
 
 def _scaled(magnitude: NDArray[np.float64], negative: NDArray[np.bool_]) -> Keys:
@@ -155,8 +175,8 @@ def _scaled(magnitude: NDArray[np.float64], negative: NDArray[np.bool_]) -> Keys
     return np.where(negative, _HALF - 1 - bits, _HALF + bits).astype(np.uint64)
 
 
-def _of_bytes(values: pa.Array) -> Keys:
-    """Return the first four bytes of each text."""
+def _of_bytes(values: pa.Array, most: int) -> Keys:
+    """Return the first bytes of each text."""
     if values.null_count:
         values = values.fill_null("" if pa.types.is_string(values.type) else b"")
     count = len(values)
@@ -164,7 +184,7 @@ def _of_bytes(values: pa.Array) -> Keys:
     data = values.buffers()[2]
     text = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     found = np.zeros(count, np.uint64)
-    for place in range(4):
+    for place in range(most):
         at = offsets[:-1] + place
         there = at < offsets[1:]
         byte = np.where(there, text[np.where(there, at, 0)] if len(text) else 0, 0)

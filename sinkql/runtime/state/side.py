@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sinkql.extension.types import arrow_type
 from sinkql.lowering.preparation import COUNT
+from sinkql.lowering.sides import PreparedSide, SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runs import find, repeats, sort_places
 from sinkql.runtime.state import arithmetic
@@ -126,6 +128,19 @@ class HeldRows:
         if len(wrong := np.flatnonzero(before + ints(gone.column(DIFF)) < 0)):
             row = tuple(gone.column(name)[int(wrong[0])].as_py() for name in self.schema.names)
             raise lying(where, f"row {row!r}")
+
+
+def own(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
+    """Return rows of a side with what it keeps as `$v0`, `$v1`: whoever has the same rows reads them too."""
+    kept = [each.name for each in side.kept]
+    shared = {each.name for each in preparation.values}
+    names = [name for name in rows.column_names if name not in shared]
+    return rows.select([*names, *kept]).rename_columns([*names, *kept_schema(side).names])
+
+
+def kept_schema(side: PreparedSide) -> pa.Schema:
+    """Return what a side keeps of a row."""
+    return pa.schema([(f"$v{place}", arrow_type(each.type)) for place, each in enumerate(side.kept)])
 
 
 def multiset_run(rows: pa.Table, names: list[str]) -> pa.Table:

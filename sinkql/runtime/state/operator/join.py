@@ -17,7 +17,8 @@ from sinkql.physical import DIFF
 from sinkql.runtime.state.arrangement import Ints, Multiset
 from sinkql.runtime.state.crossed import Crossing, Spread, Whole
 from sinkql.runtime.state.lookup import Asked, asked
-from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
+from sinkql.runtime.state.operator.beyond import BeyondState
+from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, StatefulOperator, keeps_state
 from sinkql.runtime.state.pairs import Joining, Shape, alone
 from sinkql.runtime.state.run import ints
 from sinkql.runtime.state.side import (
@@ -28,7 +29,9 @@ from sinkql.runtime.state.side import (
     HeldRows,
     appended_run,
     counted_run,
+    kept_schema,
     multiset_run,
+    own,
 )
 from sinkql.runtime.state.within import HeldJoined, Shown
 
@@ -86,8 +89,10 @@ class JoinState:
     arrangements: tuple[Arrangement, ...]
 
     @classmethod
-    def of(cls, join: physical.Join) -> JoinState:
+    def of(cls, join: physical.Join) -> StatefulOperator:
         """Return the operator; raises ValueError for sides that no join can stand on."""
+        if join.compared is not None:
+            return BeyondState.of(join, join.compared)
         arrangements = tuple(map(_arrangement, join.leaves))
         return cls(join.arrangement, prepare(join), _steps(join, count()), len(join.left.kept), arrangements)
 
@@ -96,7 +101,8 @@ class JoinState:
         where = f'join "{self.name}", bucket {bucket.number}'
         which, unmatched = ints(rows.column(SIDE)), self.preparation.unmatched
         parts = [
-            self._own(number % unmatched, rows.filter(pa.array(which == number))) for number in range(2 * unmatched)
+            own(self.preparation, self.preparation.sides[number % unmatched], rows.filter(pa.array(which == number)))
+            for number in range(2 * unmatched)
         ]
         repeated = self.preparation.repeated
         if self.preparation.crossed and repeated is not None:
@@ -131,7 +137,7 @@ class JoinState:
 
     def _run(self, number: int, rows: pa.Table, bucket: Bucket, where: str) -> tuple[pa.Schema, Multiset, pa.Table]:
         """Return the columns that a side gives, what it keeps, and its changes as a run."""
-        arrangement, schema = self.arrangements[number], self._schema(self.preparation.sides[number])
+        arrangement, schema = self.arrangements[number], kept_schema(self.preparation.sides[number])
         multiset = bucket.multisets[arrangement.name]
         match arrangement.kind:
             case "appended":
@@ -143,25 +149,15 @@ class JoinState:
                 held.verify(where)
                 return schema, multiset, held.table
 
-    def _own(self, number: int, rows: pa.Table) -> pa.Table:
-        """Return rows of a side with what it keeps as `$v0`, `$v1`: whoever has the same rows reads them too."""
-        kept = [each.name for each in self.preparation.sides[number].kept]
-        shared = {each.name for each in self.preparation.values}
-        names = [name for name in rows.column_names if name not in shared]
-        return rows.select([*names, *kept]).rename_columns([*names, *(f"$v{place}" for place in range(len(kept)))])
-
-    def _schema(self, side: PreparedSide) -> pa.Schema:
-        return pa.schema([(f"$v{place}", arrow_type(each.type)) for place, each in enumerate(side.kept)])
-
     def _loose(self, side: PreparedSide, rows: pa.Table) -> _Changes:
-        names = self._schema(side).names
+        names = kept_schema(side).names
         run = (appended_run if side.change == "append" else multiset_run)(rows, names)
         diff = ints(run.column(DIFF)) if DIFF in run.column_names else np.ones(len(run), np.int64)
         return run.select(names), diff
 
     def _held(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> Held:
         arrangement = self.arrangements[side.number]
-        schema = self._schema(side)
+        schema = kept_schema(side)
         match arrangement.kind:
             case "values":
                 values, below = bucket.values[arrangement.name], bucket.sides[side.number]
@@ -177,7 +173,7 @@ class JoinState:
                 found = HeldRows(schema, bucket.multisets[arrangement.name], multiset_run(rows, schema.names))
                 found.verify(where)
                 return found
-            case "timed":
+            case "timed" | "sorted":
                 raise AssertionError(arrangement.name)
 
 

@@ -24,6 +24,7 @@ from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Plac
 from sinkql.runtime.state.kept import Appended, Counted
 from sinkql.runtime.state.report import Flow, LiveRuns, write_report
 from sinkql.runtime.state.run import Entry, ints, unsigned
+from sinkql.runtime.state.sorted import Sorted
 from sinkql.runtime.state.timed import Timed
 from sinkql.spill import LAST, Ranges, parts, range_of
 
@@ -36,12 +37,13 @@ class Arrangement:
     """An arrangement of an operator: one row a key (`values`), or rows with multiplicities (`multiset`).
 
     In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. Of rows that only come the multiset has
-    each for itself (`appended`), and of those that are only counted how many a key has (`counted`). One by a time
-    (`timed`) has no keys. An operator that only `reads` it has what is there from before, and another one writes.
+    each for itself (`appended`), and of those that are only counted how many a key has (`counted`). Those by a value
+    (`sorted`) or a time (`timed`) have no keys. An operator that only `reads` it has what is there from before, and
+    another one writes.
     """
 
     name: str
-    kind: Literal["values", "multiset", "appended", "counted", "timed"]
+    kind: Literal["values", "multiset", "appended", "counted", "sorted", "timed"]
     keeps_empty: bool = False
     reads: bool = False
 
@@ -223,7 +225,7 @@ def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Belo
     return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, sides)
 
 
-_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted, "timed": Timed}
+_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted, "sorted": Sorted, "timed": Timed}
 
 
 def _slices(changes: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -1,0 +1,102 @@
+"""Rows with a number each that says their order → durable runs sorted by it, of which slices are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from sinkql.runtime.state.arrangement import Multiset, add_up, merge_start
+from sinkql.runtime.state.run import Entry, Run, RunWriter, unsigned
+
+LAST = (1 << 64) - 1
+_MERGED_AT_ONCE = 16 << 20
+_AT_ONCE = 65_536
+_SAMPLED = 1024
+
+
+@dataclass(slots=True)
+class Sorted(Multiset):
+    """Rows with multiplicities that add up over the runs: `$p` (a key of 64 bits, sorted), `$h2`, `$r`, `$diff`, more.
+
+    There is nothing of keys below `alive`: merges leave such rows out.
+    """
+
+    _batch: list[tuple[Entry, Run]] = field(default_factory=list)
+
+    @property
+    def alive(self) -> int:
+        """Return the first key of which there may be rows once the bucket is closed."""
+        return 0
+
+    def put(self, table: pa.Table) -> None:
+        """Add rows of the batch; those of several calls are not the same."""
+        if not table.num_rows:
+            return
+        writer = RunWriter(self.place.folder / f"{self.place.prefix}-p{len(self._batch)}.arrow")
+        writer.add(add_up(table.combine_chunks()))
+        written = writer.close()
+        if written is not None:
+            self._batch.append(written)
+
+    def slices(self, low: int, high: int) -> Iterator[tuple[list[pa.Table], int, int]]:
+        """Yield the rows from before the batch with keys from `low` to `high`, in parts.
+
+        Each is what runs have from one key to another; rows of one key are in one part.
+        """
+        rows = sum(run.between(low, high).num_rows for run in self.runs)
+        for begin, end in pairwise([low, *self._cuts(self.runs, -(-rows // _AT_ONCE), low, high), high + 1]):
+            yield [run.between(begin, end - 1) for run in self.runs], begin, end - 1
+
+    def close(self) -> None:
+        """Finish the batch's run, and merge where it is time."""
+        self._finish()
+        self._merge_due()
+
+    def _finish(self) -> None:
+        """Have one run of the batch, also where its rows came in parts."""
+        if len(self._batch) > 1:
+            writer = RunWriter(self.place.folder / f"{self.place.prefix}.arrow")
+            self._write(writer, [run for _, run in self._batch], sum(int(entry["bytes"]) for entry, _ in self._batch))
+            written = writer.close()
+            for entry, _ in self._batch:
+                (self.place.folder / str(entry["file"])).unlink()
+            self._batch = [] if written is None else [written]
+        for written in self._batch:
+            self._keep(written)
+        self._batch.clear()
+
+    def _merge_due(self) -> int:
+        """Put runs together where it is time; return how many were made."""
+        number = 0
+        while (start := merge_start(self.entries, self.place.bucket)) is not None:
+            self._rewrite(start, len(self.entries), number := number + 1)
+        return number
+
+    def _rewrite(self, start: int, stop: int, number: int) -> None:
+        """Put a run in the place of some neighbours."""
+        entries, runs = self.entries[start:stop], self.runs[start:stop]
+        writer = RunWriter(self.place.folder / f"{self.place.prefix}-m{number}.arrow")
+        self._write(writer, runs, sum(int(entry["bytes"]) for entry in entries))
+        digest = xxhash.xxh3_128_hexdigest(",".join(str(entry["digest"]) for entry in entries).encode())
+        written = writer.close(merges=1 + max(int(entry["merges"]) for entry in entries), digest=digest)
+        self.entries[start:stop] = [] if written is None else [written[0]]
+        self.runs[start:stop] = [] if written is None else [written[1]]
+
+    def _write(self, writer: RunWriter, runs: list[Run], size: int) -> None:
+        cuts = self._cuts(runs, -(-size // _MERGED_AT_ONCE), self.alive, LAST)
+        for low, high in pairwise([self.alive, *cuts, LAST + 1]):
+            writer.add(add_up(pa.concat_tables([run.between(low, high - 1) for run in runs]).combine_chunks()))
+
+    def _cuts(self, runs: list[Run], count: int, low: int, high: int) -> list[int]:
+        """Return keys between which there are about as many rows each, so that `count` parts come of them."""
+        if count <= 1:
+            return []
+        keys = [unsigned(run.between(low, high).column(0))[::_SAMPLED] for run in runs]
+        sample = np.sort(np.concatenate(keys))
+        chosen = {int(sample[len(sample) * number // count]) for number in range(1, count)} if len(sample) else set()
+        return sorted(key for key in chosen if key > low)
