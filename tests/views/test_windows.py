@@ -11,6 +11,7 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.query import QuerySql
+from sinkql.testing import loads
 from views.changing import changes
 from views.harness import Relation, View, Views
 from views.rows import Row
@@ -42,6 +43,11 @@ _VIEWS = {
           lag(t, 1, 'none') OVER (v ROWS 1 PRECEDING) AS before, count(*) FILTER (WHERE x > 0) OVER () AS n,
           bool_or(x > 1) OVER w AS some, k + row_number() OVER v AS m
         FROM l WINDOW w AS (PARTITION BY k ORDER BY t NULLS FIRST), v AS (PARTITION BY k ORDER BY t, x)""",
+    "by_row": """
+        SELECT k, t, lag(x, k, x + k) OVER v AS before, lead(t, -k, t || '!') OVER v AS behind,
+          nth_value(t, k + 1) OVER (PARTITION BY k ORDER BY t, x ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS nth,
+          ntile(k + 1) OVER v AS part
+        FROM l WINDOW v AS (PARTITION BY k ORDER BY t, x)""",
     "of_groups": """
         SELECT t, sum(x) AS s, rank() OVER (ORDER BY sum(x) DESC NULLS LAST) AS place, sum(sum(x)) OVER () AS total
         FROM l GROUP BY t""",
@@ -113,10 +119,31 @@ def test_rows_that_an_order_leaves_open_are_chosen_by_what_is_there_alone(tmp_pa
     views.close()
 
 
-@pytest.mark.parametrize("frame", ["GROUPS 1 PRECEDING", "ROWS UNBOUNDED PRECEDING EXCLUDE TIES"])
-def test_a_frame_that_spark_has_not_is_refused_where_a_query_runs_once(frame: str, tmp_path: Path) -> None:
-    views = Views(tmp_path, _RELATIONS, {"v": View(f"SELECT count(*) OVER (ORDER BY k {frame}) AS n FROM l")})
-    with pytest.raises(SinkqlError, match=frame.rpartition("EXCLUDE ")[2].partition(" ")[0]) as caught:
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        ("count(*) OVER (ORDER BY k GROUPS 1 PRECEDING)", "GROUPS"),
+        ("count(*) OVER (ORDER BY k ROWS UNBOUNDED PRECEDING EXCLUDE TIES)", "TIES"),
+        ("lag(k, k) OVER (ORDER BY k)", r"lag\(\)"),
+    ],
+)
+def test_what_spark_has_not_is_refused_where_a_query_runs_once(call: str, named: str, tmp_path: Path) -> None:
+    views = Views(tmp_path, _RELATIONS, {"v": View(f"SELECT {call} AS n FROM l")})
+    with pytest.raises(SinkqlError, match=named) as caught:
         QuerySql(views.catalog).relation(views.planned("v").relation)
     assert caught.value.code == "SQ2934"
     views.close()
+
+
+@pytest.mark.parametrize(("call", "first"), [("ntile(k)", 1), ("nth_value(t, k)", "b")])
+def test_a_number_less_than_one_is_an_error_of_its_row(call: str, first: int | str) -> None:
+    pipeline = loads(
+        "CREATE TABLE l (id bigint PRIMARY KEY, k integer, t text);"
+        f"CREATE MATERIALIZED VIEW v AS SELECT id, {call} OVER (PARTITION BY id) AS n FROM l;"
+    )
+    pipeline.insert("l", [{"id": 1, "k": None, "t": "a"}, {"id": 2, "k": 1, "t": "b"}])
+    assert [row["n"] for row in sorted(pipeline.rows("v"), key=lambda row: row["id"])] == [None, first]
+    pipeline.insert("l", [{"id": 3, "k": 0, "t": "c"}])
+    with pytest.raises(SinkqlError, match="1 or more, found less") as caught:
+        pipeline.rows("v")
+    assert caught.value.code == "SQ3201"

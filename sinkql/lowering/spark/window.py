@@ -10,6 +10,7 @@ from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import quoted, spark_type
 
 _NUMBER = "`$number`"
+_VIEW = "Create a view with it, and select from the table that a sink writes."
 
 
 def rank_sql(rank: logical.Rank, below: str) -> str:
@@ -34,6 +35,9 @@ def _call(call: logical.WindowCall, partition: Sequence[logical.Expression]) -> 
         arguments = ["*"]
     elif call.function == "sum":
         arguments = [f"CAST({each} AS {spark_type(call.type)})" for each in arguments]
+    if call.function in ("lag", "lead", "nth_value", "ntile") and not call.constants:
+        message = f"{call.function}() with a number that differs by row is not supported in a query that runs once"
+        raise SinkqlError("SQ2934", message, hint=_VIEW)
     arguments[1:1] = call.constants
     order = _sorted(call.order)
     # functions of places need some order: all rows are peers in this one
@@ -64,8 +68,7 @@ def _frame(call: logical.WindowCall) -> str:
         return ""
     if frame.unit == "groups" or frame.exclude != "no others":
         what = "GROUPS" if frame.unit == "groups" else f"EXCLUDE {frame.exclude.upper()}"
-        hint = "Create a view with it, and select from the table that a sink writes."
-        raise SinkqlError("SQ2934", f"a frame with {what} is not supported in a query that runs once", hint=hint)
+        raise SinkqlError("SQ2934", f"a frame with {what} is not supported in a query that runs once", hint=_VIEW)
     start = _bound(frame.start, "PRECEDING")
     return f" {frame.unit.upper()} BETWEEN {start} AND {_bound(frame.end, 'FOLLOWING')}"
 

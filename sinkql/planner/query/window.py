@@ -19,6 +19,7 @@ from sinkql.planner.expression.typed import Typed, column, settled
 from sinkql.planner.function import call as functions
 from sinkql.planner.query import collecting, variance
 from sinkql.planner.query import frame as frames
+from sinkql.planner.query import join as joins
 from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.ordering import sort
 from sinkql.planner.query.relation import check_group
@@ -229,18 +230,18 @@ class _Function:
     def plan(self) -> Typed:
         if self.name in _NUMBERS:
             self._takes(1 if self.name == "ntile" else 0)
-            constants = (self._whole(self.arguments[0], 1),) if self.arguments else ()
+            counts, constants = self._count(self.arguments[0], 1) if self.arguments else ((), ())
             whole = replace(self.over, frame=None)
-            type_ = _NUMBERS[self.name]
-            return self.windows.add(whole, self.name, (), type_, self.span, constants=constants, nullable=False)
+            type_, nullable = _NUMBERS[self.name], any(each.nullable for each in counts)
+            return self.windows.add(whole, self.name, counts, type_, self.span, constants=constants, nullable=nullable)
         if self.name in _BESIDE:
             return self._beside()
         if self.name in _IN_FRAME:
             nth = self.name == "nth_value"
             self._takes(2 if nth else 1)
             value = self._value(self.arguments[0])
-            constants = (self._whole(self.arguments[1], 1),) if nth else ()
-            return self._add(self.over, (value,), constants)
+            counts, constants = self._count(self.arguments[1], 1) if nth else ((), ())
+            return self._add(self.over, (value, *counts), constants)
         functions.check(self.name, self.span, len(self.arguments))
         message = f"{self.name}() is not a window function nor an aggregate, so OVER is not allowed"
         raise SinkqlError("SQ2211", message, self.span, hint="Leave out OVER (…).")
@@ -248,12 +249,12 @@ class _Function:
     def _beside(self) -> Typed:
         self._takes(1, 3)
         value, *more = self.arguments
-        offset = self._whole(more[0], None) if more else "1"
+        offsets, constants = self._count(more[0], None) if more else ((), ("1",))
         values = [self._value(value)]
         if len(more) > 1:
             _, typed = operators.settled([values[0], self.t.translate(more[1])], self.span, f"{self.name}()")
             values = list(typed[:1] if typed[1].null else typed)
-        return self._add(replace(self.over, frame=None), values, (offset,))
+        return self._add(replace(self.over, frame=None), (values[0], *offsets, *values[1:]), constants)
 
     def _add(self, over: _Over, values: Sequence[Typed], constants: tuple[str, ...]) -> Typed:
         type_ = settled(values[0]).type
@@ -270,11 +271,25 @@ class _Function:
         count = f"{least} to {most} arguments" if most else _counted(least)
         raise SinkqlError("SQ2211", f"{self.name}() takes {count}, found {found}", self.span)
 
-    def _whole(self, node: Any, least: int | None) -> str:
+    def _count(self, node: Any, least: int | None) -> tuple[tuple[Typed, ...], tuple[str, ...]]:
+        """Return a number of rows or parts: as an argument, or as a constant if it is the same for all rows."""
         value = self.t.translate(node)
+        if not joins.references(value.tree):
+            return (), (self._whole(value, least),)
+        if value.type not in (types.SMALLINT, types.INTEGER):
+            message = f"{self.name}() takes an integer here, found {value.type}"
+            hint = (
+                f"Write CAST({self.windows.syntax.written(node)} AS integer)."
+                if value.type == types.BIGINT
+                else "Write an integer."
+            )
+            raise SinkqlError("SQ2211", message, value.span, hint=hint)
+        return (value,), ()
+
+    def _whole(self, value: Typed, least: int | None) -> str:
         constant = value.constant
         if not isinstance(constant, int) or isinstance(constant, bool) or (least is not None and constant < least):
-            message = f"{self.name}() takes a constant whole number here"
+            message = f"{self.name}() takes a whole number here"
             if least is not None:
                 message += ", 1 or more"
             raise SinkqlError("SQ2211", message, value.span, hint="Write a number, such as 1.")

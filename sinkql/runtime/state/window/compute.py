@@ -13,7 +13,7 @@ from sinkql.extension.types import arrow_type
 from sinkql.runtime.state.arithmetic import SumOverflowError
 from sinkql.runtime.state.arrangement import Ints, grouped
 from sinkql.runtime.state.run import one_chunk
-from sinkql.runtime.state.window.registry import function_of
+from sinkql.runtime.state.window.registry import CountError, function_of
 from sinkql.runtime.state.window.rows import Rows, in_order, told_apart
 
 
@@ -22,7 +22,8 @@ def computed(
 ) -> list[pa.Array]:
     """Return what each call gives, one value for each row of the table, or for each of `count` keys if `collected`.
 
-    `owner` is the number of the key of each row, `hashes` tell rows apart that an order does not. Raises SQ3211.
+    `owner` is the number of the key of each row, `hashes` tell rows apart that an order does not. Raises SQ3211,
+    and SQ3201 for a number of rows or parts that is less than 1.
     """
     sorted_: dict[tuple[physical.Order, ...], tuple[Rows, Ints]] = {}
     found = []
@@ -39,6 +40,9 @@ def computed(
                 f'sum out of range in "{call.name}"',
                 hint="Cast the argument to numeric, or to a numeric with fewer fraction digits.",
             ) from error
+        except CountError as error:
+            message = f'{call.function}() of "{call.name}" takes a number of 1 or more, found less'
+            raise SinkqlError("SQ3201", message, hint="Write greatest(…, 1), or leave such rows out.") from error
         if not collected:
             back = np.empty(len(places), np.int64)
             back[places] = np.arange(len(places))

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.runtime.state.arrangement import Ints
-from sinkql.runtime.state.window.registry import over
-from sinkql.runtime.state.window.rows import Rows
+from sinkql.runtime.state.window.registry import CountError, over
+from sinkql.runtime.state.window.rows import Rows, counted
 
 
 @over("row_number")
@@ -41,13 +41,26 @@ def cume_dist(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 @over("ntile")
 def ntile(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return in which of as many parts as its constant says a row is; the first ones are larger by one, at most."""
-    parts = int(call.constants[0])
-    place, size = _place(rows), rows.last - rows.first
+    """Return in which of some parts a row is; the first ones are larger by one, at most.
+
+    How many there are a constant says, or a column: of the first row of a key where it is not NULL. Rows before that
+    one are in none.
+    """
+    number = counted(rows, call, 0)
+    known = np.flatnonzero(number.known)
+    firsts = np.full(rows.count, len(rows))
+    np.minimum.at(firsts, rows.owner[known], known)
+    first = firsts[rows.owner]
+    place = np.arange(len(rows)) - first
+    there = place >= 0
+    parts = np.where(there, number.numbers[np.where(there, first, 0)], 1)
+    if (parts < 1).any():
+        raise CountError
+    size = rows.last - rows.first
     small, large = size // parts, size % parts
     ahead = large * (small + 1)
     behind = large + (place - ahead) // np.maximum(small, 1)
-    return pa.array(np.where(place < ahead, place // (small + 1), behind) + 1)
+    return pa.array(np.where(place < ahead, place // (small + 1), behind) + 1, mask=~there)
 
 
 def _place(rows: Rows) -> Ints:

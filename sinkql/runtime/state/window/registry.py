@@ -17,8 +17,14 @@ Function = Callable[[Rows, physical.WindowCall], pa.Array]
 """Rows in the order of a call, and the call → one value for each row, or for each key.
 
 A call's `columns` are names for `Rows.column`. The values may have any type that casts to that of the call. With
-`distinct`, rows of a key whose arguments are alike come once. It raises SumOverflowError where a value does not fit.
+`distinct`, rows of a key whose arguments are alike come once. It raises SumOverflowError where a value does not fit,
+and CountError for a number of rows or parts that is less than 1.
 """
+
+
+class CountError(ArithmeticError):
+    """A number of rows or parts is less than 1."""
+
 
 _OVER: dict[str, Function] = {}
 _COLLECTING: dict[str, Function] = {}

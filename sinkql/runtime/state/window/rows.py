@@ -17,6 +17,9 @@ from sinkql.runtime.state.run import one_chunk
 
 Mask = NDArray[np.bool_]
 
+_FAR = 1 << 40
+"""More rows than there are."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -87,6 +90,24 @@ class Rows:
     def peers_last(self) -> Ints:
         """Return for each row where its peers end."""
         return self.peers[1][self.peer]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A number for each row, and whether it is known: not NULL."""
+
+    numbers: Ints
+    known: Mask
+
+
+def counted(rows: Rows, call: physical.WindowCall, place: int) -> Counted:
+    """Return a number that is a constant of a call, or else its column at a place."""
+    if call.constants:
+        number = max(-_FAR, min(int(call.constants[0]), _FAR))
+        return Counted(np.full(len(rows), number), np.ones(len(rows), np.bool_))
+    values = rows.column(call.columns[place])
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Counted(numbers, values.is_valid().to_numpy(zero_copy_only=False))
 
 
 def in_order(

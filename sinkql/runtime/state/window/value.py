@@ -10,45 +10,48 @@ from numpy.typing import NDArray
 from sinkql import physical
 from sinkql.runtime.state.arrangement import Ints
 from sinkql.runtime.state.window.frame import stretches
-from sinkql.runtime.state.window.registry import over
-from sinkql.runtime.state.window.rows import Rows
-
-_FAR = 1 << 40
+from sinkql.runtime.state.window.registry import CountError, over
+from sinkql.runtime.state.window.rows import Counted, Rows, counted
 
 
 @over("lag")
 def lag(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the value so many rows before, as its constant says; its second column, or NULL, where none is."""
-    return _beside(rows, call, -_offset(call))
+    """Return the value so many rows before, as a constant says, or the column behind that of the value.
+
+    Where no row is it is the next column's, or NULL; and NULL for a number of rows that is NULL.
+    """
+    return _beside(rows, call, -1)
 
 
 @over("lead")
 def lead(rows: Rows, call: physical.WindowCall) -> pa.Array:
     """Return the value so many rows behind, as `lag` does."""
-    return _beside(rows, call, _offset(call))
+    return _beside(rows, call, 1)
 
 
-def _offset(call: physical.WindowCall) -> int:
-    return max(-_FAR, min(int(call.constants[0]), _FAR))
-
-
-def _beside(rows: Rows, call: physical.WindowCall, offset: int) -> pa.Array:
-    value, *default = (rows.column(name) for name in call.columns)
-    place = np.arange(len(rows)) + offset
-    there = (place >= rows.first) & (place < rows.last)
+def _beside(rows: Rows, call: physical.WindowCall, sign: int) -> pa.Array:
+    (value, *more), offset = map(rows.column, call.columns), counted(rows, call, 1)
+    default = more if call.constants else more[1:]
+    place = np.arange(len(rows)) + sign * offset.numbers
+    there = (place >= rows.first) & (place < rows.last) & offset.known
     found = _taken(value, place, there)
-    return pc.if_else(pa.array(there), found, default[0].cast(value.type)) if default else found
+    if not default:
+        return found
+    return pc.if_else(pa.array(there | ~offset.known), found, default[0].cast(value.type))
 
 
 @over("first_value")
 def first_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    return _nth(rows, call, 1)
+    return _nth(rows, call, Counted(np.ones(len(rows), np.int64), np.ones(len(rows), np.bool_)))
 
 
 @over("nth_value")
 def nth_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the value of the row of the frame whose number is the constant; NULL where there are fewer."""
-    return _nth(rows, call, min(int(call.constants[0]), _FAR))
+    """Return the value of the row of the frame of a number, a constant or the column behind; NULL for fewer rows."""
+    number = counted(rows, call, 1)
+    if (number.numbers[number.known] < 1).any():
+        raise CountError
+    return _nth(rows, call, number)
 
 
 @over("last_value")
@@ -61,11 +64,11 @@ def last_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
     return _taken(rows.column(call.columns[0]), place, there)
 
 
-def _nth(rows: Rows, call: physical.WindowCall, number: int) -> pa.Array:
+def _nth(rows: Rows, call: physical.WindowCall, number: Counted) -> pa.Array:
     place, there = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
-    left = np.full(len(rows), number)
+    left = number.numbers.copy()
     for begin, end in stretches(rows, call):
-        here = ~there & (left <= end - begin)
+        here = ~there & (left <= end - begin) & number.known
         place[here] = (begin + left - 1)[here]
         there |= here
         left -= end - begin
