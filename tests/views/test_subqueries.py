@@ -99,7 +99,7 @@ _SQL = {
     "beyond": "SELECT id, x FROM a WHERE x > (SELECT max(y) - 2 FROM b)",
     "beyond_or_at": "SELECT id FROM a WHERE (SELECT avg(y) FROM b) <= x AND g > 0",
     "beyond_computed": "SELECT g, x FROM a WHERE g + x < coalesce((SELECT min(y) + 1 FROM b WHERE g = 1), 3)",
-    "unsure": "SELECT id FROM a WHERE x > 2 / (SELECT count(*) FROM b WHERE g > 0)",
+    "unsure": "SELECT id FROM a WHERE x > (SELECT max(y) FROM b WHERE g > 0) - 1",
     "beyond_one_of_a_key": "SELECT id FROM a WHERE x >= (SELECT max(z) FROM c WHERE id = 1)",
     "between": "SELECT id, x FROM a WHERE x BETWEEN (SELECT min(y) FROM b) AND (SELECT max(y) FROM b)",
     "between_one": "SELECT id, x FROM a WHERE x BETWEEN 1 AND (SELECT max(y) FROM b WHERE g = 1)",
