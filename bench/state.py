@@ -1,6 +1,6 @@
 """What state takes: bytes a row of each kind, while rows are replaced for long, and the rows of a sliding hour.
 
-    python -m bench.state [--rows 1000000] [--commits 150] [--share 0.01] [--hours 24]
+    python -m bench.state [--rows 100000] [--commits 100] [--share 0.01] [--hours 24]
 
 One bucket of an operator, without Spark. Each commit replaces a share of the rows of a join's side: bytes of all files
 that are live, runs not yet merged among them, for each row that is there. A row has four columns, of 46 bytes. Then an
@@ -38,8 +38,8 @@ _MINUTE, _HOUR = 60_000, 3_600_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--commits", type=int, default=150)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--commits", type=int, default=100)
     parser.add_argument("--share", type=float, default=0.01)
     parser.add_argument("--hours", type=int, default=24)
     given = parser.parse_args()

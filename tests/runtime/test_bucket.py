@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,16 +19,22 @@ from sinkql.runtime.spark.xxhash64 import hashable, prepared
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_EXACT = Context(prec=38)
 pytestmark = pytest.mark.spark
 
 _BUCKETS = 7
 _ROWS = 300
+_NUMERICS = {"numeric(10,2)": (10, 2), "numeric(18,0)": (18, 0), "numeric(38,9)": (38, 9), "uint8": (19, 0)}
 
 
 def _value(type_: str, pick: random.Random) -> Any:
     bits = {"smallint": 16, "integer": 32, "bigint": 64}
     if pick.random() < 0.1:
         return None
+    if type_ in _NUMERICS:
+        digits, scale = _NUMERICS[type_]
+        number = pick.choice((0, 1, 127, 128, 255, 256, 10**digits - 1, pick.randrange(10**digits)))
+        return Decimal(number if type_ == "uint8" or pick.random() < 0.5 else -number).scaleb(-scale, _EXACT)
     if type_ in bits:
         return pick.choice((0, -1, (1 << bits[type_] - 1) - 1, -(1 << bits[type_] - 1), pick.getrandbits(15)))
     match type_:
@@ -52,7 +59,7 @@ def test_buckets_are_those_of_spark(spark: SparkSession) -> None:
 
     from sinkql.runtime.spark.carriage import into_spark
 
-    pick, types = random.Random(5), sorted(HASHED)
+    pick, types = random.Random(5), [*sorted(HASHED), *_NUMERICS]
     columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]
     rows = pa.table(columns, names=types)
     frame = spark.createDataFrame(into_spark(rows))
@@ -72,7 +79,7 @@ def test_buckets_are_those_of_spark(spark: SparkSession) -> None:
 def test_keys_have_the_identity_that_spark_gives_them(spark: SparkSession) -> None:
     from sinkql.runtime.spark.carriage import into_spark
 
-    pick, types = random.Random(6), sorted(HASHED)
+    pick, types = random.Random(6), [*sorted(HASHED), *_NUMERICS]
     columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]
     own = {"$diff": pa.array([1] * _ROWS, pa.int64()), "$seq": pa.array(range(_ROWS), pa.int64())}
     rows = pa.table([*columns, *own.values()], names=[*types, *own])

@@ -26,7 +26,7 @@ from sinkql.lowering.sides import SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.expression import mapped
-from sinkql.runtime.spark.bucket import HASHED, buckets_of
+from sinkql.runtime.spark.bucket import bucketed, buckets_of
 from sinkql.runtime.spark.task import ReadTask, read_task, tallies, used_columns, write_rows
 from sinkql.runtime.spark.xxhash64 import hashable, prepared, prepared_sides
 from sinkql.runtime.state import report
@@ -229,7 +229,7 @@ def _simple(job: physical.Job, batch: Batch) -> bool:
     if write.change == "upsert" and any(isinstance(each, physical.Union) for each in operators):
         return False
     types = {column.name: column.type for column in write.columns}
-    return all(types[name] in HASHED for name in task.key)
+    return all(bucketed(types[name]) for name in task.key)
 
 
 def _plain(operator: physical.Operator) -> bool:

@@ -17,16 +17,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from sinkql.evaluate.number import EXACT
-from sinkql.extension.types import parse_type
 from sinkql.lowering.preparation import FLOATS, Hash, Measure, Preparation, Value, sum_arrow_type
 from sinkql.lowering.sides import PreparedSide, SidesPreparation
 from sinkql.physical import DIFF, SEQ
-from sinkql.runtime.spark.bucket import HASHED, INTS, TEXTS, numbers
+from sinkql.runtime.spark.bucket import INTS, TEXTS, bucketed, numbers, unscaled
 
 Hashes = NDArray[np.uint64]
 _BYTES = frozenset({"bytea", "jsonb", "interval"})
 """Names of types that are bytes, or texts."""
-_LONG_DIGITS = 18
 _SEED = 42
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
@@ -47,7 +45,7 @@ def _values(hashes: Iterable[Hash]) -> list[Value]:
 
 
 def _hashable(value: Value) -> bool:
-    return value.type in HASHED | FLOATS | _BYTES or parse_type(value.type).name in ("numeric", "uint8")
+    return value.type in FLOATS | _BYTES or bucketed(value.type)
 
 
 def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
@@ -154,7 +152,8 @@ def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
     if type_ in FLOATS:
         return _float(column, seed)
     if pa.types.is_decimal(column.type):
-        return _numeric(column, seed)
+        digits = unscaled(column)
+        return _bytes(digits, seed) if isinstance(digits, list) else _long(digits, seed)
     if type_ in INTS:
         return _int(numbers(column, pa.int32()).view(np.uint32), seed)
     return _long(numbers(column, pa.int64()).view(np.uint64), seed)
@@ -178,20 +177,6 @@ def _float(column: pa.Array, seed: Hashes) -> Hashes:
     if column.type == pa.float32():
         return _int(values.view(np.uint32), seed)
     return _long(values.view(np.uint64), seed)
-
-
-def _numeric(column: pa.Array, seed: Hashes) -> Hashes:
-    """Hash a numeric's digits: as a long those of up to 18, as the fewest bytes of the number those of more."""
-    words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)[column.offset : column.offset + len(column)]
-    if column.type.precision <= _LONG_DIGITS:
-        return _long(np.ascontiguousarray(words[:, 0]).view(np.uint64), seed)
-    pairs = zip(words[:, 0].view(np.uint64).tolist(), words[:, 1].tolist(), strict=True)
-    return _bytes([_fewest((high << 64) | low) for low, high in pairs], seed)
-
-
-def _fewest(number: int) -> bytes:
-    magnitude = number if number >= 0 else ~number
-    return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 
 
 def _end(found: Hashes) -> Hashes:
