@@ -137,6 +137,10 @@ _SQL = {
     "WHERE y > c.z)",
     "full_of_sides": "SELECT a.id, c.z FROM a FULL JOIN c ON a.g = c.g AND a.x IN (SELECT y FROM b) AND c.z > (SELECT "
     "min(y) FROM b WHERE b.g = c.g)",
+    "values_": "SELECT x, t FROM (VALUES ((SELECT max(y) FROM b), 1), ((SELECT count(*) FROM c)::int, NULL)) "
+    "AS v (x, t)",
+    "values_lateral": "SELECT a.id, v.x FROM a, LATERAL (VALUES (a.g), ((SELECT max(y) FROM b WHERE b.g = "
+    "a.x))) AS v (x)",
     "in_aggregate_filter": "SELECT g, count(*) FILTER (WHERE x IN (SELECT y FROM b)) AS n FROM a GROUP BY g",
     "in_order": "SELECT id, row_number() OVER (PARTITION BY g ORDER BY (SELECT count(*) FROM b WHERE b.g = a.x), "
     "id, x) AS n FROM a",

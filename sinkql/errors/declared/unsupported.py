@@ -46,7 +46,7 @@ CODES = {
         "Write the query without recursion.",
     ),
     "SQ2926": _code(
-        "An expression contains a query where none is planned: in VALUES, in a DEFAULT, in a call in FROM; or a query "
+        "An expression contains a query where none is planned: in a DEFAULT, in a call in FROM; or a query "
         "in ON of FULL JOIN uses columns of both sides; or a subquery that may give several rows has "
         "a type whose values cannot be compared.",
         "Put the query into WHERE, HAVING, the select list or FROM.",

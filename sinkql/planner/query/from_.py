@@ -142,11 +142,11 @@ class From:
 
     def _read(self, node: Any) -> tuple[logical.Relation, Qualifiers]:
         if _values(node):
-            return plan_values(self.syntax, node.this, self.queries.once), ()
+            return plan_values(self.queries, self.around, node.this), ()
         if isinstance(node, exp.Table):
             return self.queries.table(node, self.around)
         if isinstance(node, exp.Values):
-            return plan_values(self.syntax, node, self.queries.once), ()
+            return plan_values(self.queries, self.around, node), ()
         try:
             return self.queries.plan(node, self.around), ()
         except MissingError as error:

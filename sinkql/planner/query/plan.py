@@ -91,7 +91,7 @@ class Planner:
             case exp.Subquery():
                 return self.plan(node.this, around)
             case exp.Values():
-                return plan_values(self.syntax, node, self.once)
+                return plan_values(self, around, node)
             case exp.Except() | exp.Intersect():
                 return self._set_operation(node, around)
             case _:

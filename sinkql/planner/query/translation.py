@@ -84,7 +84,10 @@ class Translation(ABC):
         found = self.context.subqueries
         if found is None:
             message = "a subquery is not allowed here"
-            raise SinkqlError("SQ2926", message, self.span(node), hint="Put it into WHERE, HAVING or the select list.")
+            hint = "Put it into WHERE, HAVING or the select list."
+            if self.context.where == "a function in FROM":
+                hint = "Compute it in a query in FROM before the function, and use its column."
+            raise SinkqlError("SQ2926", message, self.span(node), hint=hint)
         return found
 
     def only(self, node: Any, *names: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from sinkql import logical
@@ -13,24 +12,30 @@ from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed
 from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.around import Around, Queries
 from sinkql.planner.query.scope import RowContext, Scope
-from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.query.subquery import Subqueries
 from sinkql.planner.query.translate import Translator
 
 
-def plan_values(syntax: Syntax, values: Any, now: datetime | None) -> logical.Relation:
+def plan_values(queries: Queries, around: Around, values: Any) -> logical.Relation:
     """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
-    plain = Translator(syntax, RowContext(Scope(now=now), "VALUES"))
-    rows = [[plain.translate(node) for node in row.expressions] for row in values.expressions]
+    syntax, scope = queries.syntax, Scope(now=queries.once, outer=around.outer)
+    rows: list[list[Typed]] = []
+    below: list[Subqueries] = []
+    for row in values.expressions:
+        below.append(Subqueries(queries, around, scope))
+        t = Translator(syntax, RowContext(scope, "VALUES", subqueries=below[-1]))
+        rows.append([t.translate(node) for node in row.expressions])
     for row, node in zip(rows, values.expressions, strict=True):
         if len(row) != len(rows[0]):
             message = f"each row of VALUES must have the same number of columns, found {len(rows[0])} and {len(row)}"
             raise SinkqlError("SQ2221", message, syntax.span(node))
     columns = [_alike(column, syntax.span(values)) for column in zip(*rows, strict=True)]
     found: logical.Relation | None = None
-    for place, node in enumerate(values.expressions):
+    for place, (node, subqueries) in enumerate(zip(values.expressions, below, strict=True)):
         items = [(f"column{number}", column[place]) for number, column in enumerate(columns, 1)]
-        one = query_relation.project(logical.ONE, items)
+        one = query_relation.project(subqueries.attached(logical.ONE), items)
         found = one if found is None else query_relation.union(found, one, syntax.span(node))
     assert found is not None
     return found
