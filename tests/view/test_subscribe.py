@@ -90,12 +90,13 @@ def test_a_view_that_nobody_runs_is_said_to_wait(followed: Session) -> None:
     assert result.notices == ()
 
 
-def test_the_hint_for_a_view_without_a_log_works(followed: Session) -> None:
+@pytest.mark.parametrize(("name", "then"), [("v", "v"), ("t", "t_changes")])
+def test_the_hint_for_what_keeps_no_changes_works(followed: Session, name: str, then: str) -> None:
     with pytest.raises(SinkqlError) as refused:
-        followed.execute("SUBSCRIBE v")
+        followed.execute(f"SUBSCRIBE {name}")
     assert refused.value.hint is not None
     followed.execute(refused.value.hint.removeprefix("Run ").partition(", and")[0])
-    followed.execute("SUBSCRIBE v")
+    followed.execute(f"SUBSCRIBE {then}")
 
 
 @pytest.mark.parametrize("text", ["SUBSCRIBE v", "SUBSCRIBE t", "SUBSCRIBE (SELECT 1)", "SUBSCRIBE w AS OF 5"])

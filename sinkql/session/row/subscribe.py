@@ -71,8 +71,10 @@ def _hint(entry: logical.Entry, catalog: Catalog) -> str:
     name = sql_name(entry.name, catalog.plans)
     if entry.kind == "MATERIALIZED VIEW":
         return f"Run ALTER MATERIALIZED VIEW {name} SET (COMMIT INTERVAL = '1s'), and subscribe then."
+    made = sql_name(f"{entry.name}_changes", catalog.plans)
     return (
-        f"Subscribe to a view of it: CREATE MATERIALIZED VIEW v WITH (COMMIT INTERVAL = '1s') AS SELECT * FROM {name}."
+        f"Run CREATE MATERIALIZED VIEW {made} WITH (COMMIT INTERVAL = '1s') AS SELECT * FROM {name}, "
+        "and subscribe to that."
     )
 
 
