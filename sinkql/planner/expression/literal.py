@@ -278,6 +278,11 @@ _READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
     "bytea": _bytea,
 }  # fmt: skip
 _HINTS = {
+    **dict.fromkeys(RANGES, "Write a whole number, or cast what stands beside it to text."),
+    **dict.fromkeys(("numeric", "real", "double precision"), "Write a number, or cast what stands beside it to text."),
+    "boolean": "Write true or false.",
+    "uuid": "Write it as '00000000-0000-0000-0000-000000000000'.",
+    "bytea": r"Write bytes in hexadecimal, as '\x01ff'.",
     "date": "Write dates as DATE '2024-02-29'.",
     "time": "Write times of day as TIME '12:30:00', of less than 24 hours.",
     "timestamp": "Write timestamps as TIMESTAMP '2024-02-29 12:30:00'.",
