@@ -68,6 +68,9 @@ def part(value: Typed, first: Typed | None, last: Typed | None, span: Span) -> T
 
 def among(operator: str, subject: Typed, value: Typed, span: Span, *, every: bool) -> Typed | None:
     """Plan `subject operator ANY(value)`, or ALL of it; None where value is neither array nor list."""
+    made = nested_type("array", types.TEXT if subject.type == types.UNKNOWN else subject.type)
+    if value.type == types.UNKNOWN and made is not None:  # a constant without type, as in Postgres
+        value = coerced(value, made)
     found = _elements(value)
     if found is None:
         return None

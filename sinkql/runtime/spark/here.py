@@ -42,8 +42,7 @@ _BYTES = 64 << 20
 
 
 _COMPUTED_ROWS = 1 << 14
-"""Of more rows expressions are computed by Spark."""
-_ELSEWHERE = frozenset({"SQ2663", "SQ3201"})
+"""Of more rows expressions are computed by Spark, and of those on which one fails here: it says so, or can do it."""
 
 
 class _ElsewhereError(Exception):
@@ -166,9 +165,7 @@ class Here:
             try:
                 found = mapped(self.job, operator, pa.Table.from_batches([rows]))
             except SinkqlError as error:
-                if error.code in _ELSEWHERE:
-                    raise _ElsewhereError from error
-                raise
+                raise _ElsewhereError from error
             yield from found.combine_chunks().to_batches()
 
     def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
