@@ -279,7 +279,8 @@ class Expressions:
             case "int" if self.chance(50):
                 return self.made(f"sum({distinct}…)", f"CAST(sum({distinct}{argument}){filter_} AS bigint)")
             case "int" if self.chance(12):
-                return self.made("array_agg", f"coalesce(array_length({self.collected(self.one(EXACT), scope)}, 1), 0)")
+                collected = f"{self.collected(self.one(EXACT), scope)}{filter_}"
+                return self.made(f"array_agg{filter_ and ' FILTER'}", f"coalesce(array_length({collected}, 1), 0)")
             case "int" if self.chance(10):
                 return f"{self.one(('bit_and', 'bit_or', 'bit_xor'))}({argument}){filter_}"
             case "num" if self.chance(60):
@@ -290,6 +291,10 @@ class Expressions:
                 order = argument if distinct else f"{self.whole(scope)}, {argument}"
                 found = f"string_agg({distinct}{argument}, ',' ORDER BY {order}){filter_}"
                 return self.made(f"string_agg({distinct}…)", found)
+            case "int" | "num" | "text" if self.chance(20):
+                order = f"ORDER BY {argument}{self.one(('', ' DESC'))}"
+                found = f"percentile_disc({self.one((0, 0.3, 0.5, 1))}) WITHIN GROUP ({order}){filter_}"
+                return self.made("percentile_disc", found)
             case _:
                 return f"{self.one(('min', 'max'))}({argument}){filter_}"
 
@@ -301,6 +306,9 @@ class Expressions:
         if self.chance(35):
             return "list", self.made("array_agg", self.collected(self.one(EXACT), scope))
         argument = self.expression(self.one(("int", "num")), scope, (), 0)
+        if self.chance(25):
+            order = f"ORDER BY CAST({argument} AS double precision)"
+            return "mean", self.made("percentile_cont", f"percentile_cont(0.3) WITHIN GROUP ({order})")
         return "mean", self.made("means", f"{self.one(('avg', 'avg', 'stddev_samp', 'var_pop'))}({argument})")
 
     # --- windows -----------------------------------------------------------------------------------------------------
