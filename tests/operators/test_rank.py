@@ -199,6 +199,17 @@ def test_only_what_shows_is_told_of(tmp_path: Path) -> None:
     assert sorted(found) == [(1, "a", -1), (1, "d", 1)]
 
 
+def test_rows_behind_many_that_go_are_the_first(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, pairs(last=2))
+    rows = [(1, letter) for letter in "abcdefghijklmnop"]
+    pipeline.batch(e=[(row, 1) for row in rows])
+    for gone in (rows[:5], rows[5:12]):
+        pipeline.batch(e=[(row, -1) for row in gone])
+        assert pipeline.got() == Counter(sorted(+pipeline.inputs["e"])[:2])
+    pipeline.batch(e=[(row, 1) for row in rows[:12]])
+    assert pipeline.got() == Counter(rows[:2])
+
+
 def test_row_taken_back_that_was_never_there_is_refused(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, pairs(last=1))
     pipeline.batch(e=[((1, "a"), 1), ((1, "b"), 1)])

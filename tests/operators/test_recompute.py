@@ -264,5 +264,12 @@ def test_one_row_a_key_as_its_rows_come_and_go(key: tuple[str, ...], distinct: b
     pipeline.offer(e=[(("b", 1), -1), (("b", 1), 1)])
     assert pipeline.attempt()[0] == []
     pipeline.commit(*pipeline.attempt())
-    pipeline.batch(e=[(("b", 1), -1), (("a", 2), -2), (("a", 1), -1)])
+    pipeline.offer(e=[(("a", 2), 1)])
+    again = pipeline.attempt()
+    assert bool(again[0]) != distinct
+    pipeline.commit(*again)
+    pipeline.batch(e=[(("a", 3), 1)])
+    count = (3 if distinct else 5) + (not key and not distinct)
+    assert pipeline.got() == Counter([("a", f"3 of {count}"), ("b", "1 of 1")] if key else [(f"3 of {count}",)])
+    pipeline.batch(e=[(("b", 1), -1), (("a", 3), -1), (("a", 2), -3), (("a", 1), -1)])
     assert pipeline.got() == (Counter() if key else Counter([("nothing",)]))

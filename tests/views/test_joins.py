@@ -76,7 +76,7 @@ _RULES = {
     "where_not_true": "SELECT t.id AS a, u.id AS b FROM t LEFT JOIN u ON t.g = u.id WHERE (u.x = 1) IS NOT TRUE",
     "where_not_false": "SELECT t.id AS a, u.id AS b FROM t LEFT JOIN u ON t.g = u.id WHERE (u.x = 1) IS NOT FALSE",
     "where_between": "SELECT t.id AS a, u.id AS b FROM t LEFT JOIN u ON t.g = u.id WHERE NOT (t.g BETWEEN u.x AND 0)",
-    "where_in": "SELECT t.id AS a, u.id AS b FROM t LEFT JOIN u ON t.g = u.id WHERE t.g IN (1, u.x)",
+    "where_in": "SELECT t.id AS a, u.id AS b FROM t LEFT JOIN u ON t.g = u.id WHERE t.g IN (1, 2, 3, u.x)",
     "where_coalesce": "SELECT t.id AS a, u.id AS b FROM t LEFT JOIN u ON t.g = u.id WHERE coalesce(u.x, 1) = 1",
     "where_case": "SELECT t.id AS a FROM t LEFT JOIN u ON t.g = u.id WHERE CASE WHEN u.x > 1 THEN false ELSE true END",
     "where_case_null": "SELECT t.id AS a FROM t LEFT JOIN u ON t.g = u.id "
