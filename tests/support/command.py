@@ -116,9 +116,10 @@ class Running:
 
     def _take(self, event: dict[str, Any]) -> None:
         self.events.append(event)
+        name = str(event.get("sink") or event.get("view"))
         if event.get("event") == "committed" and event["rows"]:
-            self.rows[event["sink"]] = self.rows.get(event["sink"], 0) + event["rows"]
-            self.commits[event["sink"]] = self.commits.get(event["sink"], 0) + 1
+            self.rows[name] = self.rows.get(name, 0) + event["rows"]
+            self.commits[name] = self.commits.get(name, 0) + 1
 
     def _failure(self, why: str) -> AssertionError:
         return AssertionError(f"{why}\n{''.join(self.printed[-_SHOWN:])}\n{''.join(self.errors[-_SHOWN:])}")
