@@ -27,7 +27,7 @@ VALUES: dict[str, list[Any]] = {
     "bigint": [-(2**63), 0, 1, 2**63 - 1],
     "double precision": [float("-inf"), -0.0, 0.0, 1.5, float("inf"), float("nan")],
     "numeric(10,2)": [Decimal("-1.50"), Decimal("0.00"), Decimal("99999999.99")],
-    "numeric(38,6)": [Decimal(n).scaleb(-6) for n in (-(10**37), -1, 0, 10**37, 10**37 + 1, 10**37 + 2, 1, 2)],
+    "numeric(38,6)": [Decimal(f"{n}e-6") for n in (-(10**37), -1, 0, 1, 2**64, 10**37, 10**37 + 1, 10**37 + 2)],
     "text": ["", "a", "abcdefgh", "abcdefgh1", "abcdefgh2", "abcdefg\x00", "ä", "z"],
     "timestamp": [datetime(2020, 1, 1) + timedelta(microseconds=n) for n in (-1, 0, 1, 10**12)],
     "boolean": [False, True],
