@@ -7,6 +7,7 @@ that are there before come in a run of their own.
 
 q3, q8: 250 orders and 750 lines a batch, over `--orders` orders and four times as many lines.
 sinks: a view that counts and adds up joined rows, 100,000 a batch, read by one sink and by five.
+Each sink commits once, when the view has gone through all batches of its run: a sink that commits with each is dearer.
 hot: rows of which nine in ten have one key, 100,000 a batch, joined with a relation of 1,000 rows; with REPLICATE and
 without. Beside the CPU, seconds a batch, and the state of the fullest bucket.
 restart: a start over the state of five million rows, and one over none.
