@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from crash.pipeline import write_input
 from support.command import run, start
 from support.fault import armed
+from support.gzipped import write_gzipped
 from support.leftover import left, marked
 from support.readers import duckdb_folder, pyiceberg_rows
 
@@ -24,7 +25,7 @@ CREATE CLUSTER c (SIZE = 'local[2]');
 SET cluster = c;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE events (n bigint NOT NULL, k integer, v integer, u text)
-  FROM FILES (PATH = 'in', GLOB = '*.json', MAX FILES PER COMMIT = 1) FORMAT JSON;
+  FROM FILES (PATH = 'in', GLOB = '*.json.gz', MAX FILES PER COMMIT = 1) FORMAT JSON;
 CREATE MATERIALIZED VIEW per_key AS
 SELECT k, count(*) AS events, count(DISTINCT u) AS users, max(v) AS most, sum(v) AS total FROM events GROUP BY k;
 CREATE MATERIALIZED VIEW some AS SELECT * FROM events WHERE n >= 0;
@@ -35,7 +36,6 @@ CREATE SINK keys IN CLUSTER c FROM per_key
   INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'keys')
   KEY (k) MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
-"""What only reads and writes so few rows would run in no task."""
 _EXPECTED = {
     "raw": "SELECT n, k, v, u FROM events",
     "keys": "SELECT k, count(*), count(DISTINCT u), max(v), sum(v) FROM events GROUP BY k",
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_killed_process_and_a_killed_task_are_gone_on_with(folder: Path) -> None:
     mark = marked()
-    write_input(folder, rows=60)
+    _write(folder, rows=60)
     # Two claims, and of one of the sinks a commit that is in its table, of which it does not know.
     running = start("exec", "pipeline.sql", folder=folder, environment=armed("commit-reply#4=kill") | mark)
     try:
@@ -61,7 +61,7 @@ def test_a_killed_process_and_a_killed_task_are_gone_on_with(folder: Path) -> No
     assert left(mark) == []
     assert Counter(pyiceberg_rows(loaded(folder, "raw"), _COLUMNS["raw"])) <= expected(folder, "raw")
 
-    write_input(folder, first=1000, rows=60)
+    _write(folder, first=1000, rows=60)
     faults = armed("data-file#3=kill")  # the third of each Python worker
     ended = run("--output", "json", "exec", "--once", "pipeline.sql", folder=folder, environment=faults)
     assert ended.returncode == 0, ended.stderr
@@ -71,10 +71,17 @@ def test_a_killed_process_and_a_killed_task_are_gone_on_with(folder: Path) -> No
         assert expected(folder, table) == found(folder, table)
 
 
+def _write(folder: Path, *, first: int = 0, rows: int) -> None:
+    write_input(folder, first=first, rows=rows)
+    for path in (folder / "in").glob("*.json"):
+        write_gzipped(path.with_suffix(".json.gz"), path.read_text())
+        path.unlink()
+
+
 def expected(folder: Path, table: str) -> Counter[tuple[object, ...]]:
     with duckdb.connect() as connection:
         connection.execute(
-            f"CREATE VIEW events AS SELECT * FROM read_json('{folder}/in/*.json', format = 'newline_delimited', "
+            f"CREATE VIEW events AS SELECT * FROM read_json('{folder}/in/*.json.gz', format = 'newline_delimited', "
             "columns = {n: 'BIGINT', k: 'INTEGER', v: 'INTEGER', u: 'VARCHAR'})"
         )
         return Counter(connection.execute(_EXPECTED[table]).fetchall())

@@ -11,6 +11,7 @@ import pytest
 
 from sinkql.connectors.view.log import ViewLog
 from support.command import run, start
+from support.gzipped import write_gzipped
 from support.readers import duckdb_folder
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ CREATE CLUSTER c (SIZE = 'local[2]');
 SET cluster = c;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE events (g integer, x integer)
-  FROM FILES (PATH = 'in', GLOB = '*.json', MAX FILES PER COMMIT = 1) FORMAT JSON;
+  FROM FILES (PATH = 'in', GLOB = '*.json.gz', MAX FILES PER COMMIT = 1) FORMAT JSON;
 CREATE MATERIALIZED VIEW v WITH (COMMIT INTERVAL = '1s', RETAIN HISTORY = '1 day') AS
 SELECT g, count(*) AS n, sum(x) AS s, max(x) AS most FROM events GROUP BY g;
 """
@@ -44,15 +45,13 @@ def add(folder: Path, number: int) -> None:
     """Add a file of events, of which each has groups that are new."""
     (folder / "in").mkdir(exist_ok=True)
     rows = [{"g": None if x % 7 == 0 else x % (number + 3), "x": 100 * number + x} for x in range(30)]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"{number}.part").write_text(text)
-    (folder / f"{number}.part").rename(folder / "in" / f"{number}.json")
+    write_gzipped(folder / "in" / f"{number}.json.gz", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def expected(folder: Path) -> Rows:
     with duckdb.connect() as connection:
         connection.execute(
-            f"CREATE VIEW events AS SELECT * FROM read_json('{folder}/in/*.json', format = 'newline_delimited', "
+            f"CREATE VIEW events AS SELECT * FROM read_json('{folder}/in/*.json.gz', format = 'newline_delimited', "
             "columns = {g: 'INTEGER', x: 'INTEGER'})"
         )
         return Counter(connection.execute(QUERY).fetchall())

@@ -15,6 +15,7 @@ import pytest
 
 from support.command import run, start
 from support.fault import armed
+from support.gzipped import write_gzipped
 from support.leftover import left, marked
 from support.readers import connect
 from views import tpch
@@ -42,7 +43,8 @@ def _write(folder: Path, number: int, rows: Mapping[str, list[Row]]) -> None:
     for relation in tpch.RELATIONS:
         (folder / relation.name).mkdir(exist_ok=True)
         lines = [dict(zip(relation.columns, map(_json, row), strict=True)) for row in rows[relation.name]]
-        (folder / relation.name / f"{number}.json").write_text("".join(json.dumps(each) + "\n" for each in lines))
+        path = folder / relation.name / f"{number}.json.gz"
+        write_gzipped(path, "".join(json.dumps(each) + "\n" for each in lines))
 
 
 def _json(value: object) -> object:
