@@ -47,6 +47,9 @@ def _mended(text: str, error: SinkqlError) -> str | None:
             return before + found[1] + after
         case hint if found := re.fullmatch(r"Write ((?:(?! or | \().)+) (instead of|for a) .+", hint):
             return before + _written(found[1]) + after
+        case hint if hint.startswith("Write LATERAL before the subquery"):
+            place = before.upper().rfind("(SELECT")
+            return f"{before[:place]}LATERAL {before[place:]}{wrong}{after}"
         case hint if found := re.fullmatch(r"Write (.+) before [^:]+", hint):
             return f"{before} {_written(found[1])} {wrong}{after}"
         case hint if found := re.fullmatch(r"""Add ("."|'…'|a \w+|[A-Z]+)\.""", hint):
