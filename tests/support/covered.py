@@ -35,6 +35,8 @@ _OFTEN = 200
 _FOLDER = "SINKQL_COVERAGE"
 """The variable of the environment in which workers find where they write."""
 _NEVER = 1 << 30
+_HITS = 20_000
+"""After so many a probe is taken out, for which SlipCover looks through the functions of all modules and threads."""
 
 
 class Measured:
@@ -51,7 +53,7 @@ class Measured:
         self.folder = Path(os.environ[_FOLDER])
         self.run = 0
         if self.worker is not None or self.alone:
-            self.slipcover = Slipcover(exclude_also=_NOT_COUNTED)
+            self.slipcover = Slipcover(exclude_also=_NOT_COUNTED, d_miss_threshold=_HITS)
             _let_spark_pickle(self.slipcover)
             ImportManager(self.slipcover, FileMatcher(sources=[_PACKAGE])).__enter__()
 
