@@ -63,6 +63,11 @@ def _first(calls: Sequence[logical.WindowCall], query: Span) -> tuple[str, Span]
 
 def _read(relation: logical.Relation, catalog: logical.CatalogReader) -> str:
     """Return the names of what a relation reads."""
+    return " and ".join(dict.fromkeys(_names(relation, catalog)))
+
+
+def _names(relation: logical.Relation, catalog: logical.CatalogReader) -> Iterator[str]:
     if isinstance(relation, logical.Get):
-        return f'"{short_name(relation.item, catalog)}"'
-    return " and ".join(dict.fromkeys(_read(below, catalog) for below in logical.inputs_of(relation)))
+        yield f'"{short_name(relation.item, catalog)}"'
+    for below in logical.inputs_of(relation):
+        yield from _names(below, catalog)
