@@ -139,8 +139,7 @@ class Here:
             case physical.Read():
                 task = self._reading(operator, sequence=sequence)
                 yield from task.rows(range(len(task.splits)), self.attempt)
-            case physical.Map() if _renames(operator):
-                below = [each.expression.name for each in operator.outputs]  # type: ignore[union-attr]
+            case physical.Map() if (below := _handed_on(operator)) is not None:
                 for rows in self._rows(operator.input, sequence=sequence):
                     yield _renamed(rows, below, [each.name for each in operator.outputs]) if below else rows
             case physical.Map():
@@ -235,7 +234,7 @@ def _plain(operator: physical.Operator) -> bool:
         case physical.Read():
             return operator.change != "retract"
         case physical.Map():
-            return _renames(operator) or _evaluated(operator)
+            return _handed_on(operator) is not None or _evaluated(operator)
         case physical.Union() | physical.Use():
             return True
         case physical.Bound():  # whose clock is Spark's to follow
@@ -246,13 +245,14 @@ def _plain(operator: physical.Operator) -> bool:
             return False
 
 
-def _renames(map_: physical.Map) -> bool:
-    """Tell whether columns are only handed on."""
+def _handed_on(map_: physical.Map) -> list[str] | None:
+    """Return the names below of columns that are only handed on, None where one is not, or rows are filtered."""
     types = {column.name: column.type for column in physical.columns_of(map_.input)}
-    return map_.where is None and all(
-        isinstance(each.expression, logical.Reference) and types[each.expression.name] == each.type
-        for each in map_.outputs
+    found = [each.expression.name for each in map_.outputs if isinstance(each.expression, logical.Reference)]
+    same = len(found) == len(map_.outputs) and all(
+        types[name] == each.type for name, each in zip(found, map_.outputs, strict=True)
     )
+    return found if map_.where is None and same else None
 
 
 def _evaluated(map_: physical.Map) -> bool:
