@@ -101,6 +101,8 @@ def test_sinks_go_on_with_a_slot_that_the_standby_has(session: Session, pair: _P
 
 
 def test_sinks_stop_where_the_standby_has_no_slot(session: Session, pair: _Pair) -> None:
+    pair.other.execute("ALTER SYSTEM SET sync_replication_slots = off")
+    pair.other.execute("SELECT pg_reload_conf()")
     with capturing(session):
         run_once(session)
         pair.replayed()
