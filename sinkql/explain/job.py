@@ -22,7 +22,7 @@ def job_tree(job: physical.Job) -> Tree:
         f"commit interval: {duration(job.commit_interval)}",
         f"most rows a commit: {job.max_rows_per_commit}",
         None if job.snapshot else "starts at: the source's end",
-        _write(job.write),
+        _write(job),
         _shared(job.graph),
     )
 
@@ -40,7 +40,8 @@ def _shared(graph: physical.Graph) -> Iterator[Tree]:
         yield tree(f"{name(label)}, used {times}:", operator_tree(operator))
 
 
-def _write(write: physical.Write) -> Tree:
+def _write(job: physical.Job) -> Tree:
+    write, copartitioned = job.write, job.copartitioned
     changelog = ", with changelog columns" if write.changelog and write.mode == "append" else ""
     options = (
         f"{option.replace('_', ' ')}: {_option(value)}"
@@ -54,6 +55,7 @@ def _write(write: physical.Write) -> Tree:
         f"changes: {write.change}",
         f"key: {', '.join(write.key)}{'' if write.proven else ' (not proven unique)'}" if write.key else None,
         f"store: {write.store.name}" if write.store is not None else None,
+        f"done in the tasks of: {title(copartitioned.operator)}" if copartitioned is not None else None,
         options,
         operator_tree(write.input),
     )

@@ -62,7 +62,7 @@ def lower_sink(
         # where a key's row goes, another of its rows may be there still
         body, proven = physical.Pick(body, context.arrangement(), sink.key), True
     columns = physical_columns(sink.shape.columns)
-    graph = settled(physical.Graph(body, context.shared), [column.name for column in columns])
+    graph = settled(physical.Graph(body, context.shared), [column.name for column in columns], sink.key)
     write = physical.Write(
         input=graph.root,
         connector=sink.kind,
@@ -103,8 +103,9 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         body = physical.Union((body,), "retract")
     columns = physical_columns(view.shape.columns)
     names = [column.name for column in columns]
-    graph = settled(physical.Graph(body, context.shared), names)
     unique = view.shape.keys[0] if view.shape.keys and view.shape.keys[0] else frozenset(names)
+    key = tuple(name for name in names if name in unique)
+    graph = settled(physical.Graph(body, context.shared), names, key)
     retain = 0 if view.retain is None else int(view.retain.total_seconds() * 1000)
     write = physical.Write(
         input=graph.root,
@@ -114,7 +115,7 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         mode="upsert",
         change="retract",
         changelog=False,
-        key=tuple(name for name in names if name in unique),
+        key=key,
         proven=True,
         options={"view_id": known, "tuning": {"retain_ms": retain}},
     )

@@ -1,8 +1,9 @@
 """What goes into the tasks of an operator with state, as data that every engine reads.
 
 An engine prepares the changes of a batch so, with B = `buckets(n)`: compute `hashes` and `values`, put rows into B
-buckets by `$h1`, group by `group` and take the `measures`; each of the B tasks gets the rows of its bucket, and runs
-also without any. Rows of one group may come several times: they add up. Rows that overwrite each other are not grouped.
+buckets by `$h1`, or by the sink's key where the tasks write what they give (`physical.copartitioned`), group by `group`
+and take the `measures`; each of the B tasks gets the rows of its bucket, and runs also without any. Rows of one group
+may come several times: they add up. Rows that overwrite each other are not grouped.
 """
 
 from __future__ import annotations
@@ -92,6 +93,11 @@ class Preparation:
     def repeated(self) -> int | None:
         """Return the side whose rows every bucket gets, None where each row goes to one."""
         return None
+
+    def named(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the names under which tasks know columns of the input."""
+        names = {each.column: each.name for each in reversed(self.values)}
+        return tuple(names[column] for column in columns)
 
     def buckets(self, wanted: int) -> int:
         """Return the number of buckets of this operator where the state has `wanted`."""

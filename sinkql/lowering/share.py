@@ -19,9 +19,13 @@ _NAME_LENGTH = 8
 _BELOW = physical.Use("", (), "append")
 
 
-def settled(graph: physical.Graph, names: Sequence[str]) -> physical.Graph:
-    """Return the graph of a job that uses the columns `names`, with equal operators once, narrowed and named."""
-    return named(together(physical.narrowed(once(graph), names)))
+def settled(graph: physical.Graph, names: Sequence[str], key: Sequence[str] = ()) -> physical.Graph:
+    """Return the graph of a job that writes the columns `names`, by a key if rows of one overwrite each other.
+
+    Equal operators stand once, narrowed and named.
+    """
+    found = together(physical.narrowed(once(graph), names))
+    return named(found, physical.copartitioned(found.root, names, key))
 
 
 def once(graph: physical.Graph) -> physical.Graph:
@@ -34,12 +38,12 @@ def once(graph: physical.Graph) -> physical.Graph:
     return physical.Graph(root, same.found)
 
 
-def named(graph: physical.Graph) -> physical.Graph:
-    """Return the graph with state named by the hash of what it holds.
+def named(graph: physical.Graph, writing: physical.Copartitioned | None = None) -> physical.Graph:
+    """Return the graph with state named by the hash of what it holds, of an operator that writes also of where.
 
     Of sides of joins that keep the same one writes, and the others read that; other operators have a name each.
     """
-    naming = _Naming(Holding(Inline(graph.shared)))
+    naming = _Naming(Holding(Inline(graph.shared)), writing)
     shared = {name: naming.of(each) for name, each in graph.shared.items()}
     return physical.Graph(naming.of(graph.root), shared)
 
@@ -47,6 +51,7 @@ def named(graph: physical.Graph) -> physical.Graph:
 @dataclass(frozen=True, slots=True)
 class _Naming:
     holding: Holding
+    writing: physical.Copartitioned | None
     taken: set[str] = field(default_factory=set)
     sides: dict[str, str] = field(default_factory=dict)
 
@@ -63,8 +68,13 @@ class _Naming:
             )
             found = msgspec.structs.replace(found, left=left, right=right)
         if isinstance(operator, physical.Stateful):
-            found = msgspec.structs.replace(found, arrangement=self._name(self.holding.by(operator)))
+            found = msgspec.structs.replace(found, arrangement=self._name(self._held(operator)))
         return found
+
+    def _held(self, operator: physical.Operator) -> str:
+        if self.writing is not None and operator is self.writing.operator:
+            return self.holding.by_buckets(operator, self.writing.key)
+        return self.holding.by(operator)
 
     def _side(self, side: physical.Side, held: str, *, alone: bool) -> physical.Side:
         """Return a side with the name of what it keeps, or of what another one keeps: the same rows by the same key."""

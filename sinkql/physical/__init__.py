@@ -2,6 +2,7 @@
 
 * `operator`: the operators, from reads to the write.
 * `graph`: operators of which some are used several times.
+* `copartitioned`: the operator whose tasks write what they give.
 * `need`, `narrow`: which columns are used, and where.
 * `identity`: what of them decides rows → the hash that the sink's table remembers.
 * `job`: one sink's work.
@@ -9,6 +10,8 @@
 
 from __future__ import annotations
 
+from sinkql.physical.copartitioned import Copartitioned as Copartitioned
+from sinkql.physical.copartitioned import copartitioned as copartitioned
 from sinkql.physical.graph import Graph as Graph
 from sinkql.physical.graph import Shared as Shared
 from sinkql.physical.graph import inputs_of as inputs_of

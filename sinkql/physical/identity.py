@@ -145,6 +145,11 @@ class Holding:
         """Return the hash of an operator's own state: of what it is, and of all that it stands on."""
         return self._meaning.of(self._needed.of(self.inline.of(operator), [each.name for each in columns_of(operator)]))
 
+    def by_buckets(self, operator: Operator, key: Sequence[str]) -> str:
+        """Return the hash of an operator's own state whose rows are in the buckets that a sink by this key has."""
+        places = _places(operator)
+        return _hash(["in buckets by", [places[each] for each in key], self.by(operator)])
+
     def by_side(self, side: Side, other: Side, safe: Sequence[bool], order: str | None = None) -> str:
         """Return the hash of the rows that a side of a join keeps, beside another one that says where.
 

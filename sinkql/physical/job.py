@@ -11,6 +11,7 @@ from sinkql.logical import expression
 from sinkql.logical.expression import allow_deep_trees
 from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
 from sinkql.logical.type import decoded, encoded
+from sinkql.physical.copartitioned import Copartitioned, copartitioned
 from sinkql.physical.graph import Graph
 from sinkql.physical.identity import plan_of
 from sinkql.physical.operator import VIEW, Aggregate, Bound, Map, Operator, Read, Stateful, Write, arrangements_of
@@ -72,6 +73,11 @@ class Job(msgspec.Struct, frozen=True):
     def graph(self) -> Graph:
         """What gives the rows that it writes."""
         return Graph(self.write.input, self.shared)
+
+    @property
+    def copartitioned(self) -> Copartitioned | None:
+        """The operator whose tasks write what they give, if there is one."""
+        return copartitioned(self.write.input, [each.name for each in self.write.columns], self.write.key)
 
     def operators(self) -> list[Operator]:
         """Return all operators, inputs before those that use them."""

@@ -20,6 +20,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.extension.types import parse_type
+from sinkql.lowering.preparation import Preparation
 from sinkql.lowering.sides import PreparedSide, SidesPreparation
 from sinkql.lowering.spark.map import map_steps
 from sinkql.lowering.spark.preparation import spark_steps
@@ -145,6 +146,9 @@ class _Frames:
     def written(self) -> list[WriteResult]:
         """Run the operators and the write task on what they give."""
         write, task = self.job.write, self.batch.task
+        copartitioned = self.job.copartitioned
+        if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
+            return _results(self._stateful(copartitioned.operator, first=True, writing=True))
         rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
         if task.buckets is not None:
             rows = rows.repartition(task.buckets, *[F.col(quoted(name)) for name in task.key])
@@ -152,8 +156,7 @@ class _Frames:
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
         types = [column.type for column in write.columns]
-        collected = rows.mapInArrow(_write_function(task, self.side, types), "result BINARY").collect()
-        return [pickle.loads(row["result"]) for row in collected]
+        return _results(rows.mapInArrow(_write_function(task, self.side, types), _RESULT))
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
         """Read splits for their tallies alone."""
@@ -255,7 +258,8 @@ class _Frames:
             together = together.unionAll(rows)
         return together
 
-    def _stateful(self, operator: physical.Stateful, *, first: bool) -> DataFrame:
+    def _stateful(self, operator: physical.Stateful, *, first: bool, writing: bool = False) -> DataFrame:
+        """Return what an operator gives, or what the write task returns where its tasks write."""
         arrangements, side = self.batch.arrangements, self.side
         meant = stateful(operator)
         task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.entering))
@@ -263,11 +267,14 @@ class _Frames:
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         delivered = [*preparation.types(), None]
 
+        write = _written(self.job, self.batch.task, side) if writing else None
+
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with failure.left_in(side, f"state-{attempt_name()}"):
                 given = (out_of_spark(batch, delivered) for batch in batches)
                 bucket, own = (partition_number(), given) if first else bucket_and_rows(given)
-                yield from batches_into_spark(task(bucket, attempt_name(), own))
+                found = task(bucket, attempt_name(), own)
+                yield from batches_into_spark(found) if write is None else write(bucket, found)
 
         steps = spark_steps(preparation)
         if isinstance(preparation, SidesPreparation):
@@ -275,14 +282,25 @@ class _Frames:
         else:
             (below,) = operator.inputs
             rows = self.frame(below, sequence=preparation.ordered).selectExpr(*steps.select)
+        place = self._place(operator, preparation)
         if not first:
-            rows = marked(self.engine.spark, rows, buckets, preparation.place)
-        rows = rows.repartition(buckets, F.col(quoted(preparation.place)))
+            (own,) = place
+            rows = marked(self.engine.spark, rows, buckets, own)
+        rows = rows.repartition(buckets, *[F.col(quoted(name)) for name in place])
         if steps.aggregates:
             rows = rows.groupBy(*[F.expr(text) for text in steps.group]).agg(*map(F.expr, steps.aggregates))
         result = _struct(preparation.columns, diff=operator.change != "append", sequence=False)
-        rows = rows.withColumn("$b", bucket_column(buckets, preparation.place))
-        return (rows if preparation.place == "$h1" else rows.drop(preparation.place)).mapInArrow(changes, result)
+        rows = rows.withColumn("$b", bucket_column(buckets, place))
+        if preparation.place != "$h1":
+            rows = rows.drop(preparation.place)
+        return rows.mapInArrow(changes, _RESULT if writing else result)
+
+    def _place(self, operator: physical.Stateful, preparation: Preparation) -> tuple[str, ...]:
+        """Return the columns by which a shuffle puts rows into buckets."""
+        copartitioned = self.job.copartitioned
+        if copartitioned is None or copartitioned.operator is not operator:
+            return (preparation.place,)
+        return preparation.named(copartitioned.key)
 
     def _sides(self, preparation: SidesPreparation, inputs: Sequence[physical.Operator], buckets: int) -> DataFrame:
         """Return what goes into the tasks of a join: the rows of all its sides."""
@@ -317,10 +335,36 @@ def _write_function(
 ) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (out_of_spark(batch, types) for batch in batches)
-        result = write_rows(task, partition_number(), attempt_name(), rows, side)
-        yield pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
+        yield _result(write_rows(task, partition_number(), attempt_name(), rows, side))
 
     return write
+
+
+def _written(
+    job: physical.Job, task: WriteTask, side: Path
+) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what writes the rows that a task gives."""
+    copartitioned = job.copartitioned
+    assert copartitioned is not None
+    given = (*copartitioned.columns, DIFF)
+    names = [*(column.name for column in job.write.columns), DIFF]
+
+    def write(bucket: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        named = (pa.RecordBatch.from_arrays([each.column(name) for name in given], names=names) for each in rows)
+        yield _result(write_rows(task, bucket, attempt_name(), named, side))
+
+    return write
+
+
+_RESULT = "result BINARY"
+
+
+def _result(result: WriteResult) -> pa.RecordBatch:
+    return pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
+
+
+def _results(rows: DataFrame) -> list[WriteResult]:
+    return [pickle.loads(row["result"]) for row in rows.collect()]
 
 
 def partition_number() -> int:

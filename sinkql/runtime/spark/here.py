@@ -22,6 +22,7 @@ from sinkql.capture.retract import net
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult
 from sinkql.extension.types import arrow_type
+from sinkql.lowering.preparation import Preparation
 from sinkql.lowering.sides import SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
@@ -99,7 +100,7 @@ class Here:
         write, key = self.job.write, self.batch.task.key
         rows = self._table(write.input, sequence=write.change != "retract")
         rows = rows.select([*(column.name for column in write.columns), *_internal(rows.schema)])
-        if write.change == "retract" and not isinstance(write.input, physical.Normalize):
+        if write.change == "retract" and self.job.copartitioned is None:
             rows = pa.Table.from_batches(net(rows.to_batches()), rows.schema)
         types = {column.name: column.type for column in write.columns}
         places = buckets_of(
@@ -193,9 +194,19 @@ class Here:
         below_each = [self.batch.below(each, self.job.shared) for each in struct.entering]
         task = task_of(operator, self.batch.arrangements, *below_each)
         buckets = self._buckets(operator)
-        places = buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
-        for bucket, part in enumerate(_parts(rows, places, buckets)):
+        for bucket, part in enumerate(_parts(rows, self._places(struct, preparation, rows, buckets), buckets)):
             yield from task(bucket, self.attempt, iter(part.to_batches()))
+
+    def _places(
+        self, struct: physical.Stateful, preparation: Preparation, rows: pa.Table, buckets: int
+    ) -> NDArray[np.int64]:
+        """Return the bucket of each of an operator's rows."""
+        copartitioned = self.job.copartitioned
+        if copartitioned is None or copartitioned.operator is not struct:
+            return buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
+        types = {column.name: column.type for column in struct.columns}
+        columns = [rows.column(name).combine_chunks() for name in preparation.named(copartitioned.key)]
+        return buckets_of(columns, [types[name] for name in copartitioned.key], buckets)
 
     def _operators(self) -> list[StatefulOperator]:
         return list(map(stateful, self.job.graph.stateful()))

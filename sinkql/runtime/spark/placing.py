@@ -6,7 +6,7 @@ more for each bucket is cheaper than another shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
 
@@ -41,9 +41,9 @@ def marked(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1
     return rows.unionAll(spark.range(0, buckets, 1, 1).select(*columns))
 
 
-def bucket_column(buckets: int, place: str = "$h1") -> F.Column:
+def bucket_column(buckets: int, place: Sequence[str] = ("$h1",)) -> F.Column:
     """Return `$b`: the bucket into which a shuffle by `place` puts a row."""
-    return F.pmod(F.hash(F.col(f"`{place}`")), F.lit(buckets))
+    return F.pmod(F.hash(*[F.col(f"`{name}`") for name in place]), F.lit(buckets))
 
 
 def bucket_and_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:

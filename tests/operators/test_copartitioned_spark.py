@@ -1,0 +1,182 @@
+"""An operator that a sink stands on by the same key: its tasks write, each the rows of the sink's bucket."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from operators import pipeline as pipeline_module
+from operators import test_here_like_spark as sized
+from operators.pipeline import Pipeline, Taking, call, overwriting, plain
+from sinkql import physical
+from sinkql.extension.stream import WriteResult
+from sinkql.logical import Reference
+from sinkql.runtime.spark import engine as spark_engine
+from sinkql.runtime.spark.bucket import buckets_of
+from sinkql.runtime.spark.engine import SparkEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TYPES = {pa.string(): "text", pa.int64(): "bigint", pa.int32(): "integer", pa.date32(): "date"}
+_KEYS: tuple[Any, ...] = ("", "a", "é", "e\u0301x", None)
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    for each in (pipeline_module, sized, sys.modules[__name__]):
+        register_pickle_by_value(each)
+    return spark
+
+
+@dataclass(frozen=True)
+class Placing(Taking):
+    """Take the rows of a bucket, which must be the sink's by its key."""
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        def checked() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                columns = [batch.column(name) for name in self.key]
+                places = buckets_of(columns, [_TYPES[each.type] for each in columns], self.buckets or 0)
+                assert set(places.tolist()) <= {bucket}, (bucket, batch.to_pylist())
+                yield batch
+
+        return super().__call__(bucket, attempt, checked())
+
+
+def _rows() -> physical.Normalize:
+    return physical.Normalize(overwriting("e", "k", k="integer", g="text", d="date", n="bigint"), "a1", ("k",))
+
+
+def _handed_on(below: physical.Operator, **names: str) -> physical.Map:
+    """Return the columns below under other names, in another order."""
+    columns = {each.name: each for each in physical.columns_of(below)}
+    types = {each.name: each.type for each in _typed(below)}
+    outputs = [physical.Output(new, Reference(old, types[old], columns[old].nullable)) for new, old in names.items()]
+    return physical.Map(below, tuple(outputs))
+
+
+def _typed(below: physical.Operator) -> list[Any]:
+    from sinkql.extension.types import parse_type
+
+    return [Reference(each.name, parse_type(each.type), each.nullable) for each in physical.columns_of(below)]
+
+
+def aggregated() -> tuple[physical.Operator, tuple[str, ...]]:
+    rows = _rows()
+    columns = {each.name: each for each in physical.columns_of(rows)}
+    calls = (call("c", "count", None, "bigint"), call("s", "sum", "n", "bigint"))
+    below = physical.Aggregate(rows, "a2", (columns["g"], columns["d"]), calls, "retract")
+    return _handed_on(below, total="s", day="d", word="g", count="c"), ("day", "word")
+
+
+def picked() -> tuple[physical.Operator, tuple[str, ...]]:
+    below = physical.Pick(_rows(), "a2", ("g", "n"))
+    return _handed_on(below, n="n", g="g", k="k", d="d"), ("n", "g")
+
+
+def normalized() -> tuple[physical.Operator, tuple[str, ...]]:
+    return _handed_on(_rows(), d="d", key="k", g="g", n="n"), ("key",)
+
+
+def ranked() -> tuple[physical.Operator, tuple[str, ...]]:
+    order = (physical.Order("n", descending=True), physical.Order("k"))
+    return physical.Rank(_rows(), "a2", ("g",), order, "row_number", 1, 1), ("g",)
+
+
+def recomputed() -> tuple[physical.Operator, tuple[str, ...]]:
+    order = (physical.Order("n"), physical.Order("k"))
+    texts = physical.WindowCall("all", "array_agg", ("n",), "bigint[]", order)
+    below = physical.Recompute(_rows(), "a2", ("d", "g"), (texts,), grouped=True)
+    return _handed_on(below, all="all", g="g", d="d"), ("g", "d")
+
+
+_BODIES = (aggregated, picked, normalized, ranked, recomputed)
+
+
+def _changes(pick: random.Random, size: int) -> list[Any]:
+    days = sized._VALUES["date"]
+    found = []
+    for _ in range(size):
+        key = pick.randrange(30)
+        row = (key, pick.choice(_KEYS), pick.choice(days), pick.choice((1, 2, 3, None)))
+        found.append(((key, None, None, None), -1) if pick.random() < 0.2 else (row, 1))
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("body", _BODIES)
+def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
+    body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],
+    tmp_path: Path,
+    session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark's batches and those of the driver give what another engine does, and keep the same."""
+    view, key = body()
+    writing: list[str] = []
+    monkeypatch.setattr(spark_engine, "_written", _noted(writing))
+    pipelines, small = {}, [False]
+    for name in ("spark", "both", "local"):
+        (tmp_path / name).mkdir()
+        engine = None if name == "local" else SparkEngine(lambda: session, buckets=3)
+        pipeline = pipelines[name] = Pipeline(tmp_path / name, view, engine=engine, buckets=3)
+        pipeline.readers = {name: sized.Sized(read, [], small) for name, read in pipeline.reads.items()}
+        write = msgspec.structs.replace(pipeline.job.write, key=key)
+        pipeline.job = msgspec.structs.replace(pipeline.job, write=write)
+        pipeline.names = list(key)
+    pick = random.Random(body.__name__)
+    for turn, size in enumerate((60, 40, 40)):
+        changes, told, kept = _changes(pick, size), {}, {}
+        for name, pipeline in pipelines.items():
+            small[0] = name == "both" and turn != 1
+            monkeypatch.setattr(pipeline_module, "Taking", Taking if name == "local" else Placing)
+            pipeline.offer(e=changes)
+            rows, state = pipeline.attempt()
+            pipeline.commit(rows, state)
+            told[name], kept[name] = Counter(map(plain, rows)), sized._kept(pipeline)
+        assert told["both"] == told["spark"]
+        # of several rows of a key each engine picks one by hashes of its own
+        assert body is picked or told["spark"] == told["local"]
+        assert kept["both"] == kept["spark"]
+    assert len(writing) == 4  # all of Spark's
+
+
+def _noted(writing: list[str]) -> Callable[..., Any]:
+    real = spark_engine._written
+
+    def noted(job: physical.Job, *given: Any) -> Any:
+        writing.append(job.sink)
+        return real(job, *given)
+
+    return noted
+
+
+@pytest.mark.parametrize("body", _BODIES)
+def test_what_is_computed_or_left_out_above_it_needs_an_exchange(
+    body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],
+) -> None:
+    view, key = body()
+    names = [each.name for each in physical.columns_of(view)]
+    assert physical.copartitioned(view, names, key) is not None
+    assert physical.copartitioned(view, names, ()) is None
+    assert physical.copartitioned(view, names, names) is None
+    other = next(name for name in names if name not in key)
+    assert physical.copartitioned(view, [name for name in names if name != other], key) is None
+    where = physical.Output("w", pipeline_module.output(view, "w", f'"{key[0]}" IS NOT NULL').expression)
+    assert physical.copartitioned(physical.Map(view, where=where), names, key) is None
+    outputs = [pipeline_module.output(view, name, f'"{name}"') for name in names]
+    assert physical.copartitioned(physical.Map(view, tuple(outputs)), names, key) is not None
+    outputs[names.index(key[0])] = pipeline_module.output(view, key[0], f'coalesce("{key[0]}", "{key[0]}")')
+    assert physical.copartitioned(physical.Map(view, tuple(outputs)), names, key) is None
