@@ -11,7 +11,7 @@ join: payments that come in commits of `--commit`, each of one of the `--base` o
 kept: an append table. Beside it Flink SQL's regular join with its state in RocksDB, which commits each ten seconds.
 
 Prints rows per CPU-second of the whole process tree, of the median run; a run without the measured rows is taken off.
-SinkQL's join starts Spark only where state is merged: its start is not taken off then.
+SinkQL's join starts no Spark for commits that small, in either run.
 The tables are read by DuckDB: count and sums are the same.
 """
 

@@ -220,7 +220,10 @@ class Pipeline:
         manifest = state.load(self.folder, self.manifests[-1])
         commit = commit or uuid.uuid4().hex
         arrangements = Arrangements(self.folder, manifest, 1, commit)
-        splits = {name: [{"batch": len(reader.batches) - 1}] for name, reader in self.readers.items()}
+        splits: dict[str, list[Split]] = {
+            name: [{"batch": len(reader.batches) - 1}] if reader.batches[-1] else []
+            for name, reader in self.readers.items()
+        }
         task = Taking(commit, self.engine.buckets, tuple(self.names))
         clock = self.since, self.now
         batch = Batch(task, splits, self.readers, arrangements, clock=clock, cleared=frozenset(self.cleared))

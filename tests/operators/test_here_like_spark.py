@@ -213,3 +213,27 @@ def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
             told[name], kept[name] = Counter(map(plain, rows)), _kept(pipeline)
         assert told["both"] == told["large"] == told["spark"]
         assert kept["both"] == kept["large"] == kept["spark"]
+
+
+class _SparkAskedError(Exception):
+    pass
+
+
+def test_a_batch_without_rows_of_a_side_is_the_drivers_however_large_a_merge_of_that_side_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> Any:
+        raise _SparkAskedError
+
+    left = physical.Side(source("e", "append", k="bigint"), "j-l", ("k",), ("k",))
+    right = physical.Side(source("f", "append", j="bigint", n="bigint"), "j-r", ("j",), ("n",))
+    view = physical.Union((physical.Join("inner", left, right, "j", (False,)),), "retract")
+    pipeline = Pipeline(tmp_path, view, engine=SparkEngine(none, buckets=1))
+    pipeline.readers = {name: Sized(read, [], [True]) for name, read in pipeline.reads.items()}
+    pipeline.batch(f=[((key, key), 1) for key in range(40)])
+    monkeypatch.setattr(here, "_MERGED_ROWS", 30)
+    pipeline.offer(f=[((1, 5), 1)])
+    with pytest.raises(_SparkAskedError):
+        pipeline.attempt()
+    pipeline.batch(e=[((3,), 1)])
+    assert pipeline.got() == Counter({(3, 3): 1})

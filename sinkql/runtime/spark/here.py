@@ -36,7 +36,7 @@ from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 
 _BATCH_ROWS = 1 << 15
-_MERGED_ROWS = 1 << 18
+_MERGED_ROWS = 1 << 20
 """Of state with more rows to be put together the batch is Spark's: this process has all sinks to see to."""
 
 _BYTES = 64 << 20
@@ -68,7 +68,7 @@ class Here:
         if not all(batch.readers[source].small(parts) for source, parts in batch.splits.items()):
             return None
         found = cls(job, batch, side)
-        return found if all(map(found._light, found._operators())) else None
+        return found if all(map(found._light, job.graph.stateful())) else None
 
     def run(self) -> Outcome | None:
         """Read and write; raises what a task may. None where it turns out to be Spark's."""
@@ -214,14 +214,22 @@ class Here:
     def _buckets(self, operator: StatefulOperator) -> int:
         return operator.preparation.buckets(int(self.batch.arrangements.manifest["buckets"]))
 
-    def _light(self, operator: StatefulOperator) -> bool:
-        """Tell whether the batch puts few rows of the operator's state together."""
+    def _light(self, struct: physical.Stateful) -> bool:
+        """Tell whether the batch puts few rows of an operator's state together."""
         known = self.batch.arrangements.manifest["arrangements"]
         return all(
-            rows_to_merge(entries, int(bucket), _BATCH_ROWS) <= _MERGED_ROWS
-            for each in operator.arrangements
+            rows_to_merge(entries, int(bucket), _BATCH_ROWS, grows=each.grows) <= _MERGED_ROWS
+            for each in stateful(struct).arrangements
+            if self._comes_to(each.name, struct)
             for bucket, entries in known.get(each.name, {}).items()
         )
+
+    def _comes_to(self, arrangement: str, struct: physical.Stateful) -> bool:
+        """Tell whether the batch may have rows for an arrangement: none is merged without."""
+        sides = struct.leaves if isinstance(struct, physical.Join) else ()
+        inputs = [side.input for side in sides if side.arrangement == arrangement] or struct.entering
+        reads = (read for each in inputs for read in physical.reads_below(each, self.job.shared))
+        return any(self.batch.splits.get(read.source) for read in reads)
 
 
 def _simple(job: physical.Job, batch: Batch) -> bool:

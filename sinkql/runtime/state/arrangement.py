@@ -271,10 +271,10 @@ def add_up(table: pa.Table) -> pa.Table:
     return kept.set_column(place, "$diff", pa.array(diff[diff != 0])).combine_chunks()
 
 
-def rows_to_merge(entries: Sequence[Entry], bucket: int, coming: int) -> int:
+def rows_to_merge(entries: Sequence[Entry], bucket: int, coming: int, *, grows: bool) -> int:
     """Return how many rows of a bucket's runs are put together, at most, once a run of `coming` rows is there."""
     after = [*entries, {"rows": coming, "merges": 0}]
-    start = merge_start(after, bucket)
+    start = merge_start(after, bucket, grows=grows)
     return sum(int(entry["rows"]) for entry in after[start:]) if start is not None else 0
 
 

@@ -47,6 +47,11 @@ class Arrangement:
     keeps_empty: bool = False
     reads: bool = False
 
+    @property
+    def grows(self) -> bool:
+        """Tell whether no row takes another's place."""
+        return self.kind != "values" and _MULTISETS[self.kind].grows
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
