@@ -292,8 +292,10 @@ class Expressions:
                 found = f"string_agg({distinct}{argument}, ',' ORDER BY {order}){filter_}"
                 return self.made(f"string_agg({distinct}…)", found)
             case "int" | "num" | "text" if self.chance(20):
-                order = f"ORDER BY {argument}{self.one(('', ' DESC'))}"
-                found = f"percentile_disc({self.one((0, 0.3, 0.5, 1))}) WITHIN GROUP ({order}){filter_}"
+                descending = self.one(("", " DESC"))
+                least = 1 if descending else 0  # of DESC, DuckDB takes 0 for the other end
+                fraction = self.one((least, 0.3, 0.5, 1))
+                found = f"percentile_disc({fraction}) WITHIN GROUP (ORDER BY {argument}{descending}){filter_}"
                 return self.made("percentile_disc", found)
             case _:
                 return f"{self.one(('min', 'max'))}({argument}){filter_}"
