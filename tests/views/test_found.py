@@ -39,6 +39,15 @@ _FOUND = {
         GROUP BY g""",
     "VALUES begin joins in parentheses": """
         SELECT b.x, v.t FROM b JOIN ((VALUES (1, 'a'), (2, NULL)) AS v (x, t) LEFT JOIN c ON c.x = v.x) ON b.x = v.x""",
+    "what is beyond the value of a subquery is one too, of each row": """
+        SELECT c.x
+        FROM c
+        WHERE (SELECT min(x) FROM b) <= (SELECT max(u.x) FROM u WHERE u.g = c.g)
+          AND (SELECT count(*) FROM b WHERE b.g = c.g) BETWEEN (SELECT min(g) FROM u) AND (SELECT max(id) FROM a)""",
+    "a value that rows are compared with stands in the subquery on their side as well": """
+        SELECT c.x
+        FROM c
+        WHERE (SELECT min(x) FROM b) <= (SELECT max(u.id) FROM u WHERE u.g = c.g AND u.x >= (SELECT min(x) FROM b))""",
 }
 
 

@@ -199,19 +199,21 @@ class Subqueries:
             return None
         found = comparisons(condition.tree)
         waiting = frozenset[str]().union(*(each.names for each in self._waiting))
-        apart = frozenset[str]().union(*(each.names for each in asked if not each.over))
+        alone = [each for each in asked if not each.over]
+        others = [each for each in self._waiting if not any(each is one for one in alone)]
+        apart = frozenset[str]().union(*(each.names for each in alone))
         plain = [each for each in found if not references(each) & waiting]
         limits = [each for each in (beyond(each, apart) for each in found if each not in plain) if each is not None]
-        if not limits or len(limits) + len(plain) < len(found):
+        if not limits or len(limits) + len(plain) < len(found) or any(each.over & apart for each in others):
             return None
-        self._waiting = self._waiting[: -len(asked)]
+        self._waiting = others
         self._known = {key: known for key, known in self._known.items() if not references(known.tree) & apart}
         relation = self.attached(relation)
         if plain:
             relation = query_relation.keep(relation, Typed(joins.together(plain), types.BOOLEAN))
         for each in limits:
             one: logical.Relation = logical.ONE
-            for column_ in asked:
+            for column_ in alone:
                 one = column_.put(one) if column_.names & references(each.limit) else one
             relation = pushdown.joined(JoinKind.SEMI, relation, one, [each.condition])
         return relation
