@@ -1,9 +1,9 @@
 """Print what a join costs in a task on this machine: changes per CPU-second, bytes of state a row, a hot key, a chain.
 
-    python -m bench.join [--only one kept hot chain]
+    python -m bench.join [--only one many kept hot chain]
 
-The chain: FULL JOINs of ten sources on one key, done in one task and in one for each join. What brings rows to tasks is
-not in it: of each task Spark makes an exchange.
+many: the same changes over ten times as many rows. The chain: FULL JOINs of ten sources on one key, done in one task and
+in one for each join. What brings rows to tasks is not in it: of each task Spark makes an exchange.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WORDS = np.array([f"customer#{number:09d}" for number in range(100_000)])
 
 def main() -> None:
     """Measure what is asked for."""
-    cases = {"one": one, "kept": kept, "hot": hot, "chain": chain}
+    cases = {"one": one, "many": many, "kept": kept, "hot": hot, "chain": chain}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=tuple(cases), default=tuple(cases))
     for name in parser.parse_args().only:
@@ -66,6 +66,23 @@ def one() -> None:
             cpu, out = statistics.median(each for each, _ in cost), cost[0][1]
             rate = f"{cpu * 1000:.0f} CPU-ms, {count / cpu:,.0f} changes/CPU-s, {out} rows out"
             print(f"{count:7d} changes: {rate}; at most {_ASKED[count]} ms are asked for")
+
+
+def many() -> None:
+    """Measure the same join against a side of ten times as many rows."""
+    found = []
+    for rows in (ROWS, 10 * ROWS):
+        with tempfile.TemporaryDirectory() as folder:
+            bucket = Kept(Path(folder), join("retract", "rows"))
+            bucket.fill(rows)
+            bucket.measure(CHANGES[1])
+            found.append({each: statistics.median(bucket.measure(each)[0] for _ in range(5)) for each in CHANGES})
+    for count in CHANGES:
+        few, more = (each[count] * 1000 for each in found)
+        asked = (
+            f"{ROWS:,} rows {few:.0f} CPU-ms, {10 * ROWS:,} {more:.0f}, {more / few:.1f} times; at most 2 are asked for"
+        )
+        print(f"{count:7d} changes over {asked}")
 
 
 def kept() -> None:
@@ -131,7 +148,8 @@ class Kept:
     def fill(self, rows: int) -> None:
         """Keep so many rows of the right side, of one key each, and then three small batches of these keys."""
         self.h1 = self.rng.integers(-(2**63), 2**63 - 1, rows)
-        self.keep(np.arange(rows))
+        for start in range(0, rows, ROWS):
+            self.keep(np.arange(start, min(start + ROWS, rows)))
         for count in _SMALL:
             self.keep(np.sort(self.rng.choice(rows, min(count, rows // 20), replace=False)))
 
