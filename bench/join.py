@@ -2,7 +2,7 @@
 
     python -m bench.join [--only one many kept hot chain]
 
-many: the same changes over ten times as many rows. The chain: FULL JOINs of ten sources on one key, done in one task and
+many: the same changes over ten times as many rows. chain: FULL JOINs of ten sources on one key, done in one task and
 in one for each join. What brings rows to tasks is not in it: of each task Spark makes an exchange.
 """
 
