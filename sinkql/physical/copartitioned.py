@@ -1,6 +1,7 @@
-"""A sink, and an operator with state just below it by the same key → co-partitioned: its tasks write what they give.
+"""A sink above an operator with state whose rows have a key of the sink in one task → co-partitioned: its tasks write.
 
-Its rows go to the buckets that they have in the sink, so there is no second exchange between it and the sink.
+They have the rows of a key by the same columns as the sink, or by more. Rows go to the buckets that they have in the
+sink, so there is no second exchange between the operator and the sink.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def copartitioned(body: Operator, columns: Sequence[str], key: Sequence[str]) ->
     own = tuple(names[name] for name in key)
     if not own or sorted(names.values()) != sorted(each.name for each in columns_of(body)):
         return None
-    if not isinstance(body, Aggregate | Pick | Normalize | Rank | Recompute) or sorted(_by(body)) != sorted(own):
+    if not isinstance(body, Aggregate | Pick | Normalize | Rank | Recompute) or not set(own) <= set(_by(body)):
         return None
     return Copartitioned(body, own, tuple(names.values()))
 

@@ -15,8 +15,8 @@ from sinkql.logical.expression import Call, Cast, Literal, Reference
 
 MOST = 12
 """How many keys of a relation are known, at most."""
-_EQUAL = "=(any,any)"
-_INEXACT = ("real", "double precision")
+EQUAL = "=(any,any)"
+INEXACT = ("real", "double precision")
 _WHOLE = ("smallint", "integer", "bigint")
 
 
@@ -31,14 +31,14 @@ def filtered(shape: logical.Shape, conditions: Sequence[Expression]) -> logical.
     constant: set[str] = set()
     equal: list[tuple[str, str]] = []
     for each in conditions:
-        if not isinstance(each, Call) or each.function != _EQUAL:
+        if not isinstance(each, Call) or each.function != EQUAL:
             continue
         left, right = each.arguments
         for one, other in ((left, right), (right, left)):
             name = injective(one)
             if name is not None and isinstance(other, Literal):
                 constant.add(name)
-        if isinstance(left, Reference) and isinstance(right, Reference) and left.type.name not in _INEXACT:
+        if isinstance(left, Reference) and isinstance(right, Reference) and left.type.name not in INEXACT:
             equal.append((left.name, right.name))
     found = [key - constant for key in shape.keys]
     found += [_exchanged(key, pair) for key in found for one, other in equal for pair in ((one, other), (other, one))]
@@ -83,7 +83,7 @@ def injective(expression: Expression) -> str | None:
     """Return the column of which two unlike values never become the same by the expression; None for any other."""
     match expression:
         case Reference():
-            return None if expression.type.name in _INEXACT else expression.name
+            return None if expression.type.name in INEXACT else expression.name
         case Cast(operand=Reference() as of):
             whole = of.type.name in _WHOLE and expression.type.name in (*_WHOLE, "numeric")
             wider = expression.type.name == "numeric" and (expression.type.scale or 0) >= (of.type.scale or 0)

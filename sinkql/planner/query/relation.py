@@ -12,6 +12,9 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, column, null_of, settled
+from sinkql.planner.query.dependency import keys_of_groups
+from sinkql.planner.query.join import conjuncts
+from sinkql.planner.query.keys import filtered, minimal
 from sinkql.planner.query.top import ranked, unnumbered
 
 Item = tuple[str, Typed]
@@ -49,7 +52,8 @@ def _column(output: logical.Output) -> logical.Column:
 
 def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
     """Filter; what is known of the rows stays."""
-    return ranked(logical.Filter(relation, settled(predicate), relation.shape))
+    condition = settled(predicate)
+    return ranked(logical.Filter(relation, condition, filtered(relation.shape, conjuncts(condition))))
 
 
 _INSTEAD = {"jsonb": "Use values of it, as j ->> 'key'.", "interval": "Use its text, as in x::text."}
@@ -65,7 +69,7 @@ def check_group(type_: logical.Type, span: Span, where: str) -> None:
 def group(
     relation: logical.Relation, groups: Sequence[Item], calls: Sequence[logical.AggregateCall], span: Span
 ) -> logical.Relation:
-    """Group; the group's columns are the key, none of them means one row."""
+    """Group; the group's columns are a key, or some of them that say the others; none of them means one row."""
     outputs = tuple(logical.Output(name, settled(value)) for name, value in groups)
     for output in outputs:
         check_group(output.expression.type, output.expression.span, "GROUP BY or DISTINCT")
@@ -74,7 +78,8 @@ def group(
         argument = call.argument
         nullable = call.function != "count" and (not groups or argument is None or argument.nullable)
         columns.append(logical.Column(call.name, call.type, nullable))
-    shape = logical.Shape(tuple(columns), (frozenset(output.name for output in outputs),), Change.RETRACT)
+    keys = minimal([frozenset(output.name for output in outputs), *keys_of_groups(relation, outputs)])
+    shape = logical.Shape(tuple(columns), keys, Change.RETRACT)
     return logical.Aggregate(relation, outputs, tuple(calls), shape)
 
 
