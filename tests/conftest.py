@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import resource
@@ -102,6 +103,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_SOAK_S))
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = [item for share in _shares(items, workers) for item in share]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave what all tests share out of Python's collections of garbage: a tenth of the time went by looking there."""
+    gc.collect()
+    gc.freeze()
 
 
 def _shares(items: list[pytest.Item], workers: int) -> list[list[pytest.Item]]:
