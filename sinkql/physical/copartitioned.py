@@ -24,7 +24,11 @@ from sinkql.physical.operator import (
 
 @dataclass(frozen=True, slots=True)
 class Copartitioned:
-    """The operator, and which of its columns are the sink's key and the sink's columns, in the sink's order."""
+    """The operator, and which of its columns are the sink's key and the sink's columns, in the sink's order.
+
+    There are no `columns` where something is computed, filtered or left out between: then a row that goes and one that
+    comes may have become the same.
+    """
 
     operator: Aggregate | Pick | Normalize | Rank | Recompute
     key: tuple[str, ...]
@@ -32,24 +36,22 @@ class Copartitioned:
 
 
 def copartitioned(body: Operator, columns: Sequence[str], key: Sequence[str]) -> Copartitioned | None:
-    """Return the operator whose tasks write the columns of a sink by its key; None where rows must meet once more.
-
-    Between it and the sink all of its columns are handed on, and no others: one that is left out may be all that
-    differs between a row that goes and a row that comes.
-    """
-    names = {name: name for name in columns}
+    """Return the operator whose tasks write the columns of a sink by its key; None where rows must meet once more."""
+    names: dict[str, str | None] = {name: name for name in columns}
+    whole = True
     while isinstance(body, Map):
         below = _handed_on(body)
-        if below is None:
-            return None
-        names = {name: below[at] for name, at in names.items()}
+        names = {name: None if at is None else below.get(at) for name, at in names.items()}
+        whole = whole and body.where is None
         body = body.input
-    own = tuple(names[name] for name in key)
-    if not own or sorted(names.values()) != sorted(each.name for each in columns_of(body)):
+    if not isinstance(body, Aggregate | Pick | Normalize | Rank | Recompute):
         return None
-    if not isinstance(body, Aggregate | Pick | Normalize | Rank | Recompute) or not set(own) <= set(_by(body)):
+    own = tuple(at for name in key if (at := names[name]) is not None)
+    if not own or len(own) < len(key) or not set(own) <= set(_by(body)):
         return None
-    return Copartitioned(body, own, tuple(names.values()))
+    handed = tuple(at for at in names.values() if at is not None)
+    whole = whole and len(handed) == len(names) and sorted(handed) == sorted(each.name for each in columns_of(body))
+    return Copartitioned(body, own, handed if whole else ())
 
 
 def _by(operator: Aggregate | Pick | Normalize | Rank | Recompute) -> Sequence[str]:
@@ -63,16 +65,10 @@ def _by(operator: Aggregate | Pick | Normalize | Rank | Recompute) -> Sequence[s
             return operator.partition
 
 
-def _handed_on(map_: Map) -> dict[str, str] | None:
-    """Return the column below of each column; None where one is computed, or rows are filtered."""
-    if map_.where is not None:
-        return None
+def _handed_on(map_: Map) -> dict[str, str]:
+    """Return the columns that are ones below as they are, with these."""
     types = {each.name: each.type for each in columns_of(map_.input)}
     if not map_.outputs:
         return {name: name for name in types}
-    found = {}
-    for each in map_.outputs:
-        if not isinstance(each.expression, Reference) or types[each.expression.name] != each.type:
-            return None
-        found[each.name] = each.expression.name
-    return found
+    named = [(each, each.expression.name) for each in map_.outputs if isinstance(each.expression, Reference)]
+    return {each.name: name for each, name in named if types[name] == each.type}

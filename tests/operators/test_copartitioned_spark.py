@@ -18,11 +18,13 @@ from operators import pipeline as pipeline_module
 from operators import test_here_like_spark as sized
 from operators.pipeline import Pipeline, Taking, call, overwriting, plain
 from sinkql import physical
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult
 from sinkql.logical import Reference
 from sinkql.runtime.spark import engine as spark_engine
 from sinkql.runtime.spark.bucket import buckets_of
 from sinkql.runtime.spark.engine import SparkEngine
+from sinkql.runtime.spark.netting import Netting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +104,21 @@ def recomputed() -> tuple[physical.Operator, tuple[str, ...]]:
     return _handed_on(below, all="all", g="g", d="d"), ("g", "d")
 
 
-_BODIES = (aggregated, picked, normalized, ranked, recomputed)
+def halved() -> tuple[physical.Operator, tuple[str, ...]]:
+    """Of which a row may be the same before and after, though the groups are others."""
+    below, key = aggregated()
+    outputs = {"day": "day", "word": "word", "half": "total / 8"}
+    computed = [pipeline_module.output(below, name, text) for name, text in outputs.items()]
+    return physical.Map(below, tuple(computed), pipeline_module.output(below, "", "count < 4")), key
+
+
+def narrowed() -> tuple[physical.Operator, tuple[str, ...]]:
+    """The day of the row of each key, whatever else is another."""
+    return _handed_on(_rows(), d="d", key="k"), ("key",)
+
+
+_WHOLE = (aggregated, picked, normalized, ranked, recomputed)
+_COMPUTED = (halved, narrowed)
 
 
 def _changes(pick: random.Random, size: int) -> list[Any]:
@@ -116,7 +132,7 @@ def _changes(pick: random.Random, size: int) -> list[Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("body", _BODIES)
+@pytest.mark.parametrize("body", [*_WHOLE, *_COMPUTED])
 def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
     body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],
     tmp_path: Path,
@@ -127,6 +143,7 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
     view, key = body()
     writing: list[str] = []
     monkeypatch.setattr(spark_engine, "_written", _noted(writing))
+    monkeypatch.setattr(spark_engine, "_consolidated", None)
     pipelines, small = {}, [False]
     for name in ("spark", "both", "local"):
         (tmp_path / name).mkdir()
@@ -150,7 +167,7 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
         # of several rows of a key each engine picks one by hashes of its own
         assert body is picked or told["spark"] == told["local"]
         assert kept["both"] == kept["spark"]
-    assert len(writing) == 4  # all of Spark's
+    assert len(writing) == (4 if body in _WHOLE else 0)  # all of Spark's
 
 
 def _noted(writing: list[str]) -> Callable[..., Any]:
@@ -163,20 +180,72 @@ def _noted(writing: list[str]) -> Callable[..., Any]:
     return noted
 
 
-@pytest.mark.parametrize("body", _BODIES)
-def test_what_is_computed_or_left_out_above_it_needs_an_exchange(
+@pytest.mark.spark
+def test_a_row_on_which_an_expression_above_fails_is_told(tmp_path: Path, session: SparkSession) -> None:
+    below, key = aggregated()
+    outputs = [pipeline_module.output(below, name, name) for name in ("day", "word")]
+    view = physical.Map(below, (*outputs, pipeline_module.output(below, "n", "7 / (total - 3)")))
+    pipeline = Pipeline(tmp_path, view, engine=SparkEngine(lambda: session, buckets=3))
+    write = msgspec.structs.replace(pipeline.job.write, key=key)
+    pipeline.job = msgspec.structs.replace(pipeline.job, write=write)
+    pipeline.offer(e=[((number, word, None, number), 1) for number, word in enumerate("abcdefgh")])
+    with pytest.raises(SinkqlError, match="division by zero") as failed:
+        pipeline.attempt()
+    assert failed.value.code == "SQ3201"
+    assert failed.value.detail == 'it fails on the row {"total": 3, "day": null, "word": "d", "count": 1}'
+
+
+def test_what_comes_and_goes_at_once_is_left_out_in_parts_as_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pick = random.Random(11)
+    rows = [(pick.choice(_KEYS), pick.randrange(50), pick.randrange(3), pick.choice((-1, 1))) for _ in range(2000)]
+    batches = [pa.RecordBatch.from_pylist([dict(zip("ghn", row, strict=False)) | {"$diff": row[3]} for row in some])
+               for some in (rows[:700], [], rows[700:])]  # fmt: skip
+    total: Counter[tuple[Any, ...]] = Counter()
+    for *row, diff in rows:
+        total[tuple(row)] += diff
+    netting = Netting(("g", "h"), ("text", "bigint"), tmp_path)
+    for most in (1 << 20, 1):
+        monkeypatch.setattr("sinkql.spill.MOST", most)
+        monkeypatch.setattr("sinkql.spill.PART", 300)
+        found = [tuple(row.values()) for batch in netting(iter(batches)) for row in batch.to_pylist()]
+        assert len(found) == len({row[:3] for row in found})
+        assert {row[:3]: row[3] for row in found} == {row: diff for row, diff in total.items() if diff}
+
+
+@pytest.mark.parametrize("body", _WHOLE)
+def test_what_is_computed_or_left_out_above_it_is_known(
     body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],
 ) -> None:
     view, key = body()
     names = [each.name for each in physical.columns_of(view)]
-    assert physical.copartitioned(view, names, key) is not None
+
+    def whole(view: physical.Operator, names: list[str] = names) -> bool:
+        found = physical.copartitioned(view, names, key)
+        assert found is not None
+        return bool(found.columns)
+
+    assert whole(view)
+    other = next(name for name in names if name not in key)
+    assert not whole(view, [name for name in names if name != other])
+    assert not whole(physical.Map(view, where=pipeline_module.output(view, "", f'"{other}" IS NOT NULL')))
+    outputs = [pipeline_module.output(view, name, f'"{name}"') for name in names]
+    assert whole(physical.Map(view, tuple(outputs)))
+    outputs[names.index(other)] = pipeline_module.output(view, other, f'coalesce("{other}", "{other}")')
+    assert not whole(physical.Map(view, tuple(outputs)))
+
+
+@pytest.mark.parametrize("body", _WHOLE)
+def test_a_sink_by_another_key_needs_an_exchange(
+    body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],
+) -> None:
+    view, key = body()
+    names = [each.name for each in physical.columns_of(view)]
     assert physical.copartitioned(view, names, ()) is None
     assert physical.copartitioned(view, names, names) is None
-    other = next(name for name in names if name not in key)
-    assert physical.copartitioned(view, [name for name in names if name != other], key) is None
-    where = physical.Output("w", pipeline_module.output(view, "w", f'"{key[0]}" IS NOT NULL').expression)
-    assert physical.copartitioned(physical.Map(view, where=where), names, key) is None
     outputs = [pipeline_module.output(view, name, f'"{name}"') for name in names]
-    assert physical.copartitioned(physical.Map(view, tuple(outputs)), names, key) is not None
     outputs[names.index(key[0])] = pipeline_module.output(view, key[0], f'coalesce("{key[0]}", "{key[0]}")')
     assert physical.copartitioned(physical.Map(view, tuple(outputs)), names, key) is None
+    # a part of what rows have in common will do
+    assert physical.copartitioned(view, names, key[:1]) is not None

@@ -23,7 +23,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.evaluate.failure import code_of
 from sinkql.extension.types import parse_type
-from sinkql.logical import Reference, Type
+from sinkql.logical import Type
 from sinkql.logical.type import TIME
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import quoted
@@ -49,17 +49,12 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
     if not isinstance(error, _ROW_ERRORS):
         return None
     for operator in job.graph.running():
-        if isinstance(operator, physical.Map) and not _names_alone(operator):
+        if isinstance(operator, physical.Map):
             found = _in_map(job, rows_of, operator)
             if found is not None:
                 return found
     message = told(error)
     return SinkqlError(code_of(message), message, hint=failure.guard(job))
-
-
-def _names_alone(map_: physical.Map) -> bool:
-    """Tell whether nothing is computed."""
-    return map_.where is None and all(isinstance(each.expression, Reference) for each in map_.outputs)
 
 
 def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:

@@ -34,6 +34,7 @@ from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.flatten import flattened, repeated
 from sinkql.runtime.spark.fusion import fusable
 from sinkql.runtime.spark.here import Here
+from sinkql.runtime.spark.netting import Netting
 from sinkql.runtime.spark.placing import bucket_and_rows, bucket_column, hashes_of, marked
 from sinkql.runtime.spark.task import (
     ReadTask,
@@ -146,17 +147,19 @@ class _Frames:
     def written(self) -> list[WriteResult]:
         """Run the operators and the write task on what they give."""
         write, task = self.job.write, self.batch.task
-        copartitioned = self.job.copartitioned
+        copartitioned, netting = self.job.copartitioned, None
         if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
-            return _results(self._stateful(copartitioned.operator, first=True, writing=True))
+            if copartitioned.columns:
+                return _results(self._stateful(copartitioned.operator, first=True, writing=True))
+            netting = Netting.of(write, self.batch.arrangements.folder)
         rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
-        if task.buckets is not None:
+        if task.buckets is not None and netting is None:
             rows = rows.repartition(task.buckets, *[F.col(quoted(name)) for name in task.key])
-        if write.change == "retract" and not isinstance(write.input, physical.Normalize):
+        if write.change == "retract" and netting is None and not isinstance(write.input, physical.Normalize):
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
         types = [column.type for column in write.columns]
-        return _results(rows.mapInArrow(_write_function(task, self.side, types), _RESULT))
+        return _results(rows.mapInArrow(_write_function(task, self.side, types, netting), _RESULT))
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
         """Read splits for their tallies alone."""
@@ -273,6 +276,8 @@ class _Frames:
             with failure.left_in(side, f"state-{attempt_name()}"):
                 given = (out_of_spark(batch, delivered) for batch in batches)
                 bucket, own = (partition_number(), given) if first else bucket_and_rows(given)
+                if bucket is None:
+                    return
                 found = task(bucket, attempt_name(), own)
                 yield from batches_into_spark(found) if write is None else write(bucket, found)
 
@@ -283,9 +288,8 @@ class _Frames:
             (below,) = operator.inputs
             rows = self.frame(below, sequence=preparation.ordered).selectExpr(*steps.select)
         place = self._place(operator, preparation)
-        if not first:
-            (own,) = place
-            rows = marked(self.engine.spark, rows, buckets, own)
+        if not first and place == (preparation.place,):
+            rows = marked(self.engine.spark, rows, buckets, preparation.place)
         rows = rows.repartition(buckets, *[F.col(quoted(name)) for name in place])
         if steps.aggregates:
             rows = rows.groupBy(*[F.expr(text) for text in steps.group]).agg(*map(F.expr, steps.aggregates))
@@ -331,11 +335,12 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 
 def _write_function(
-    task: WriteTask, side: Path, types: Sequence[str]
+    task: WriteTask, side: Path, types: Sequence[str], netting: Netting | None
 ) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (out_of_spark(batch, types) for batch in batches)
-        yield _result(write_rows(task, partition_number(), attempt_name(), rows, side))
+        left = rows if netting is None else netting(rows)
+        yield _result(write_rows(task, partition_number(), attempt_name(), left, side))
 
     return write
 

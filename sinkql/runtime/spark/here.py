@@ -100,7 +100,7 @@ class Here:
         write, key = self.job.write, self.batch.task.key
         rows = self._table(write.input, sequence=write.change != "retract")
         rows = rows.select([*(column.name for column in write.columns), *_internal(rows.schema)])
-        if write.change == "retract" and self.job.copartitioned is None:
+        if write.change == "retract" and not (self.job.copartitioned and self.job.copartitioned.columns):
             rows = pa.Table.from_batches(net(rows.to_batches()), rows.schema)
         types = {column.name: column.type for column in write.columns}
         places = buckets_of(

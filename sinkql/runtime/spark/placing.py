@@ -46,9 +46,14 @@ def bucket_column(buckets: int, place: Sequence[str] = ("$h1",)) -> F.Column:
     return F.pmod(F.hash(*[F.col(f"`{name}`") for name in place]), F.lit(buckets))
 
 
-def bucket_and_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """Return the bucket of a task's `marked` rows, and those that are not there for that alone."""
-    first = next(batch for batch in batches if batch.num_rows)
+def bucket_and_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, Iterator[pa.RecordBatch]]:
+    """Return the bucket of a task's rows, and those that are not there for that alone; no bucket where none come.
+
+    Of `marked` rows one comes always.
+    """
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return None, batches
     return int(first.column("$b")[0].as_py()), map(_without_marks, chain([first], batches))
 
 
