@@ -33,3 +33,36 @@ def test_values_that_the_server_left_out_need_no_spark(
         lines += new
         catch_up(loop)
         check(tmp_path, kind, lines)
+
+
+@pytest.mark.parametrize("kind", ["whole", "filtered", "grouped"])
+def test_a_sink_whose_state_is_written_by_its_tasks_has_the_buckets_that_it_had(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where more cores run it now: rows would be exchanged once more otherwise."""
+
+    def session() -> Any:
+        raise AssertionError("no batch is Spark's")
+
+    monkeypatch.setattr(LineReader, "small", lambda self, splits: True)
+    rng, lines = random.Random(3), list[Line]()
+    for number, cores in enumerate((3, 4, 2)):
+        loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=SparkEngine(session, buckets=cores))
+        assert loop.job.copartitioned is not None
+        asked: list[int] = []
+        begin = loop.writer.begin
+
+        def noted(*, buckets: int, begin: Any = begin, asked: list[int] = asked, **more: Any) -> Any:
+            asked.append(buckets)
+            return begin(buckets=buckets, **more)
+
+        monkeypatch.setattr(loop.writer, "begin", noted)
+        loop.start(epoch=number + 1)
+        new: list[Line] = [CLEARED]
+        while CLEARED in new:
+            new = lacking_some(rng, lines, 20)
+        add(tmp_path / "stream", new)
+        lines += new
+        catch_up(loop)
+        check(tmp_path, kind, lines)
+        assert set(asked) == {3}

@@ -292,8 +292,8 @@ class BatchLoop:
         """
         for _ in range(_ATTEMPTS):
             self.marker = self.writer.refresh()
-            task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
             before = self._state.load(self.marker)
+            task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self._buckets(before))
             arrangements = Arrangements(self.folder, before, self.marker.epoch, task.commit)
             parts = {name: splits if name == source else [] for name in self.readers}
             readers = {**self.readers, source: reader}
@@ -362,10 +362,10 @@ class BatchLoop:
     def _try(self, start: JobOffsets, end: JobOffsets) -> tuple[Committed, Outcome]:
         cleared = cleared_between(self.job, self.readers, start, end)
         overwritten = physical.change_of(self.job.write.input) == "upsert"
-        task = self.writer.begin(
-            bucketing=self.engine.bucketing, buckets=self.engine.buckets, cleared=overwritten and bool(cleared)
-        )
         before = self._state.load(self.marker)
+        task = self.writer.begin(
+            bucketing=self.engine.bucketing, buckets=self._buckets(before), cleared=overwritten and bool(cleared)
+        )
         arrangements = Arrangements(self.folder, before, self.marker.epoch, task.commit)
         snapshotting = snapshotting_after(self.readers, start)
         letters = self.letters.begin() if self.letters is not None and self._ahead() is None else None
@@ -388,6 +388,10 @@ class BatchLoop:
         if self.letters is not None and letters is not None:
             self.letters.commit(letters, outcome.letters(), start=start, end=end)
         return self.writer.commit(task, outcome.results, marker), outcome
+
+    def _buckets(self, state: manifest.Manifest) -> int:
+        """Return how many buckets the table has: as many as state whose tasks write, whatever runs them now."""
+        return self.engine.buckets if self.job.copartitioned is None else int(state["buckets"])
 
     def _announce(self, end: JobOffsets) -> None:
         self.committing()
