@@ -54,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure() -> None:
+    gc.disable()  # while tests are collected: hardly anything goes then
     _let_programs_be_interrupted()
     _let_files_be_open()
     _have_the_same_examples()
@@ -108,8 +109,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Leave what all tests share out of Python's collections of garbage: a tenth of the time went by looking there."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _shares(items: list[pytest.Item], workers: int) -> list[list[pytest.Item]]:
