@@ -152,6 +152,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _clients_of_stopped_brokers() -> Iterator[None]:
+    """Let go of Kafka's clients, which try to reach their brokers for as long as they are there."""
+    yield
+    admin = sys.modules.get("sinkql.connectors.kafka.admin")
+    if admin is not None:
+        admin._shared.cache_clear()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def folder_of_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Have what processes leave in the temporary folder, killed ones above all, go with the run's own folders.

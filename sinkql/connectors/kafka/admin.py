@@ -80,7 +80,16 @@ class Admin:
         return sorted(name for name in found.topics if not name.startswith("__"))
 
     def topic(self, name: str) -> Topic | None:
-        """Return a topic; None where there is none of that name."""
+        """Return a topic; None where there is none of that name: all brokers hear of a new one, one after the other."""
+        began = time.monotonic()
+        while True:
+            found = self._described(name)
+            if found is not None or name not in self.topics() or time.monotonic() - began > _PATIENCE_S:
+                return found
+            self._kafka.poll(_STEP_S)
+
+    def _described(self, name: str) -> Topic | None:
+        """Return a topic; None where the broker that is asked has heard of none."""
 
         def ask(began: float) -> Topic | None:
             asked = self._kafka.describe_topics(TopicCollection([name]), request_timeout=_REQUEST_S)[name]
