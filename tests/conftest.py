@@ -28,6 +28,8 @@ _MEMORY = Path("/dev/shm")
 _SOAK_S = 1700
 """Less than `faulthandler_timeout`."""
 _FILES = 16_384
+_FROZEN_EVERY = 300
+_finished = itertools.count(1)
 _ROOM = 4 << 30
 """Bytes; a run's folders hold a tenth of it, where those of tests that passed go."""
 
@@ -111,6 +113,13 @@ def pytest_collection_finish() -> None:
     """Leave what all tests share out of Python's collections of garbage: a tenth of the time went by looking there."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Do so now and then with what has come since, as modules of libraries."""
+    if next(_finished) % _FROZEN_EVERY == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def _shares(items: list[pytest.Item], workers: int) -> list[list[pytest.Item]]:

@@ -1,0 +1,29 @@
+"""What clients see of a proxy whose brokers are gone."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from sinkql.connectors.kafka import proxy
+from support.port import free_ports
+
+
+def test_a_connection_to_a_broker_that_is_gone_stays_open_so_that_its_client_does_not_come_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proxy, "_LEAST_S", 60)
+    (port,) = free_ports(1)
+    broker = ("127.0.0.1", port)
+    found = proxy.Proxy(proxy.Routes((broker,), (), None))
+    host, _, own = found.bootstrap.partition(":")
+    with socket.create_connection((host, int(own))) as client:
+        deadline = time.monotonic() + 30
+        while found.trouble() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert found.trouble() is not None
+        client.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
