@@ -115,6 +115,10 @@ class Job(msgspec.Struct, frozen=True):
         return any(isinstance(operator, Stateful) for operator in self.operators())
 
 
+_DECODER = msgspec.json.Decoder(Job, dec_hook=decoded)
+"""Made with the module: where threads decode a type at once and for the first time, msgspec 0.22 ends the process."""
+
+
 def encode(job: Job) -> bytes:
     """Return the job as indented JSON; `decode` gives it back equal."""
     allow_deep_trees()
@@ -130,7 +134,7 @@ def to_data(plan: Job | Graph | Operator) -> Any:
 def decode(data: bytes) -> Job:
     """Read a job from JSON; raises `msgspec.ValidationError` where it is not one."""
     allow_deep_trees()
-    return msgspec.json.decode(data, type=Job, dec_hook=decoded)
+    return _DECODER.decode(data)
 
 
 def meant_otherwise(job: Job) -> str | None:

@@ -45,7 +45,7 @@ def add(folder: Path, number: int) -> None:
     """Add a file of events, of which each has groups that are new."""
     (folder / "in").mkdir(exist_ok=True)
     rows = [{"g": None if x % 7 == 0 else x % (number + 3), "x": 100 * number + x} for x in range(30)]
-    write_gzipped(folder / "in" / f"{number}.json.gz", "".join(json.dumps(row) + "\n" for row in rows))
+    write_gzipped(folder / "in" / f"{number:03}.json.gz", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def expected(folder: Path) -> Rows:

@@ -71,7 +71,7 @@ def test_each_commit_of_a_sink_is_the_view_at_the_commit_that_it_names(seed: int
 
 def _of_files(folder: Path, count: int) -> Rows:
     """Return what the view is of the first files."""
-    paths = [str(folder / "in" / f"{number}.json.gz") for number in range(count)]
+    paths = [str(folder / "in" / f"{number:03}.json.gz") for number in range(count)]
     if not paths:
         return Counter()
     with duckdb.connect() as connection:

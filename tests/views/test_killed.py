@@ -110,6 +110,6 @@ def test_sinks_of_processes_killed_anywhere_go_on(tmp_path: Path) -> None:
     _hold(
         tmp_path,
         names,
-        ["commit-reply#25", "state-manifest#4", "commit-request#14", "claim#6", "data-files#5"],
+        ["commit-reply#8", "state-manifest#4", "commit-request#9", "claim#6", "data-files#5"],
         size=90,
     )

@@ -69,6 +69,10 @@ class Pin(msgspec.Struct, frozen=True):
     passing: bool = False
 
 
+# made with the module: threads that are the first to decode a type, and at once, end the process
+_ENTRIES, _PINS = msgspec.json.Decoder(Entry), msgspec.json.Decoder(Pin)
+
+
 def view_folder(base: Path, view_id: str) -> Path:
     """Return where a view is kept, in the folder of a catalog."""
     return base / "views" / view_id
@@ -106,7 +110,7 @@ class ViewLog:
         try:
             found = self._known.get(number)
             if found is None:
-                found = msgspec.json.decode(self._path(number).read_bytes(), type=Entry)
+                found = _ENTRIES.decode(self._path(number).read_bytes())
                 self._known[number] = found
                 for old in [each for each in list(self._known) if each < number - _CACHED]:
                     self._known.pop(old, None)
@@ -160,7 +164,7 @@ class ViewLog:
     def pinned(self, reader: str) -> int | None:
         """Return how far a reader said that it is."""
         try:
-            return msgspec.json.decode(self._pin(reader).read_bytes(), type=Pin).at
+            return _PINS.decode(self._pin(reader).read_bytes()).at
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
@@ -173,7 +177,7 @@ class ViewLog:
         found = []
         for path in (self.folder / "readers").glob(f"*{_ENTRY}"):
             try:
-                pin = msgspec.json.decode(path.read_bytes(), type=Pin)
+                pin = _PINS.decode(path.read_bytes())
                 if pin.passing and path.stat().st_mtime < time.time() - _FORGOTTEN_SECONDS:
                     path.unlink(missing_ok=True)
                     continue
