@@ -106,7 +106,7 @@ def test_sinks_of_a_killed_process_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_sinks_of_processes_killed_anywhere_go_on(tmp_path: Path) -> None:
-    names = ("q2", "q3", "q4", "q5", "q9", "q13", "q15", "q16", "q21", "q22")
+    names = ("q1", "q2", "q3", "q4", "q5", "q9", "q13", "q15", "q16", "q22")
     _hold(
         tmp_path,
         names,
