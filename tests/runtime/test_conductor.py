@@ -357,6 +357,45 @@ def test_a_lane_without_room_for_a_call_has_failed_and_is_stopped() -> None:
         assert lanes[0].ended.wait(PATIENCE_S)
 
 
+class _ToldLock:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self.waited_for = threading.Event()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_lane_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
+    lanes: list[ThreadLane] = []
+    released, opening = threading.Event(), _ToldLock()
+    runs, comes = _Sink(slow=released), _Sink()
+    with _conductor(lanes) as found, pytest.MonkeyPatch.context() as patch:
+        found.enrol(runs.seat())
+        runs.tries(1)
+        lanes[0].broken = RuntimeError("Java ended")
+        open_lane = found._open_lane
+
+        def opened_late(round_: Callable[[], None]) -> conductor.Lane:
+            released.set()  # and it wants a lane again
+            assert opening.waited_for.wait(PATIENCE_S)
+            return open_lane(round_)
+
+        patch.setattr(found, "_opening", opening)
+        patch.setattr(found, "_open_lane", opened_late)
+        found.enrol(comes.seat())
+        runs.has(3)
+        comes.has(3)
+    assert len(lanes) == 2
+
+
 def test_what_nobody_foresaw_is_told_and_others_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, other = _Sink(), _Sink()
     error = RuntimeError("can't start new thread")

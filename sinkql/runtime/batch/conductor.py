@@ -258,7 +258,7 @@ class Conductor:
             now, tend_at = time.monotonic(), self._tended_at + _TEND_SECONDS
             while (due_at := self._due_at()) is not None and due_at <= now:
                 self._look(heapq.heappop(self._heap)[2])
-            wants_lane = self._wants_lane and len(self._places) - self._slow(now) < self._most
+            wants_lane = self._lacks_lane(now)
             if not wants_lane and now < tend_at:
                 self._changed.wait(max(_LEAST_SECONDS, min(tend_at, due_at or tend_at) - now))
                 return
@@ -268,6 +268,9 @@ class Conductor:
             else:
                 self._tended_at = time.monotonic()
                 self._tend()
+
+    def _lacks_lane(self, now: float) -> bool:
+        return self._wants_lane and len(self._places) - self._slow(now) < self._most
 
     def _slow(self, now: float) -> int:
         """Return how many lanes are not counted, as their batches take long."""
@@ -315,6 +318,9 @@ class Conductor:
             place.lane.stop()
 
     def _open_more(self) -> None:
+        with self._changed:
+            if not self._lacks_lane(time.monotonic()):  # a sink that came opened one meanwhile
+                return
         try:
             self._open()
         except Exception as error:
