@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Message
 
 from kafka.pipeline import Pipeline
 from sinkql.connectors.kafka import consume
@@ -425,3 +426,52 @@ def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:
     assert end == 16  # with the aborted ones, and a mark behind each transaction
     for begin, to in itertools.combinations(range(end + 1), 2):
         assert read(begin, to) == [each for each in there if begin <= each < to]
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A consumer that has a few messages each time, whose broker does not know the next one so many times."""
+
+    consumer: Any
+    code: int
+    few: int
+    times: int = sys.maxsize
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.consumer, name)
+
+    def consume(self, most: int, seconds: float) -> list[Any]:
+        if self.times == 0:
+            return list(self.consumer.consume(most, seconds))
+        self.times -= 1
+        before = self.consumer.consume(min(self.few, most), seconds) if self.few else []
+        return [*before, Message(error=KafkaError(self.code, "requested offset not available on the broker"))]
+
+
+_UNKNOWN = pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
+
+
+def _refused(broker: Kafka, group: str) -> tuple[Client, consume.Range]:
+    topic = broker.topic()
+    broker.send(topic, *_texts(*range(9)))
+    client = Client.of("k", {"brokers": [broker.address], "protocol": "PLAINTEXT"}, lambda _: "")
+    return client, consume.Range("s", topic, 0, 1, 9, group)
+
+
+@_UNKNOWN
+def test_messages_that_a_broker_does_not_know_for_a_moment_are_read(
+    broker: Kafka, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(consume, "Consumer", lambda settings: _Refused(Consumer(settings), code, few=2, times=2))
+    client, wanted = _refused(broker, f"moment{code}")
+    found = [message.offset() for each in consume.messages(client, wanted) for message in each]
+    assert found == [*range(1, 9)]
+
+
+@_UNKNOWN
+def test_messages_that_a_broker_never_knows_are_told(broker: Kafka, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(consume, "Consumer", lambda settings: _Refused(Consumer(settings), code, few=0))
+    monkeypatch.setattr(consume, "_STILL_S", 0.2)
+    client, wanted = _refused(broker, f"never{code}")
+    with pytest.raises(SinkqlError, match=r"SQ4277.*requested offset"):
+        list(consume.messages(client, wanted))

@@ -108,22 +108,25 @@ def messages(client: Client, wanted: Range) -> Iterator[list[Any]]:
     if wanted.begin >= wanted.end:
         return
     with _consumers(os.getpid()).one(client, wanted) as (consumer, troubles):
-        place = TopicPartition(wanted.topic, wanted.partition, wanted.begin)
-        consumer.assign([place])
+        consumer.assign([_place(wanted, wanted.begin)])
         yield from _fetched(client, wanted, consumer, troubles)
         consumer.unassign()
+
+
+def _place(wanted: Range, offset: int) -> TopicPartition:
+    return TopicPartition(wanted.topic, wanted.partition, offset)
 
 
 def _fetched(client: Client, wanted: Range, consumer: Any, troubles: Troubles) -> Iterator[list[Any]]:
     at, moved_at, most = wanted.begin, time.monotonic(), _FIRST_MESSAGES
     while at < wanted.end:
-        before = at
+        before, unknown = at, None
         with _uncollected():
             found = consumer.consume(min(most, wanted.end - at), _STEP_S)
             if found and _all_wanted(found, wanted.end):
                 taken, at = found, found[-1].offset() + 1
             else:
-                taken, at = _wanted(found, client, wanted, troubles, at)
+                taken, at, unknown = _wanted(found, client, wanted, troubles, at)
             if taken:
                 most = _next(taken)
                 yield taken
@@ -135,6 +138,12 @@ def _fetched(client: Client, wanted: Range, consumer: Any, troubles: Troubles) -
             _check(client, wanted, at)
             if time.monotonic() - moved_at > _PATIENCE_S:
                 raise client.trouble(troubles) or client.unreachable()
+        if unknown is not None:  # right after others were deleted, brokers do not know messages that they have
+            _check(client, wanted, at)
+            if time.monotonic() - moved_at > _STILL_S:
+                raise client.failure(unknown, troubles)
+            time.sleep(_STEP_S)
+            consumer.assign([_place(wanted, at)])
 
 
 def size_of(client: Client, wanted: Range) -> int:
@@ -169,9 +178,14 @@ def _next(taken: list[Any]) -> int:
     return max(1, min(_MOST_MESSAGES, _LIST_BYTES * len(taken) // max(1, sum(map(len, taken)))))
 
 
-def _wanted(found: list[Any], client: Client, wanted: Range, troubles: Troubles, at: int) -> tuple[list[Any], int]:
-    """Return the messages before the end of the range, and how far it was read; raises what came instead of one."""
-    taken = []
+def _wanted(
+    found: list[Any], client: Client, wanted: Range, troubles: Troubles, at: int
+) -> tuple[list[Any], int, KafkaError | None]:
+    """Return the messages before the end of the range, how far it was read, and why a broker does not know the next.
+
+    Raises what came instead of one otherwise.
+    """
+    taken, unknown = [], None
     for message in found:
         error = message.error()
         if error is None:
@@ -179,9 +193,11 @@ def _wanted(found: list[Any], client: Client, wanted: Range, troubles: Troubles,
                 taken.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
             at = max(at, message.offset())
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            unknown = error
         elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the library looks for its group, which none needs
             raise _failure(client, wanted, error, troubles)
-    return taken, at
+    return taken, at, unknown
 
 
 @contextmanager
@@ -212,8 +228,6 @@ def _check(client: Client, wanted: Range, at: int) -> None:
 
 
 def _failure(client: Client, wanted: Range, error: Any, troubles: Troubles) -> SinkqlError:
-    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        _check(client, wanted, wanted.begin)
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return lost_topic(wanted.source, wanted.topic)
     return client.failure(error, troubles)
