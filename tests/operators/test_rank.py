@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -294,20 +295,47 @@ def test_bits_of_rows_without_an_order_sort_like_their_hashes() -> None:
     assert (np.diff(orders.hash_bits(hashes).astype(np.int64)) >= 0).all()
 
 
-MANY = {"k": "integer", "v": "boolean", "t": "text"}
+MANY = {"k": "integer", "v": "boolean", "n": "bigint"}
+
+
+@contextmanager
+def numbered_by_hash(sign: int = 1) -> Iterator[None]:
+    """Have one `$h1` for all partitions, their numbers as `$h2`, and as a row's hash its last column, or minus that."""
+
+    def hashed(row: tuple[Any, ...], seed: int = 0) -> int:
+        if seed == 1:
+            return 5 << 40
+        return int(row[0] if len(row) == 1 else sign * row[-1]) % 2**64
+
+    with patch.object(preparation, "hash_of", hashed):
+        yield
 
 
 @pytest.mark.parametrize("function", ["row_number", "rank", "dense_rank"])
-def test_many_rows_of_one_value_in_partitions_of_one_hash(function: Any, tmp_path: Path) -> None:
-    """More than are read at first, sorted by their hashes alone where the order says no more."""
-    operator = physical.Rank(source("e", "retract", **MANY), "ranked", ("k",), terms("v"), function, 1, 1)
-    query = f"SELECT k, v FROM e QUALIFY {function}() OVER (PARTITION BY k ORDER BY v) <= 1"
-    real = preparation.hash_of
-    pipeline = Pipeline(tmp_path, operator)
-    with patch.object(preparation, "hash_of", lambda row, seed=0: 5 << 40 if seed == 1 else real(row, seed)):
-        for batch in range(3):
-            pipeline.batch(e=[((k, k == 1, f"{batch}{n}"), 1) for k in range(4) for n in range(12)])
-            assert Counter(row[:2] for row in pipeline.got().elements()) == pipeline.expected(query)
-        again = Pipeline(tmp_path / "again", operator)
-        again.batch(e=[(row, count) for row, count in pipeline.inputs["e"].items()])
-        assert again.got() == pipeline.got()
+@pytest.mark.parametrize("order", ["v", "v n"])
+def test_many_rows_of_one_value_in_partitions_of_one_hash(order: str, function: Any, tmp_path: Path) -> None:
+    """More than are read at first: they are in the order of their hashes, but for what the order says besides."""
+    rng = random.Random(f"{function} {order}")
+    operator = physical.Rank(source("e", "retract", **MANY), "ranked", ("k",), terms(*order.split()), function, 1, 1)
+    total = "v, n" if function == "row_number" else order.replace(" ", ", ")
+    query = f"SELECT k, v, n FROM e QUALIFY {function}() OVER (PARTITION BY k ORDER BY {total}) <= 1"
+    pipeline = Pipeline(tmp_path, operator, buckets=1)
+    with numbered_by_hash(1 if order == "v" else -1):
+        pipeline.batch(e=[((k, k == 1, n), 1) for k in range(5) for n in rng.sample(range(10, 99), 12)])
+        for number in range(20):
+            there = sorted(pipeline.inputs["e"].elements())
+            gone = there[:1] if number % 3 == 2 else rng.sample(there, 2) if number % 2 else []
+            come = {(k := rng.randrange(5), k == 1, rng.randrange(10, 99)) for _ in range(2)} - {*there}
+            pipeline.batch(e=[*((row, -1) for row in gone), *((row, 1) for row in come)])
+            assert pipeline.got() == pipeline.expected(query)
+
+
+@pytest.mark.parametrize("other", [0, 2])
+def test_a_row_of_another_partition_of_the_same_hashes_is_not_taken_back(other: int, tmp_path: Path) -> None:
+    operator = physical.Rank(source("e", "retract", **MANY), "ranked", ("k",), terms("v"), "row_number", 1, 1)
+    pipeline = Pipeline(tmp_path, operator, buckets=1)
+    with numbered_by_hash():
+        pipeline.batch(e=[((other, False, 7), 1)])
+        pipeline.readers["e"].batches.append([((1, False, 7), -1)])
+        with pytest.raises(SinkqlError, match=r'SQ3401.*rows ranked by "ranked"'):
+            pipeline.attempt()

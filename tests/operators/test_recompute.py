@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,39 @@ def test_ranges_reach_as_far_as_they_say(place: int, tmp_path: Path) -> None:
     order, each = RANGES[place]
     calls = (call("count", order=order, frame=each), call("sum", "k", order=order, frame=each))
     run(tmp_path, recompute(*calls), f"range{place}", (20, 9))
+
+
+_DAYS = [
+    datetime(2024, month, day)
+    for month in (1, 2, 3, 4)
+    for day in (1, 2, 28, 29, 30, 31)
+    if day <= (31, 29, 31, 30)[month - 1]
+]
+_NEAR: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
+    "integer": ([1, 2, 3, 5, 8], [("-1", "2"), ("1", "3"), ("-3", "-2")]),
+    "numeric(6,2)": (
+        [Decimal(each).scaleb(-2) for each in (100, 150, 155, 156, 206, 211, 212)],
+        [("-0.5", "0.5"), ("-0.555", "0.555"), ("-0.561", "-0.055"), ("0.055", "0.555")],
+    ),
+    "timestamp": (_DAYS, [("-1 0 0", "1 0 0"), ("-1 -1 0", "1 1 0"), ("0 -1 0", "0 29 0"), ("1 1 0", "2 0 0")]),
+    "date": ([each.date() for each in _DAYS], [("-1 0 0", "1 0 0"), ("0 -2 0", "0 0 0"), ("-2 0 0", "-1 0 0")]),
+}
+"""Values that are as far from each other as the bounds of ranges say, or a little more or less."""
+
+
+@pytest.mark.parametrize("order", ["x", "x desc", "x nulls first"])
+@pytest.mark.parametrize(
+    ("type_", "start", "end"), [(type_, *each) for type_, (_, ranges) in _NEAR.items() for each in ranges]
+)
+def test_a_range_ends_where_a_value_is_just_so_far(
+    type_: str, start: str, end: str, order: str, tmp_path: Path
+) -> None:
+    columns = {"g": "text", "x": type_}
+    counted = call("count", order=terms(order), frame=frame("range", start, end))
+    operator = physical.Recompute(source("e", "retract", **columns), "windows", ("g",), (counted,))
+    pipeline = Pipeline(tmp_path, operator)
+    pipeline.batch(e=[(("a", each), 1) for each in (*_NEAR[type_][0], None, None)])
+    check(pipeline, operator)
 
 
 PAIR = {"g": "text", "x": "double_precision"}

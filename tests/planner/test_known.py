@@ -131,6 +131,7 @@ _CASES = {
     "the first": Known(f"SELECT g, x FROM {_NUMBERED.format('row_number')} p WHERE n = 1", ("g",)),
     "the first two": Known(f"SELECT g, x, n FROM {_NUMBERED.format('row_number')} p WHERE n <= 2", ("g n",)),
     "a limit that is turned": Known(f"SELECT g, x FROM {_NUMBERED.format('row_number')} p WHERE 2 > n", ("g",)),
+    "the second": Known(f"SELECT g, x FROM {_NUMBERED.format('row_number')} p WHERE n = 2", ("g",)),
     "the first by rank": Known(f"SELECT g, x FROM {_NUMBERED.format('rank')} p WHERE n = 1"),
     "a number in a partition": Known(f"SELECT g, x, n FROM {_NUMBERED.format('row_number')} p", ("g n",)),
     "a rank in a partition": Known(f"SELECT g, x, n FROM {_NUMBERED.format('rank')} p"),
@@ -147,9 +148,19 @@ _CASES = {
         "SELECT g, x, grouping(g) AS q, count(*) AS n FROM b GROUP BY ROLLUP (g, x)"
     ),
     "distinct rows of a key": Known("SELECT DISTINCT id, g FROM a", ("id",)),
+    "distinct rows of several keys": Known(
+        f"SELECT DISTINCT p.g, p.x, q.g AS h, q.x AS y, r.g AS i, r.x AS z FROM {_BY_TWO} p JOIN {_BY_TWO} q "
+        f"ON p.g = q.g JOIN {_BY_TWO} r ON q.g = r.g",
+        ("g x y z", "h x y z", "i x y z"),
+    ),
     "a part of a key": Known(f"SELECT g, n FROM {_BY_TWO} p"),
     "a union of keys": Known("SELECT id FROM a UNION ALL SELECT id FROM u"),
     "a union with NULL": Known("SELECT id FROM a UNION ALL SELECT g FROM u", nullable="id"),
+    "a union with NULL of outer rows": Known(
+        "SELECT a.id, w.v FROM a, LATERAL (SELECT y AS v FROM b WHERE b.x < a.x UNION ALL SELECT g FROM b "
+        "WHERE b.g > a.g) w",
+        nullable="v",
+    ),
     "except of a key": Known("SELECT g, x FROM b EXCEPT SELECT id, x FROM a", ("g x",)),
     "intersect with a key": Known("SELECT g, x FROM b INTERSECT SELECT id, x FROM a", ("g", "g x")),
     "numbers of rows that may be none": Known(

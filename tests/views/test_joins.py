@@ -87,7 +87,7 @@ _RULES = {
     "or_of_some": "SELECT t.id AS a, u.id AS b FROM t, u WHERE t.id = u.id AND (t.g = 1 AND u.x > 1 OR u.name = 'a')",
     "filtered_twice": "SELECT p.id, u.x FROM (SELECT * FROM t WHERE n > 2) p LEFT JOIN u ON p.g = u.id WHERE p.g > 0",
     "wide_numbers": "SELECT t.id, u.id AS b FROM t JOIN u ON t.n::numeric(38,10) = "
-    "(CASE WHEN u.x = 3 THEN 10000000000000000000000000000000 ELSE u.x END)::numeric(38,0)",
+    "CASE WHEN u.x = 3 THEN 10000000000000000000000000000000::numeric(38,0) ELSE u.x::numeric(38,0) END",
     "left_using": "SELECT id, t.g, u.x FROM t LEFT JOIN u USING (id)",
     "right_using": "SELECT id, t.g, u.x FROM t RIGHT JOIN u USING (id)",
     "full_using_nulls": "SELECT id, s.x, r.y FROM s FULL JOIN r USING (id)",

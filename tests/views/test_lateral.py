@@ -33,6 +33,7 @@ _SQL = {
     "ON u.n <> 1",
     "sum_outer": "SELECT a.id, u.s FROM a, LATERAL (SELECT sum(b.y + a.x) AS s FROM b WHERE b.g = a.g) u",
     "grouped": "SELECT a.id, u.y, u.n FROM a, LATERAL (SELECT y, count(*) AS n FROM b WHERE b.g = a.g GROUP BY y) u",
+    "grouped_less": "SELECT id, u.* FROM a, LATERAL (SELECT g AS h, count(*) FROM b WHERE b.y < a.x GROUP BY g) u",
     "having": "SELECT a.id, u.n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.g = a.g HAVING count(*) > 1) u",
     "distinct": "SELECT a.id, u.y FROM a, LATERAL (SELECT DISTINCT y FROM b WHERE b.g = a.g) u",
     "last": f"SELECT a.id, a.x, u.y FROM a, LATERAL (SELECT y FROM b WHERE b.g = a.g {_LAST} LIMIT 1) u",

@@ -56,6 +56,9 @@ _SQL = {
     "count_less": "SELECT id, (SELECT count(y) + 1 FROM b WHERE b.y < a.x) AS m FROM a",
     "sum_outer": "SELECT id, (SELECT sum(b.y + a.x) FROM b WHERE b.g = a.g) AS m FROM a",
     "having_inside": "SELECT id, (SELECT count(*) FROM b WHERE b.g = a.g HAVING count(*) > 1) AS m FROM a",
+    "having_few": "SELECT id, (SELECT count(*) FROM b WHERE b.g = a.g HAVING count(*) < 2) AS m FROM a",
+    "count_of_group": "SELECT id, (SELECT count(*) FROM b WHERE b.g = a.g GROUP BY b.g) AS m FROM a",
+    "max_of_same": "SELECT id, (SELECT max(y) FROM b WHERE b.g IS NOT DISTINCT FROM a.g) AS m FROM a",
     "of_join": "SELECT id, (SELECT max(c.z) FROM b JOIN c ON b.g = c.g WHERE b.id = a.id) AS m FROM a",
     "of_left_join": "SELECT id, (SELECT count(c.z) FROM b LEFT JOIN c ON b.y = c.z AND c.g > 0 WHERE b.g = "
     "a.g) AS m FROM a",

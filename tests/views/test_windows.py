@@ -28,6 +28,9 @@ _VIEWS = {
     "last": """
         SELECT id, k FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY id DESC) AS n FROM o) AS s
         WHERE n = 1""",
+    "second": """
+        SELECT id, k FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY id DESC) AS n FROM o) AS s
+        WHERE n = 2""",
     "ties": """
         SELECT * FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY t) AS n FROM a) AS s WHERE n < 3 AND t <> 'b'""",
     "values_": """
@@ -35,6 +38,9 @@ _VIEWS = {
         WHERE n BETWEEN 2 AND 3""",
     "from_three": """
         SELECT t FROM (SELECT t, row_number() OVER (PARTITION BY k ORDER BY t, x) AS n FROM l) AS s WHERE n >= 3""",
+    "from_two": """
+        SELECT t FROM (SELECT t, row_number() OVER (PARTITION BY k ORDER BY t, x) AS n FROM l) AS s
+        WHERE n >= 2 AND n < 4""",
     "from_above_one": """
         SELECT t FROM (SELECT t, row_number() OVER (PARTITION BY k ORDER BY t, x) AS n FROM l) AS s
         WHERE n > 1 AND n <= 3""",
@@ -71,7 +77,7 @@ _VIEWS = {
     "qualified_distinct": "SELECT DISTINCT t FROM l QUALIFY lag(x) OVER (PARTITION BY t ORDER BY k, x) > 1",
 }  # fmt: skip
 _KEYS: dict[str, list[set[str]]] = {
-    "top": [{"k", "n"}], "last": [{"k"}, {"id"}], "qualified_last": [{"k"}, {"id"}],
+    "top": [{"k", "n"}], "last": [{"k"}, {"id"}], "second": [{"k"}, {"id"}], "qualified_last": [{"k"}, {"id"}],
     "ties": [], "first_of_each": [{"k"}], "of_groups": [{"t"}],
     "hidden": [{"id"}], "below": [set()],
 }  # fmt: skip

@@ -241,12 +241,9 @@ class Domain:
                 return self._aggregate(relation)
             case logical.Union():
                 inputs = tuple(map(self.of, relation.inputs))
-                alike = [self._alike(each, inputs[0]) for each in inputs]
-                columns = tuple(
-                    replace(each[0], nullable=any(one.nullable for one in each))
-                    for each in zip(*(one.shape.columns for one in alike), strict=True)
-                )
-                return logical.Union(tuple(alike), logical.Shape(columns, (), Change.RETRACT))
+                alike = tuple(self._alike(each, relation) for each in inputs)
+                columns = (*relation.shape.columns, *self.columns)
+                return logical.Union(alike, logical.Shape(columns, (), Change.RETRACT))
             case logical.Join():
                 return self._join(relation)
             case logical.Rank():
@@ -276,8 +273,9 @@ class Domain:
         keys = tuple(key | self.names for key in was.shape.keys)
         return replace(found, shape=logical.Shape((*below.columns, *more), keys, was.shape.change))
 
-    def _alike(self, relation: logical.Relation, first: logical.Relation) -> logical.Relation:
-        names = [each.name for each in first.shape.columns]
+    def _alike(self, relation: logical.Relation, union: logical.Union) -> logical.Relation:
+        """Return rows of a union with its names."""
+        names = [each.name for each in (*union.shape.columns, *self.columns)]
         items = [
             (name, Typed(reference(each), each.type)) for name, each in zip(names, relation.shape.columns, strict=True)
         ]
@@ -288,7 +286,7 @@ class Domain:
         found = query_relation.group(
             self.of(relation.input), [*groups, *map(same, self.columns)], relation.calls, _NOWHERE
         )
-        if relation.group or not any(column.name for column in relation.shape.columns):
+        if relation.group:
             return found
         return self._always(found, {each.name: _nothing(each) for each in relation.calls})
 

@@ -170,11 +170,11 @@ def _rank(window: logical.Window, limits: _Limits) -> logical.Rank:
     (call,) = window.calls
     by = {each.name for each in window.partition if isinstance(each, Reference)}
     keys = list(window.shape.keys)
-    if limits.last == 1 and call.function == "row_number" and len(by) == len(window.partition):
+    if limits.first == limits.last and call.function == "row_number" and len(by) == len(window.partition):
         keys.insert(0, frozenset(by))
     shape = logical.Shape(window.shape.columns, tuple(dict.fromkeys(keys)), Change.RETRACT)
     return logical.Rank(
-        window.input, window.partition, call.order, call.function, max(1, limits.first), limits.last, call.name, shape
+        window.input, window.partition, call.order, call.function, limits.first, limits.last, call.name, shape
     )
 
 
