@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from sinkql import faults
+from sinkql import faults, typed
 from sinkql.capture.objects import Objects, TakenError
 from sinkql.capture.store import FencedLogError, beside, entry_name, entry_number
 from sinkql.errors import SinkqlError
@@ -265,7 +265,7 @@ class BucketStore:
 
 def _head_of(objects: Objects, prefix: str) -> tuple[_Head, str] | None:
     found = objects.get(f"{prefix}head.json")
-    return (msgspec.json.decode(found[0], type=_Head), found[1]) if found is not None else None
+    return (typed.decoder(_Head).decode(found[0]), found[1]) if found is not None else None
 
 
 def _listed(objects: Objects, run: str) -> list[int]:

@@ -7,8 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
+from sinkql import typed
 from sinkql.capture import mark
 from sinkql.capture.host import Client, Host
 from sinkql.capture.log import Entry, Generation, Log
@@ -71,7 +70,7 @@ class Marks:
         at: dict[str, mark.At] = dict(mark.all_of(folder, "at", mark.At))
         for client in clients:
             if client.reader not in at and client.offsets is not None:
-                place = msgspec.convert(client.offsets, Place)
+                place = typed.convert(client.offsets, Place)
                 if place.began:
                     at[client.reader] = place.at(client.table.id)
         early = {reader: each for reader, each in at.items() if each.era < era.number}
@@ -105,7 +104,7 @@ class Marks:
 def known_era(folder: Path, clients: Sequence[Client]) -> mark.Era:
     """Return the era that began last: also where a folder was lost, and sinks alone know of it."""
     found = mark.era(folder)
-    places = [msgspec.convert(each.offsets, Place).era for each in clients if each.offsets is not None]
+    places = [typed.convert(each.offsets, Place).era for each in clients if each.offsets is not None]
     number = max([found.number, *places, *(each.era for _, each in mark.all_of(folder, "at", mark.At))])
     return found if number == found.number else mark.Era(number)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from sinkql import typed
 from sinkql.capture import mark
 from sinkql.capture.log import DataFile
 from sinkql.capture.subscription import Subscription
@@ -39,7 +38,7 @@ def batches(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.Rec
     """Yield the rows of a split's files, in order; raises SQ3435 for one that is damaged, and tells the capture."""
     from sinkql.capture import datafile
 
-    for file in msgspec.convert(split["files"], list[DataFile]):
+    for file in typed.convert(split["files"], list[DataFile]):
         tally.rows += file.rows + file.failed
         tally.bytes += file.bytes
         for error in failed(reader, file):

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 import pyarrow as pa
 
+from sinkql import typed
 from sinkql.capture.log import DataFile
 from sinkql.capture.store import LogStore, beside
 from sinkql.extension.capture import TableRows
@@ -80,7 +81,7 @@ def failed(store: LogStore, file: DataFile) -> list[RowError]:
         return []
     name = beside(file.name)
     try:
-        return [msgspec.json.decode(line, type=RowError) for line in bytes(_whole(store, name)).splitlines()]
+        return [typed.decoder(RowError).decode(line) for line in bytes(_whole(store, name)).splitlines()]
     except ValueError:
         raise DamagedError(name) from None
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sinkql import faults
+from sinkql import faults, typed
 from sinkql.capture.store import DamagedEntryError, FolderStore, LogStore
 from sinkql.extension.capture import Position
 
@@ -130,7 +130,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.lost or not {(each.name, each.type) for each in self.columns}.issuperset(columns)
 
 
-_ENTRIES = msgspec.json.Decoder(Entry)
+_ENTRIES = typed.decoder(Entry)
 """Made with the module: threads that are the first to decode a type, and at once, end the process."""
 
 

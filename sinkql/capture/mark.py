@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from sinkql import durable
+from sinkql import durable, typed
 from sinkql.errors import SinkqlError, from_data
 from sinkql.extension.capture import Position
 
@@ -190,7 +190,7 @@ def put(folder: Path, what: str, name: str, mark: msgspec.Struct) -> None:
 def take(path: Path, type_: type[Any]) -> Any | None:
     """Return what a file says, None where it is not there or not whole."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=type_)
+        return typed.decoder(type_).decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
 

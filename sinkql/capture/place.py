@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from sinkql import typed
 from sinkql.capture import mark, resume
 from sinkql.capture.log import Entry, Generation, Part
 from sinkql.extension.capture import Position
@@ -67,7 +68,7 @@ class Target(msgspec.Struct, frozen=True):
 
 def place_of(offsets: Offsets) -> Place:
     """Return the place that offsets say."""
-    return msgspec.convert(offsets, Place)
+    return typed.convert(offsets, Place)
 
 
 def after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sinkql import physical
+from sinkql import physical, typed
 from sinkql.capture import content, find, mark, walk
 from sinkql.capture.log import DataFile
 from sinkql.capture.place import Place, Target, place_of
@@ -72,7 +72,7 @@ class LogReader(Subscription, Reader):
 
     def reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether a target is reached: the snapshot is whole, and no change of it is still to come."""
-        place, until = place_of(offsets), msgspec.convert(target, Target).until
+        place, until = place_of(offsets), typed.convert(target, Target).until
         return place.done and place.to >= until and place.to >= place.high and not self.overtaken(offsets)
 
     def whole_now(self) -> bool:
@@ -207,7 +207,7 @@ class LogReader(Subscription, Reader):
 
     def small(self, splits: Sequence[Split]) -> bool:
         """Tell by what entries say of their files."""
-        files = [file for split in splits for file in msgspec.convert(split["files"], list[DataFile])]
+        files = [file for split in splits for file in typed.convert(split["files"], list[DataFile])]
         return sum(file.rows for file in files) <= _SMALL_ROWS and sum(file.bytes for file in files) <= _SMALL_BYTES
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql import physical
+from sinkql import physical, typed
 from sinkql.decode.arrow_values import column_of, lists
 from sinkql.decode.change import (
     ALIVE,
@@ -413,7 +413,7 @@ def _json(raw: bytes | None) -> str | None:
 def _digits(raw: bytes, scale: int | None) -> str:
     """Return a decimal's text: of a number, a text, whole numbers in base64, or these with their scale beside them."""
     if raw[:1] == b"{":
-        found = msgspec.json.decode(raw, type=_Scaled)
+        found = _SCALED.decode(raw)
         return _unscaled(found.value, found.scale)
     text = _json(raw)
     assert text is not None
@@ -423,6 +423,9 @@ def _digits(raw: bytes, scale: int | None) -> str:
 class _Scaled(msgspec.Struct):
     scale: int
     value: str
+
+
+_SCALED = typed.decoder(_Scaled)
 
 
 def _unscaled(text: str, scale: int) -> str:

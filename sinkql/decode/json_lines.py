@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from sinkql import physical
+from sinkql import physical, typed
 from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.csv_records import Records
 from sinkql.decode.value import record_of, value_of, wanted
@@ -300,8 +300,8 @@ def _object(raw: bytes, type_: Type) -> tuple[Any, ...]:
         raise MemberError(str(error)) from None
 
 
-_MEMBERS = msgspec.json.Decoder(list[msgspec.Raw])
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MEMBERS = typed.decoder(list[msgspec.Raw])
+_OBJECT = typed.decoder(dict[str, msgspec.Raw])
 
 
 def _number(raw: bytes | None, row: int, type_: str, failures: Failures) -> bytes | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from sinkql import physical
+from sinkql import physical, typed
 from sinkql.extension.stream import RowError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def captured_source(
     tuning = options["tuning"]
     own = {**options["source"], "tuning": tuning["options"]}
     source = CapturedSource(options["source_id"] or "", tuning["source"], kind, connection, own, log=log)
-    return source, msgspec.convert(tuning["keeping"], Keeping)
+    return source, typed.convert(tuning["keeping"], Keeping)
 
 
 def captured_table(read: physical.Read) -> CapturedTable:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from sinkql import durable
+from sinkql import durable, typed
 from sinkql.errors import SinkqlError, as_data, from_data
 
 
@@ -50,7 +50,7 @@ def asked(folder: Path, sources: Sequence[str]) -> list[Asked]:
     found = []
     for source in sources:
         try:
-            found.append(msgspec.json.decode(_path(folder, source, "asked").read_bytes(), type=Asked))
+            found.append(typed.decoder(Asked).decode(_path(folder, source, "asked").read_bytes()))
         except (OSError, msgspec.MsgspecError):
             continue
     return found
@@ -63,7 +63,7 @@ def answer(folder: Path, asked: Asked, replayed: int, left: int, error: SinkqlEr
     durable.write(_path(folder, asked.source, "answer"), msgspec.json.encode(answered))
     path = _path(folder, asked.source, "asked")
     try:
-        if msgspec.json.decode(path.read_bytes(), type=Asked) == asked:  # else it was asked for again meanwhile
+        if typed.decoder(Asked).decode(path.read_bytes()) == asked:  # else it was asked for again meanwhile
             path.unlink()
     except (OSError, msgspec.MsgspecError):
         return
@@ -72,7 +72,7 @@ def answer(folder: Path, asked: Asked, replayed: int, left: int, error: SinkqlEr
 def answered(folder: Path, source: str, id_: str) -> Answer | None:
     """Return the answer to what was asked for; None while there is none."""
     try:
-        found = msgspec.json.decode(_path(folder, source, "answer").read_bytes(), type=Answer)
+        found = typed.decoder(Answer).decode(_path(folder, source, "answer").read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
     return found if found.id == id_ else None

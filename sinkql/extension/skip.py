@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from sinkql import durable
+from sinkql import durable, typed
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -38,14 +38,14 @@ def accept(folder: Path, source: str, start: Mapping[str, Any]) -> None:
     It is at `start` as far as the catalog knows.
     """
     with suppress(OSError, msgspec.MsgspecError):  # what was lost was found in the midst of a batch
-        start = msgspec.json.decode(_path(folder, source, "lost").read_bytes(), type=dict[str, Any])
+        start = typed.decoder(dict[str, Any]).decode(_path(folder, source, "lost").read_bytes())
     _write(folder, source, Accepted(dict(start)))
 
 
 def accepted(folder: Path, source: str, start: Mapping[str, Any]) -> Accepted | None:
     """Return what is accepted for a sink that is at `start`."""
     try:
-        found = msgspec.json.decode(_path(folder, source).read_bytes(), type=Accepted)
+        found = typed.decoder(Accepted).decode(_path(folder, source).read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
     return found if found.start in ({}, start) else None

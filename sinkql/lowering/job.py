@@ -6,7 +6,7 @@ import uuid
 
 import msgspec
 
-from sinkql import logical, physical
+from sinkql import logical, physical, typed
 from sinkql.lowering.context import Context
 from sinkql.lowering.log import interval_of, logs_of, view_id
 from sinkql.lowering.share import named, once, settled
@@ -34,7 +34,7 @@ def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
 
 
 def _earlier(facts: logical.Facts) -> tuple[physical.Earlier, ...]:
-    return tuple(msgspec.convert(each, physical.Earlier) for each in facts.get("plans", ()))
+    return tuple(typed.convert(each, physical.Earlier) for each in facts.get("plans", ()))
 
 
 def lower_sink(

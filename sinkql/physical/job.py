@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from sinkql import typed
 from sinkql.logical import expression
 from sinkql.logical.expression import allow_deep_trees
 from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
@@ -115,7 +116,7 @@ class Job(msgspec.Struct, frozen=True):
         return any(isinstance(operator, Stateful) for operator in self.operators())
 
 
-_DECODER = msgspec.json.Decoder(Job, dec_hook=decoded)
+_DECODER = typed.decoder(Job, decoded)
 """Made with the module: where threads decode a type at once and for the first time, msgspec 0.22 ends the process."""
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from sinkql import ast, logical, physical
+from sinkql import ast, logical, physical, typed
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import identity, redefine
 from sinkql.errors import Notice, SinkqlError, too_deep
@@ -91,7 +91,7 @@ class Program:
     def from_json(cls, text: str | bytes) -> Program:
         """Read a program; raises SQ4011 for anything else."""
         try:
-            file = msgspec.json.decode(text, type=_File)
+            file = typed.decoder(_File).decode(text)
             if file.sinkql != FORMAT:
                 raise SinkqlError(
                     "SQ4011", f"the program has format {file.sinkql}, not {FORMAT}", hint="Compile the SQL again."

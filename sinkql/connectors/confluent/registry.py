@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
+from sinkql import typed
 from sinkql.errors import SinkqlError
 from sinkql.extension import identity
 from sinkql.extension.secret import reveal
@@ -60,7 +61,7 @@ class _Found(msgspec.Struct):
     references: list[_Reference] = []
 
 
-_FOUND = msgspec.json.Decoder(_Found)
+_FOUND = typed.decoder(_Found)
 
 
 class _Registered(msgspec.Struct):
@@ -69,9 +70,9 @@ class _Registered(msgspec.Struct):
     id: int
 
 
-_REGISTERED = msgspec.json.Decoder(_Registered)
-_ANY = msgspec.json.Decoder(dict[str, Any])
-_SUBJECTS = msgspec.json.Decoder(list[str])
+_REGISTERED = typed.decoder(_Registered)
+_ANY = typed.decoder(dict[str, Any])
+_SUBJECTS = typed.decoder(list[str])
 
 
 class Registry:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from sinkql import durable, faults
+from sinkql import durable, faults, typed
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import SinkqlError
 
@@ -186,7 +186,7 @@ class Log:
             raise _lost(name) from error
         if name != _name(data):
             raise _lost(name)
-        return msgspec.json.decode(data, type=Segment)
+        return typed.decoder(Segment).decode(data)
 
 
 def _to_merge(older: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:

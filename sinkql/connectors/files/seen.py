@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from sinkql import typed
 from sinkql.errors import GoneError, SinkqlError
 
 Part = tuple[int, int, str]
@@ -52,7 +53,7 @@ def seen_file(name: str, status: os.stat_result, parts: tuple[Part, ...] = ()) -
 
 def from_data(data: Any) -> SeenFile:
     """Return a file from JSON."""
-    return msgspec.convert(data, SeenFile)
+    return typed.convert(data, SeenFile)
 
 
 def open_file(path: Path) -> BinaryIO:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from sinkql import physical
+from sinkql import physical, typed
 from sinkql.decode.arrow_values import column_of
 from sinkql.decode.convert import WIDE, from_text
 from sinkql.extension.stream import ChangeDecoder, Context, DecodedMessages, MessageDecoder, WideError
@@ -198,7 +198,7 @@ class _WithSchema(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     payload: msgspec.Raw
 
 
-_with_schema = msgspec.json.Decoder(_WithSchema)
+_with_schema = typed.decoder(_WithSchema)
 
 
 def _with_schemas(options: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sinkql import logical
+from sinkql import logical, typed
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Found(msgspec.Struct, frozen=True):
 
 def found_of(facts: logical.Facts) -> Found | None:
     """Return what is among the facts of a source."""
-    return msgspec.convert(facts["mysql"], Found, strict=False) if "mysql" in facts else None
+    return typed.convert(facts["mysql"], Found, strict=False) if "mysql" in facts else None
 
 
 def listed(names: Sequence[str]) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
-from sinkql import ast, logical
+from sinkql import ast, logical, typed
 from sinkql.connectors.mysql.catalog import Table
 from sinkql.errors import SinkqlError
 from sinkql.extension.address import Address, ConnectionDraft, SourceDraft, Wanted, option, relation_name
@@ -36,7 +34,7 @@ def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -
 
 def table_options(table: logical.SourceTable) -> str:
     """Return the clause that leaves out columns whose types are not supported."""
-    server = msgspec.convert(table.options["server"], Table, strict=False)
+    server = typed.convert(table.options["server"], Table, strict=False)
     columns = [ident(ast.Ident(each.name)) for each in server.columns if each.problem is not None]
     return f" WITH (EXCLUDE COLUMNS ({', '.join(columns)}))" if columns else ""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sinkql import ast, logical, physical
+from sinkql import ast, logical, physical, typed
 from sinkql.connectors.mysql.catalog import Column, Server, Table, found_of, listed
 from sinkql.connectors.mysql.options import (
     CONNECTION_OWNER,
@@ -138,7 +138,7 @@ def plan_table(
     """Plan one of the source's tables that somebody reads; raises what is wrong with it."""
     span = statement.reference.span if statement.reference is not None else statement.span
     bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=OPTIONS)
-    server = msgspec.convert(table.options["server"], Table, strict=False)
+    server = typed.convert(table.options["server"], Table, strict=False)
     chosen = Chosen.of(statement.with_options, table.name)
     more = chosen.of_table(table.name, [each.name for each in server.columns], server.key)
     chosen.check(_EXAMPLE)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
-from sinkql import ast, logical
+from sinkql import ast, logical, typed
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.types import ServerTable
 from sinkql.errors import SinkqlError
@@ -66,7 +64,7 @@ def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -
 
 def table_options(table: logical.SourceTable) -> str:
     """Return the clause that reads columns as text whose types are not supported."""
-    server = msgspec.convert(table.options["server"], ServerTable)
+    server = typed.convert(table.options["server"], ServerTable)
     columns = [ident(ast.Ident(each.name)) for each in server.columns if each.sql_type is None]
     return f" WITH (TEXT COLUMNS ({', '.join(columns)}))" if columns else ""
 

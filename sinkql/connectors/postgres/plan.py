@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sinkql import ast, logical, physical
+from sinkql import ast, logical, physical, typed
 from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
 from sinkql.connectors.postgres.types import ServerTable, json_lists, table_json
@@ -72,10 +72,10 @@ def plan_table(
     span = statement.reference.span if statement.reference is not None else statement.span
     bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=(TEXT, EXCLUDE))
     if "problem" in table.options:
-        problem = msgspec.convert(table.options["problem"], Problem)
+        problem = typed.convert(table.options["problem"], Problem)
         raise SinkqlError(problem.code, problem.message, span, hint=problem.hint)
     chosen = Chosen.of(statement.with_options, table.name)
-    server = _as_chosen(chosen, msgspec.convert(table.options["server"], ServerTable))
+    server = _as_chosen(chosen, typed.convert(table.options["server"], ServerTable))
     chosen.check("schema.table.column")
     for each in server.columns:
         if each.sql_type is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sinkql import logical
+from sinkql import logical, typed
 from sinkql.connectors.postgres.types import ServerTable
 from sinkql.vocabulary import QUERY, QUOTED
 
@@ -42,7 +42,7 @@ class Found(msgspec.Struct, frozen=True):
 
 def found_of(facts: logical.Facts) -> Found | None:
     """Read the facts that `find` gave; None where nobody asked."""
-    return msgspec.convert(facts["postgres"], Found) if "postgres" in facts else None
+    return typed.convert(facts["postgres"], Found) if "postgres" in facts else None
 
 
 def quoted(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from sinkql import typed
 from sinkql.extension.types import nested_type
 from sinkql.logical.type import NUMERIC, TEXT, Field, Type, record_type
 
@@ -84,7 +85,7 @@ def table_json(table: ServerTable) -> dict[str, Any]:
 
 def server_table(options: Mapping[str, Any]) -> ServerTable:
     """Read the options of a captured table: the columns are those that are taken, in their order."""
-    return msgspec.convert({**options.get("tuning", {}), "oid": options["oid"]}, ServerTable)
+    return typed.convert({**options.get("tuning", {}), "oid": options["oid"]}, ServerTable)
 
 
 def json_lists(value: Any) -> Any:

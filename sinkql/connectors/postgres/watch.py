@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from psycopg import sql
 
-from sinkql import durable
+from sinkql import durable, typed
 from sinkql.connectors.postgres.form import Form, look_at_forms, rewritten
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.slot import Connection
@@ -63,7 +63,7 @@ class Watch:
         found = cls(publication, folder, tables)
         if folder is not None:
             try:
-                known = msgspec.json.decode((folder / _FILE).read_bytes(), type=dict[str, Sent])
+                known = typed.decoder(dict[str, Sent]).decode((folder / _FILE).read_bytes())
             except (OSError, msgspec.MsgspecError):
                 known = {}
             found.known = {each.id: known[each.id] for each in tables if each.id in known}

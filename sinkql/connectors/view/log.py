@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from sinkql import durable, faults
+from sinkql import durable, faults, typed
 from sinkql.extension.stream import Context, Marker
 
 _ENTRY = ".json"
@@ -70,7 +70,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 # made with the module: threads that are the first to decode a type, and at once, end the process
-_ENTRIES, _PINS = msgspec.json.Decoder(Entry), msgspec.json.Decoder(Pin)
+_ENTRIES, _PINS = typed.decoder(Entry), typed.decoder(Pin)
 
 
 def view_folder(base: Path, view_id: str) -> Path:

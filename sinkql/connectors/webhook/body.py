@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sinkql import physical
+from sinkql import physical, typed
 from sinkql.connectors.webhook.journal import Request
 from sinkql.connectors.webhook.layout import Kind, Layout, header_text
 from sinkql.extension.types import arrow_type
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BLANK = " \t\n\r"
+_ELEMENTS = typed.decoder(list[msgspec.Raw])
 _NOT_JSON = "the body is not valid JSON"
 
 
@@ -103,7 +104,7 @@ def _elements(body: bytes) -> list[str | bytes]:
     for each in _split(text_of(body)):
         if each.startswith("["):
             try:
-                texts += [str(raw, "utf-8") for raw in msgspec.json.decode(each, type=list[msgspec.Raw])]
+                texts += [str(raw, "utf-8") for raw in _ELEMENTS.decode(each)]
             except (msgspec.MsgspecError, RecursionError):
                 raise BodyError(_NOT_JSON) from None
         else:

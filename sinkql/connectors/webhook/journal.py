@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from sinkql import durable, faults
+from sinkql import durable, faults, typed
 
 _HEAD = struct.Struct("<III")
 _CHECKED = struct.Struct("<II")
@@ -55,6 +55,9 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
 class _Batch(msgspec.Struct, frozen=True, array_like=True):
     first: int
     requests: list[Request]
+
+
+_BATCHES = msgspec.msgpack.Decoder(_Batch)
 
 
 @dataclass(slots=True)
@@ -211,7 +214,7 @@ def _salvaged(path: Path) -> list[_Batch]:
         frame = _frame(data, at)
         if frame is not None:
             known = msgspec.msgpack.decode(frame)
-            found.append(_Batch(known["first"], []) if isinstance(known, dict) else msgspec.convert(known, _Batch))
+            found.append(_Batch(known["first"], []) if isinstance(known, dict) else typed.convert(known, _Batch))
         at += size
     return found
 
@@ -241,10 +244,9 @@ def _read(path: Path) -> tuple[int | None, list[Request]]:
     if head is None:
         return None, []
     first: int = msgspec.msgpack.decode(head)["first"]
-    decode = msgspec.msgpack.Decoder(_Batch).decode
     found: list[Request] = []
     for frame in frames:
-        batch = decode(frame)
+        batch = _BATCHES.decode(frame)
         if batch.first != first + len(found):
             raise LostJournalError(f"request {first + len(found) + 1}")
         found += batch.requests

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
+from sinkql import typed
 from sinkql.connectors.webhook.body import Reading
 from sinkql.connectors.webhook.door import Door
 from sinkql.connectors.webhook.journal import FencedJournalError, Journal, LostJournalError, Request, mend
@@ -101,7 +100,7 @@ class WebhookStream:
             raise _lost(f"request {min(start, journal.end) + 1}")
         (self._table,) = tables  # a webhook has one
         self._stops = [int(each, 16) for each in stops]
-        reading = Reading.of(msgspec.convert(self._table.options, Layout))
+        reading = Reading.of(typed.convert(self._table.options, Layout))
         judged = judge(self._options["check"], self._secret)
         door = Door(self._path, reading, judged, self._options["max_body"], journal)
         numbered = enumerate(self._before[start - journal.floor :], start + 1)

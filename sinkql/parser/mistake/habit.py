@@ -14,8 +14,7 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
-import msgspec
-
+from sinkql import typed
 from sinkql.errors import SinkqlError, Span
 from sinkql.parser.read.lexical import Lexeme
 
@@ -78,7 +77,7 @@ def habits() -> Habits:
     texts = found.pop("text")
     for form in (*found["statement"], *found["query"]):
         form |= {name: Template(text).safe_substitute(texts) for name, text in form.items() if isinstance(text, str)}
-    return msgspec.convert(found, Habits)
+    return typed.convert(found, Habits)
 
 
 def statement_habit(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:

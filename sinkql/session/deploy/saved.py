@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sinkql import typed
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 from sinkql.script.mask import holds_secret
@@ -65,7 +66,7 @@ def decode(data: bytes, session: Session) -> Deployment:
     Raises SQ4019 for what is not a saved plan, SQ5209 if the catalog is another or has moved.
     """
     try:
-        file = msgspec.json.decode(data, type=_File)
+        file = typed.decoder(_File).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _no_plan(str(error)) from error
     if file.sinkql_plan != FORMAT:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sinkql import logical, physical
+from sinkql import logical, physical, typed
 from sinkql.capture.log import source_folder
 from sinkql.capture.storage import log_folder
 from sinkql.catalog.catalog import Catalog
@@ -81,14 +81,14 @@ def _forget(data: Mapping[str, Any], catalog: Catalog) -> None:
     kind = catalog.registry.sources.get(data.get("kind", ""))
     if kind is None or kind.forget is None:
         return
-    connection = msgspec.convert(data["connection"], physical.Connection | None)
+    connection = typed.convert(data["connection"], physical.Connection | None)
     source, _ = captured_source(kind.name, data["options"], connection)
     kind.forget(source, CatalogAccess(catalog).secret)
 
 
 def _forget_log(data: Mapping[str, Any], catalog: Catalog) -> None:
     """Delete the log, where it is in an object store: that in a folder goes with all that is there."""
-    log = msgspec.convert(data.get("log"), physical.Connection | None)
+    log = typed.convert(data.get("log"), physical.Connection | None)
     if log is not None:
         source, keeping = captured_source(data["kind"], data["options"], None, log)
         folder = catalog.database.path.parent

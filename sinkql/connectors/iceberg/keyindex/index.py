@@ -26,7 +26,7 @@ import msgspec
 import xxhash
 from msgspec import structs
 
-from sinkql import durable, faults, runs
+from sinkql import durable, faults, runs, typed
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn
 from sinkql.connectors.iceberg.keyindex.layer import (
     TIERS,
@@ -429,7 +429,7 @@ def _manifest(path: Path, digest: str | None = None) -> _Manifest:
     said, body = data[:_DIGEST].decode(), data[_DIGEST:]
     if said != xxhash.xxh3_128_hexdigest(body) or said != (digest or said):
         raise ValueError(f"{path}: its content is not what its digest says")
-    manifest = msgspec.json.decode(body, type=_Manifest)
+    manifest = typed.decoder(_Manifest).decode(body)
     if manifest.version != _VERSION:
         raise ValueError(f"{path}: version {manifest.version}, expected {_VERSION}")
     return manifest

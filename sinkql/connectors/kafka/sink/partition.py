@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sinkql import ast, logical
+from sinkql import ast, logical, typed
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import UnsureError, function_of
 from sinkql.extension.rows import python_values
@@ -69,7 +69,7 @@ class Partitioning:
         import pyarrow as pa
 
         columns = self.planned["columns"]
-        value = function_of(msgspec.json.decode(self.planned["tree"], type=Expression, dec_hook=decoded), columns)
+        value = function_of(typed.decoder(Expression, decoded).decode(self.planned["tree"]), columns)
         assert value is not None, "it was planned"
         given = [python_values(rows.column(name)) for name in columns]
         found = []
