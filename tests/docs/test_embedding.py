@@ -22,7 +22,7 @@ _ROWS = """
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (pipeline,) = sql_blocks("README.md")
-    (tmp_path / "pipeline.sql").write_text(pipeline)
+    (tmp_path / "pipeline.sql").write_text(pipeline.replace("INTERVAL = '10s'", "INTERVAL = '1s'"))
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "1.json").write_text(_ROWS.lstrip())
     return tmp_path

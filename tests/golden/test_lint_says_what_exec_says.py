@@ -125,6 +125,7 @@ def test_a_statement_that_fails_in_a_session_fails_in_lint(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sinkql.connectors.kafka.admin._RECONNECT_S", 0.0)  # no broker comes back meanwhile
     registry = _without_outside(with_odd_types(discover()))
     monkeypatch.setattr("sinkql.program.lint.discover", lambda: registry)
     text, ran = _run(path, tmp_path, registry)
