@@ -25,7 +25,10 @@ __all__ = ["Program", "Session", "SinkqlError", "__version__", "compile", "conne
 
 
 def connect(path: str | Path | None = None) -> Session:
-    """Open a catalog: a file, a `sqlite:///` URL, a project's folder, or the working folder's `.sinkql/catalog.db`."""
+    """Open a catalog: a file, a URL (`sqlite:///`, `postgresql+psycopg://`), or a project's folder.
+
+    Without one it is what the variable SINKQL_CATALOG names, or the working folder's `.sinkql/catalog.db`.
+    """
     from sinkql.session import Session
 
     return Session(path)

@@ -1,4 +1,4 @@
-"""The items of a catalog file ↔ their plans in memory: what is stored is SQL and facts, planned when asked for."""
+"""The items of a catalog ↔ their plans in memory: what is stored is SQL and facts, planned when asked for."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from sinkql import __version__, logical
-from sinkql.catalog.file.connection import Connection, Row
-from sinkql.catalog.file.control import Control
-from sinkql.catalog.file.database import Database
-from sinkql.catalog.file.journal import Journal
+from sinkql.catalog.address import Address, ServerUrl
 from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog, Waiting, WithBroken
+from sinkql.catalog.opening import open_store
 from sinkql.catalog.row import (
     Sealing,
     Stamp,
@@ -31,8 +29,11 @@ from sinkql.catalog.row import (
     write_details,
     writes,
 )
+from sinkql.catalog.running.control import Control
+from sinkql.catalog.running.journal import Journal
 from sinkql.catalog.secret.cipher import Cipher, Sealed
 from sinkql.catalog.secret.value import SecretValue
+from sinkql.catalog.store import Connection, Row, Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.extension.registry import Registry
 from sinkql.planner.name import inside, split_name
@@ -40,7 +41,7 @@ from sinkql.planner.order import reached
 
 _T = TypeVar("_T")
 Operation = Callable[["Catalog", Connection], _T]
-"""Changes a catalog's plans and, within a transaction, its file alike. It may be done again in a catalog that moved."""
+"""Changes a catalog's plans and, within a transaction, what is stored. It may be done again in a catalog that moved."""
 _DECIDING = ("enable_iceberg_sink",)  # settings without which stored items would plan otherwise
 
 
@@ -51,15 +52,18 @@ class ChangedError(Exception):
 class Catalog:
     """An open catalog: `plans` has its items as of the last `refresh`, each planned when it is asked for.
 
-    What changes it is an operation (`sinkql.catalog.operation`), done by `change`.
+    What changes it is an operation (`sinkql.catalog.operation`), done by `change`. A catalog that must be there
+    (`existing`) raises SQ4115 where it is not.
     """
 
-    def __init__(self, file: Path | Database, registry: Registry) -> None:
+    def __init__(self, place: Address | Store, registry: Registry, *, existing: bool = False) -> None:
         self.registry = registry
-        self.database = Database(file, LAYOUT) if isinstance(file, Path) else file
+        self.database: Store = (
+            open_store(place, LAYOUT, existing=existing) if isinstance(place, Path | ServerUrl) else place
+        )
         self.control = Control(self.database)
         self.journal = Journal(self.database)
-        self.cipher = Cipher(self.database.path, self.catalog_id)
+        self.cipher = Cipher(self.database.address, self.catalog_id)
         self.plans = MemoryCatalog(registry)
         self.variables: dict[str, str] = {}
         self._generation = -1
@@ -101,7 +105,7 @@ class Catalog:
         )  # fmt: skip
 
     def _write_details(self) -> None:
-        """Write the items' details again, if those in the file were written for other views than it has now."""
+        """Write the items' details again, if those that are stored were written for other views than it has now."""
         with self.database.read() as connection:
             if connection.scalar("SELECT detailed_for FROM identity") == LAYOUT.digest:
                 return
@@ -193,8 +197,8 @@ class Catalog:
                 names = connection.scalars("SELECT full_name FROM items ORDER BY number")
                 return inside(full_name, tuple(names))
         query = (
-            "SELECT user.full_name FROM items AS user JOIN dependencies AS edge ON edge.item_id = user.id"
-            " JOIN items AS used ON used.id = edge.referenced_id WHERE used.full_name = ? ORDER BY user.number"
+            "SELECT reader.full_name FROM items AS reader JOIN dependencies AS edge ON edge.item_id = reader.id"
+            " JOIN items AS used ON used.id = edge.referenced_id WHERE used.full_name = ? ORDER BY reader.number"
         )
         with self.database.read() as connection:
             return tuple(connection.scalars(query, full_name))
@@ -257,7 +261,7 @@ class Catalog:
         broken = {each.entry.id: each.entry for each in self.plans.broken.values()}
         return broken | {each.id: each for each in self.plans.present().values()}
 
-    # --- for operations: the plans in memory follow the file -------------------------------------------------------
+    # --- for operations: the plans in memory follow what is stored ----------------------------------------------------
 
     def take(self, plans: MemoryCatalog) -> None:
         """Replace the plans by others."""

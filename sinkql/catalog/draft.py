@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from sinkql.catalog.catalog import Catalog, Operation
-from sinkql.catalog.file.connection import Connection
-from sinkql.catalog.file.database import Copy
 from sinkql.catalog.memory import WithBroken
 from sinkql.catalog.operation import conflict
+from sinkql.catalog.store import Connection
 from sinkql.errors import Family, SinkqlError
 
 _T = TypeVar("_T")
@@ -19,7 +18,7 @@ class Draft(Catalog):
 
     def __init__(self, original: Catalog) -> None:
         self.operations: list[Operation[Any]] = []
-        super().__init__(Copy(original.database), original.registry)
+        super().__init__(original.database.copy(), original.registry)
         for name, value in original.variables.items():
             self.set_variable(name, value)
         self._id = original.catalog_id()

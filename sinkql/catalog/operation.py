@@ -1,4 +1,4 @@
-"""What a statement changes in the catalog, as an operation: done in the file now, or in a draft and then in it."""
+"""What a statement changes in the catalog, as an operation: done in it now, or in a draft and then in it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, Operation
-from sinkql.catalog.file.connection import Connection
-from sinkql.catalog.file.control import wish
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import Definitions, identity, replacements, replan
 from sinkql.catalog.row import (
@@ -21,7 +19,10 @@ from sinkql.catalog.row import (
     update_items,
     update_secret,
 )
+from sinkql.catalog.running.control import wish
 from sinkql.catalog.secret.value import Given
+from sinkql.catalog.store import Connection
+from sinkql.catalog.system.audit import record
 from sinkql.errors import SinkqlError
 from sinkql.planner import Planned
 from sinkql.planner.item.statement import implied, own_name
@@ -181,8 +182,12 @@ def owning(full_name: str, owner: str) -> Operation[None]:
     """Give an item to a role."""
 
     def give(catalog: Catalog, connection: Connection) -> None:
-        if connection.update("items", {"owner": owner}, "full_name = ?", full_name) == 0:
+        row = connection.first("SELECT id, owner FROM items WHERE full_name = ?", full_name)
+        if row is None:
             raise conflict(f'"{short_name(full_name)}" no longer exists')
+        connection.update("items", {"owner": owner}, "id = ?", row.id)
+        if row.owner != owner:
+            record(connection, "alter", row.id)
 
     return give
 

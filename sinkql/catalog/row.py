@@ -1,4 +1,4 @@
-"""Items ↔ rows of the catalog file, inside a transaction."""
+"""Items ↔ rows of the catalog, inside a transaction."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.catalog.destination import Place
-from sinkql.catalog.file.connection import Connection, Row
-from sinkql.catalog.file.control import forget
-from sinkql.catalog.file.process import now
 from sinkql.catalog.replan import Replanned
+from sinkql.catalog.running.control import forget
+from sinkql.catalog.running.process import now
 from sinkql.catalog.secret.cipher import Cipher, Sealed
 from sinkql.catalog.secret.literal import MARK, hidden, shown
+from sinkql.catalog.store import Connection, Row
+from sinkql.catalog.system.audit import record
 from sinkql.catalog.system.namespace import QUICKSTART, QUICKSTART_ID
 from sinkql.catalog.system.properties import FindId, details
 from sinkql.errors import MissingError, SinkqlError
@@ -28,6 +29,7 @@ from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
 from sinkql.vocabulary import LANGUAGE, Vocabulary
 
+_AT_ONCE = 500
 OWNER = "materialize"
 """The role that owns what nobody was given."""
 
@@ -76,6 +78,7 @@ def insert_item(
     values |= {**_named(planned.item.name), **content}
     values["planned_for"] = planned_for(planned.item.name, content["create_sql"], content["facts"], sealing.planner)
     connection.insert("items", values)
+    record(connection, "create", item_id)
     _depend(connection, item_id, statement, planned, known)
 
 
@@ -87,10 +90,13 @@ def update_items(connection: Connection, replanned: Sequence[Replanned], sealing
 
     entries = [each.replacement.new for each in replanned]
     for entry in entries:
-        write(entry.id, full_name=f"\0{entry.id}")  # names may go round in a circle
+        write(entry.id, full_name=f".{entry.id}")  # names may go round in a circle; none begins with a dot
     for entry in entries:
         content = _content(entry.id, entry.statement, entry.facts, sealing)
+        before = connection.scalar("SELECT create_sql FROM items WHERE id = ?", entry.id)
         write(entry.id, kind=entry.kind, **_named(entry.name), **content, planned_for="")
+        if before != content["create_sql"]:
+            record(connection, "alter", entry.id)
     known = _ids(connection)
     for each in replanned:
         new, planned = each.replacement.new, each.planned
@@ -138,8 +144,12 @@ def stamp(row: Row) -> Stamp:
 
 def stamps(connection: Connection, ids: Sequence[str]) -> dict[str, Stamp]:
     """Return the stamps of items by their ids."""
-    query = "SELECT * FROM items WHERE id IN (SELECT value FROM json_each(?))"
-    return {row.id: stamp(row) for row in connection.all(query, json.dumps(ids))}
+    found: dict[str, Stamp] = {}
+    for first in range(0, len(ids), _AT_ONCE):
+        some = ids[first : first + _AT_ONCE]
+        query = f"SELECT id, full_name, create_sql, facts FROM items WHERE id IN ({', '.join('?' * len(some))})"
+        found |= {row.id: stamp(row) for row in connection.all(query, *some)}
+    return found
 
 
 def planned_for(full_name: str, create_sql: str, facts: str, planner: str) -> str:
@@ -189,9 +199,9 @@ def rows_in_order(connection: Connection) -> tuple[list[Row], dict[str, list[str
 def edges(connection: Connection) -> dict[str, list[str]]:
     """Return the full names of the items that use an item directly, by its full name."""
     query = (
-        "SELECT used.full_name, user.full_name FROM dependencies AS edge"
-        " JOIN items AS used ON used.id = edge.referenced_id JOIN items AS user ON user.id = edge.item_id"
-        " ORDER BY user.number"
+        "SELECT used.full_name AS name, reader.full_name AS by FROM dependencies AS edge"
+        " JOIN items AS used ON used.id = edge.referenced_id JOIN items AS reader ON reader.id = edge.item_id"
+        " ORDER BY reader.number"
     )
     found: dict[str, list[str]] = {}
     for name, by in connection.all(query):
@@ -258,6 +268,8 @@ def update_secret(connection: Connection, row: Row, sealed: Sealed, value: ast.S
     statement = replace(statement, value=value)
     texts = {"create_sql": to_sql(statement), "redacted_sql": to_sql(statement, redacted=LANGUAGE)}
     connection.update("items", texts, "id = ?", row.id)
+    if texts["create_sql"] != row.create_sql:
+        record(connection, "alter", row.id)
     replace_secret(connection, row.id, sealed)
 
 
@@ -326,8 +338,7 @@ def generation_of(connection: Connection) -> int:
 
 def next_number(connection: Connection) -> int:
     """Return the number of the next item, above those of all items so far, including deleted ones."""
-    last = connection.scalar("SELECT seq FROM sqlite_sequence WHERE name = 'items'")
-    return int(last or 0) + 1
+    return connection.last_number("items") + 1
 
 
 def _ids(connection: Connection) -> FindId:
@@ -355,6 +366,9 @@ def delete_item(connection: Connection, full_name: str) -> None:
     facts = connection.scalar("SELECT facts FROM items WHERE full_name = ?", full_name)
     mine = "(SELECT id FROM items WHERE full_name = ?)"
     connection.execute(f"DELETE FROM comments WHERE item_id = {mine}", (full_name,))
+    item_id = connection.scalar("SELECT id FROM items WHERE full_name = ?", full_name)
+    if item_id is not None:
+        record(connection, "drop", item_id)
     connection.execute("DELETE FROM items WHERE full_name = ?", (full_name,))
     known = json.loads(facts) if facts is not None else {}
     for name in ("sink_id", "source_id", "view_id"):

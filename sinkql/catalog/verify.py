@@ -1,4 +1,4 @@
-"""A catalog file → what is wrong in it: pages, items, what depends on what, secrets that do not open."""
+"""A catalog → what is wrong in it: pages, items, what depends on what, secrets that do not open."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file.connection import Connection, Row
 from sinkql.catalog.row import facts_of, opened, parsed
+from sinkql.catalog.store import Connection, Row
 from sinkql.catalog.system.namespace import DATABASE_ID, PUBLIC_SCHEMA_ID, QUICKSTART_ID
 from sinkql.errors import SinkqlError
 from sinkql.planner.item.statement import kind_of, own_name
@@ -33,8 +33,9 @@ class Problem:
 
 def problems(catalog: Catalog) -> Iterator[Problem]:
     """Yield what is wrong with an open catalog, without changing anything."""
+    for found in catalog.database.damage():
+        yield Problem("SQ4103", found, hint="Restore a backup of it.")
     with catalog.database.read() as connection:
-        yield from _pages(connection)
         rows = connection.all("SELECT * FROM items ORDER BY number")
         yield from _orphans(connection, rows)
         uses = _uses(connection)
@@ -63,21 +64,16 @@ def _planned_uses(row: Row, catalog: Catalog) -> frozenset[str]:
 
 def _rows(row: Row, catalog: Catalog) -> Path:
     """Return the file of a table's rows."""
-    return table_path(catalog.database.path.parent, str(facts_of(row)["table_id"]), row.full_name)
-
-
-def _pages(connection: Connection) -> Iterator[Problem]:
-    for (found,) in connection.all("PRAGMA integrity_check"):
-        if found != "ok":
-            yield Problem("SQ4103", f"the file is damaged: {found}", hint="Restore a backup of it.")
-    for row in connection.all("PRAGMA foreign_key_check"):
-        yield _changed(f"a row of {row[0]} refers to an item that does not exist")
+    return table_path(catalog.database.folder, str(facts_of(row)["table_id"]), row.full_name)
 
 
 def _orphans(connection: Connection, rows: Any) -> Iterator[Problem]:
     known = {row.id for row in rows}
     secrets = {row.id for row in rows if row.kind == "SECRET"}
     stored = set(connection.scalars("SELECT item_id FROM secrets"))
+    for table, column in (("dependencies", "item_id"), ("dependencies", "referenced_id"), ("secrets", "item_id")):
+        for _ in sorted(set(connection.scalars(f"SELECT {column} FROM {table}")) - known):
+            yield _changed(f"a row of {table} refers to an item that does not exist")
     for item_id in sorted(secrets ^ stored):
         yield _changed(f"secret {item_id} has a value without an item, or an item without a value")
     for item_id in sorted(set(connection.scalars("SELECT item_id FROM comments")) - known - {*_BUILT_IN}):

@@ -43,7 +43,10 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="sinkql")
 @click.option(
-    "--catalog", metavar="URL", help="The catalog: a file or a sqlite:/// URL.  [default: .sinkql/catalog.db]"
+    "--catalog",
+    metavar="URL",
+    help="The catalog: a file, or postgresql+psycopg://user@host/database for several hosts.  "
+    "[default: SINKQL_CATALOG, else .sinkql/catalog.db]",
 )
 @click.option(
     "--output",

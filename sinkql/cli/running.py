@@ -69,7 +69,9 @@ def run_up(session: Session, output: Output, names: Sequence[str] | None, *, onc
     from sinkql.cli.progress import LiveProgress  # as above
 
     if names is None and not session.jobs():
-        output.note(f"There are no sinks in {session.catalog.database.path} yet; those that are created will run here.")
+        output.note(
+            f"There are no sinks in {session.catalog.database.address} yet; those that are created will run here."
+        )
     with LiveProgress(output, lambda sink: _reading(session, sink), goes_on=True) as progress:
         return session.up(names, once=once, takeover=takeover, progress=progress)
 

@@ -22,6 +22,7 @@ from sinkql.errors.error import LeaseLostError as LeaseLostError
 from sinkql.errors.error import LostStateError as LostStateError
 from sinkql.errors.error import MissingColumnError as MissingColumnError
 from sinkql.errors.error import MissingError as MissingError
+from sinkql.errors.error import NoCatalogError as NoCatalogError
 from sinkql.errors.error import Notice as Notice
 from sinkql.errors.error import SharedKeyError as SharedKeyError
 from sinkql.errors.error import SinkqlError as SinkqlError

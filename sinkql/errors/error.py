@@ -190,6 +190,10 @@ class LateError(SinkqlError):
     """Say that something did not answer in time, as on a loaded machine: who can wait waits longer."""
 
 
+class NoCatalogError(SinkqlError):
+    """Say that there is no catalog where there should be one."""
+
+
 class LeaseHeldError(SinkqlError):
     """Say that another process runs the sink."""
 

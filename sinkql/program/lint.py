@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from sinkql import ast, logical
-from sinkql.catalog.file.database import Database, Empty
+from sinkql.catalog.file.database import Memory
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.named import over_system
@@ -154,8 +154,8 @@ class _Linter:
             select(query, self._empty, within=statement.where.span)
 
     @cached_property
-    def _empty(self) -> Database:
-        return Empty(LAYOUT)
+    def _empty(self) -> Memory:
+        return Memory.empty(LAYOUT)
 
     def end(self) -> None:
         """Say what only the whole script tells."""

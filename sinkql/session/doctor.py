@@ -15,9 +15,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from sinkql.catalog.address import Address, folder_of
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.verify import problems
-from sinkql.errors import SinkqlError
+from sinkql.errors import NoCatalogError, SinkqlError
 from sinkql.extension.check import Check
 from sinkql.extension.registry import discover
 from sinkql.runtime.spark.java import check_java, modules
@@ -37,15 +38,15 @@ _CLOUDED = {
 }
 
 
-def checks(catalog: Path) -> Iterator[Check]:
-    """Yield all checks of this machine, and of the catalog file and of what its connections lead to if it is there."""
+def checks(catalog: Address) -> Iterator[Check]:
+    """Yield all checks of this machine, and of the catalog and of what its connections lead to if it is there."""
     yield _python()
     yield from _packages()
     yield from _extras()
     yield from _java()
     yield from _surroundings()
     yield _memory()
-    yield from _folders(catalog)
+    yield from _folders(folder_of(catalog))
     yield _open_files()
     yield _loopback()
     yield _host()
@@ -134,8 +135,8 @@ def _available_memory() -> int | None:
     return int(found) * 1024 if found is not None else None
 
 
-def _folders(catalog: Path) -> Iterator[Check]:
-    yield _folder("catalog folder", _existing(catalog.parent), "Choose another folder with --catalog.")
+def _folders(folder: Path) -> Iterator[Check]:
+    yield _folder("catalog folder", _existing(folder), "Choose another folder with --catalog.")
     yield _folder("temporary folder", Path(tempfile.gettempdir()), "Choose another folder with TMPDIR.")
 
 
@@ -185,13 +186,13 @@ def _host() -> Check:
         return Check("host name", "warning", f"{name} has no address", fix)
 
 
-def _catalog(path: Path) -> Iterator[Check]:
-    if not path.exists():
-        yield Check("catalog", "ok", f"{path} does not exist yet; the first statement creates it")
-        return
+def _catalog(address: Address) -> Iterator[Check]:
     try:
-        catalog = Catalog(path, discover())
+        catalog = Catalog(address, discover(), existing=True)
         found = list(problems(catalog))
+    except NoCatalogError as error:
+        yield Check("catalog", "ok", f"{error.message} yet; the first statement creates it")
+        return
     except SinkqlError as error:
         yield Check("catalog", "wrong", error.message, error.hint)
         return
@@ -199,6 +200,6 @@ def _catalog(path: Path) -> Iterator[Check]:
         what = f"{problem.item}: {problem.message}" if problem.item else problem.message
         yield Check("catalog", "wrong", what, problem.hint)
     if not found:
-        yield Check("catalog", "ok", str(path))
+        yield Check("catalog", "ok", str(address))
     yield from checks_of_catalog(catalog)
     yield from checks_of_logs(catalog)

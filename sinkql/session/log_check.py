@@ -38,7 +38,7 @@ def checks_of_logs(catalog: Catalog) -> Iterator[Check]:
                 continue  # the catalog's own check tells
             if isinstance(item, logical.Source) and "tuning" in item.options:
                 yield from _of_source(short_name(name, reader), item, _told(source_id, catalog))
-    yield from _of_nobody(catalog.database.path.parent / FOLDER, ids)
+    yield from _of_nobody(catalog.database.folder / FOLDER, ids)
 
 
 def _told(source_id: str, catalog: Catalog) -> Mapping[str, Any]:

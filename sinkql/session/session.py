@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sinkql import ast, logical, physical
+from sinkql.catalog.address import ServerUrl, address_of
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file.sqlite_file import FOLDER
+from sinkql.catalog.file.sqlite_file import make_private_folder
 from sinkql.catalog.memory import Broken
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.extension.registry import Registry, discover
@@ -32,17 +33,23 @@ if TYPE_CHECKING:
     from sinkql.runtime.batch.progress import Progress
     from sinkql.runtime.spark.adhoc import AdhocSpark
 
-FILE = "catalog.db"
-
 
 class Session:
     """Run statements against one catalog, and the sinks in it.
 
-    `path` is the catalog's file, its URL (`sqlite:///…`) or the project's folder; None is the working folder.
+    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder; None is
+    what SINKQL_CATALOG names, or the working folder. A catalog that is not there is made, unless it must be `existing`.
     """
 
-    def __init__(self, path: str | Path | None = None, *, registry: Registry | None = None) -> None:
-        self._committed = Catalog(catalog_file(path), registry if registry is not None else discover())
+    def __init__(
+        self,
+        path: str | Path | ServerUrl | None = None,
+        *,
+        registry: Registry | None = None,
+        existing: bool = False,
+    ) -> None:
+        known = registry if registry is not None else discover()
+        self._committed = Catalog(address_of(path), known, existing=existing)
         self._transaction: Transaction | None = None
         self.access = CatalogAccess(self._committed)
         self._spark: AdhocSpark | None = None
@@ -263,7 +270,7 @@ class Session:
 
         It has this process's working folder and environment.
         """
-        return RunningSinks(self._committed.database.path, self.sinks(names or None))
+        return RunningSinks(self._committed.database.address, self.sinks(names or None))
 
     def start(self, *names: str) -> tuple[str, ...]:
         """Let the sinks and views (all, without names) be run by the process that runs sinks; return their names."""
@@ -305,12 +312,13 @@ class Session:
         from sinkql.runtime.spark.adhoc import AdhocSpark  # Spark, only where something runs
 
         if self._spark is None:
-            self._spark = AdhocSpark(self._committed.database.path.parent / "spark")
+            self._spark = AdhocSpark(self._committed.database.folder / "spark")
         return self._spark
 
     def context(self, job: physical.Job) -> Context:
         """Return what the parts of a job may use: its folder, secrets' values, object stores."""
         folder = dropping.sink_folder(self._committed, job.sink_id)
+        make_private_folder(self._committed.database.folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Context(job.sink, job.sink_id, folder, self.access.secret, self.access.job_store)
 
@@ -331,20 +339,3 @@ class Session:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-
-
-def catalog_file(path: str | Path | None) -> Path:
-    """Return the catalog file that a path, a URL or nothing names."""
-    if path is None:
-        return Path.cwd() / FOLDER / FILE
-    if isinstance(path, str) and "://" in path:
-        scheme, _, file = path.partition(":///")
-        if scheme != "sqlite" or not file:
-            raise SinkqlError(
-                "SQ4113",
-                f'catalogs at "{path.partition("://")[0]}://" are not supported',
-                hint="Name a file, or write sqlite:///path/to/catalog.db.",
-            )
-        return Path(file)
-    found = Path(path)
-    return found / FOLDER / FILE if found.is_dir() else found

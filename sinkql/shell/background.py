@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from sinkql.catalog.address import Address
 from sinkql.planner.name import short_name
 from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
 
@@ -32,9 +32,9 @@ class SinkState:
 
 @dataclass(slots=True)
 class Background:
-    """Run `sinkql up` for a catalog file; `tell` gets a line for each thing a user should know."""
+    """Run `sinkql up` for a catalog; `tell` gets a line for each thing a user should know."""
 
-    catalog: Path
+    catalog: Address
     tell: Callable[[str], None]
     command: tuple[str, ...] = COMMAND
     told: bool = False

@@ -41,7 +41,7 @@ def run_shell(
     settings = Settings(format=format)
     screen = Screen(settings, interactive)
     notices = Notices(screen.line)
-    background = Background(session.catalog.database.path, notices.tell)
+    background = Background(session.catalog.database.address, notices.tell)
     shell = Shell(session, screen, settings, background, BY_NAME, keep_going=keep_going)
     for notice in session.notices:
         screen.notice(notice)
@@ -81,7 +81,7 @@ def _ask(shell: Shell, notices: Notices, typed: str) -> int:
     from sinkql.shell.editor.prompt import Prompt
 
     prompt = Prompt(
-        Path(shell.session.catalog.database.path).parent / _HISTORY,
+        shell.session.catalog.database.folder / _HISTORY,
         SqlCompleter(shell.session, shell.settings, shell.actions),
         shell.session.catalog.registry.vocabulary,
         status=shell.background.summary,

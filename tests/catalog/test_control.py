@@ -6,14 +6,15 @@ import multiprocessing
 import os
 import signal
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sinkql.catalog.file import control as control_module
-from sinkql.catalog.file.control import Control
-from sinkql.catalog.file.database import Database
+from sinkql.catalog.address import Address
+from sinkql.catalog.opening import open_store
+from sinkql.catalog.running import control as control_module
+from sinkql.catalog.running.control import Control
+from sinkql.catalog.store import Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.control import Control as ControlProtocol
@@ -38,12 +39,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return Database(tmp_path / "catalog.db", LAYOUT)
+def database(place: Address) -> Store:
+    return open_store(place, LAYOUT)
 
 
 @pytest.fixture
-def control(database: Database, clock: Clock) -> Control:
+def control(database: Store, clock: Clock) -> Control:
     control = Control(database, clock=clock, lease_seconds=30)
     control.set_desired("s", "running")
     return control
@@ -53,7 +54,7 @@ def _code(raised: pytest.ExceptionInfo[SinkqlError]) -> str:
     return raised.value.code
 
 
-def _rows(database: Database, table: str) -> list[dict[str, Any]]:
+def _rows(database: Store, table: str) -> list[dict[str, Any]]:
     with database.read() as connection:
         return [row._asdict() for row in connection.all(f"SELECT * FROM {table}")]
 
@@ -133,7 +134,7 @@ def test_drop_waits_for_the_lease(control: Control, clock: Clock) -> None:
     assert control.claim_for_drop("s", owner="d")
 
 
-def test_status_history_keeps_changes_only(control: Control, database: Database) -> None:
+def test_status_history_keeps_changes_only(control: Control, database: Store) -> None:
     for status in ("starting", "running", "running"):
         control.status("s", status)
     control.status("s", "stalled", error="no", hint="do", details={"row": 17})
@@ -147,7 +148,7 @@ def test_status_history_keeps_changes_only(control: Control, database: Database)
     ]
 
 
-def test_status_of_a_former_owner_is_history_alone(control: Control, database: Database) -> None:
+def test_status_of_a_former_owner_is_history_alone(control: Control, database: Store) -> None:
     control.acquire("s", owner="old", takeover=False)
     control.acquire("s", owner="new", takeover=True)
     control.status("s", "running", owner="new")
@@ -156,7 +157,7 @@ def test_status_of_a_former_owner_is_history_alone(control: Control, database: D
     assert [row["status"] for row in _rows(database, "status_history")] == ["running", "fenced"]
 
 
-def test_long_history_is_cut(control: Control, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_history_is_cut(control: Control, database: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_module, "_KEPT_CHANGES", 3)
     for number in range(5):
         control.status("s", "stalled", error=str(number))
@@ -165,7 +166,7 @@ def test_long_history_is_cut(control: Control, database: Database, monkeypatch: 
     assert mine == ["2", "3", "4"]
 
 
-def test_commits_add_up(control: Control, database: Database) -> None:
+def test_commits_add_up(control: Control, database: Store) -> None:
     control.committed("s", rows=5, size=100, offsets={"n": {"count": 5}}, epoch=1, snapshot=2**60, lag=7)
     control.committed("s", rows=2, size=10, offsets={"n": {"count": 7}}, epoch=2, counts={"failed": 1, "read": 4})
     (row,) = _rows(database, "progress")
@@ -182,19 +183,18 @@ def test_commits_add_up(control: Control, database: Database) -> None:
     ) == (7, 110, 1, 4, 2, 2, None, None, '{"n": {"count": 7}}')
 
 
-def _hold(path: Path, pipe: Connection) -> None:
-    control = Control(Database(path, LAYOUT))
+def _hold(place: Address, pipe: Connection) -> None:
+    control = Control(open_store(place, LAYOUT))
     control.acquire("s", owner="held", takeover=False)
     pipe.send("held")
     pipe.recv()
 
 
-def test_killed_runners_lease_is_free_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    control = Control(Database(path, LAYOUT))
+def test_killed_runners_lease_is_free_at_once(place: Address) -> None:
+    control = Control(open_store(place, LAYOUT))
     control.set_desired("s", "running")
     here, there = _SPAWN.Pipe()
-    runner = _SPAWN.Process(target=_hold, args=(path, there))
+    runner = _SPAWN.Process(target=_hold, args=(place, there))
     runner.start()
     assert here.poll(PATIENCE_S)
     assert here.recv() == "held"
@@ -207,8 +207,8 @@ def test_killed_runners_lease_is_free_at_once(tmp_path: Path) -> None:
     assert control.acquire("s", owner="me", takeover=False) == 2
 
 
-def _race(path: Path, owner: str, start: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
-    control = Control(Database(path, LAYOUT))
+def _race(place: Address, owner: str, start: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
+    control = Control(open_store(place, LAYOUT))
     start.wait()
     try:
         pipe.send(control.acquire("s", owner=owner, takeover=False))
@@ -218,12 +218,11 @@ def _race(path: Path, owner: str, start: multiprocessing.synchronize.Barrier, pi
 
 
 @pytest.mark.long
-def test_of_runners_that_start_at_once_one_gets_the_lease(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    Control(Database(path, LAYOUT)).set_desired("s", "running")
+def test_of_runners_that_start_at_once_one_gets_the_lease(place: Address) -> None:
+    Control(open_store(place, LAYOUT)).set_desired("s", "running")
     barrier, pipes = _SPAWN.Barrier(4, timeout=PATIENCE_S), [_SPAWN.Pipe() for _ in range(4)]
     racers = [
-        _SPAWN.Process(target=_race, args=(path, str(number), barrier, there))
+        _SPAWN.Process(target=_race, args=(place, str(number), barrier, there))
         for number, (_, there) in enumerate(pipes)
     ]
     for racer in racers:

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
+from sinkql.catalog import store
 from sinkql.catalog.file.connection import Connection
-from sinkql.catalog.file.control import Control
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import APPLICATION_ID, UPGRADES, VERSION, Layout
+from sinkql.catalog.running.control import Control
 from sinkql.catalog.system import LAYOUT, RELATIONS
 from sinkql.errors import SinkqlError
-from support.patience import PATIENCE_S, ended
+from support.patience import ended
 
 _NEXT = VERSION + 1
 _SPAWN = multiprocessing.get_context("spawn")
@@ -31,12 +32,12 @@ def _open(path: Path, layout: Layout = LAYOUT) -> Database:
     return Database(path, layout)
 
 
-def _next(step: Callable[[Connection], None]) -> Layout:
+def _next(step: Callable[[store.Connection], None]) -> Layout:
     """Return the layout of a release after this one."""
     return Layout(LAYOUT.derived, (*UPGRADES, step))
 
 
-def _add_column(connection: Connection) -> None:
+def _add_column(connection: store.Connection) -> None:
     connection.execute("ALTER TABLE desired ADD COLUMN reason TEXT NOT NULL DEFAULT 'none'")
 
 
@@ -77,7 +78,7 @@ def test_system_relations_are_those_of_the_program_though_the_version_is_the_sam
     path = tmp_path / "catalog.db"
     _open(path)
     derived = {**LAYOUT.derived, "mz_sinks": "CREATE VIEW mz_sinks AS\nSELECT 'other' AS name"}
-    del derived["mz_views"], derived["audit_drop"]
+    del derived["mz_views"]
     for layout, names in ((Layout(derived), [("other",)]), (LAYOUT, [])):
         _open(path, layout)
         with closing(sqlite3.connect(path)) as connection:
@@ -178,18 +179,13 @@ def test_failed_upgrade_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     _open(path)
 
-    def broken_step(connection: Connection) -> None:
+    def broken_step(connection: store.Connection) -> None:
         connection.execute("DROP TABLE identity")
         raise OSError("no space left")
 
     assert _refused(path, _next(broken_step)) == "SQ4105"
     with _open(path).read() as connection:
         assert connection.scalar("SELECT count(*) FROM identity") == 1
-
-
-def test_reading_transaction_cannot_write(tmp_path: Path) -> None:
-    with pytest.raises(SinkqlError), _open(tmp_path / "catalog.db").read() as connection:
-        connection.insert("settings", {"name": "a", "value": "b"})
 
 
 class _MeetingWriters(sqlite3.Connection):
@@ -216,27 +212,6 @@ def test_a_new_file_that_others_write_to_meanwhile_is_opened(tmp_path: Path, mon
     assert (_MeetingWriters.writers, _pragma(path, "journal_mode")) == (0, "wal")
 
 
-def _commit_often(path: Path, start: multiprocessing.synchronize.Barrier) -> None:
-    start.wait()
-    control = Control(_open(path))
-    for _ in range(20):
-        control.committed("s", rows=3, size=10, offsets={}, epoch=1)
-
-
-@pytest.mark.long
-def test_processes_that_open_a_new_file_and_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    barrier = _SPAWN.Barrier(4, timeout=PATIENCE_S)
-    processes = [_SPAWN.Process(target=_commit_often, args=(path, barrier)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    assert ended(*processes) == [0] * 4
-    with _open(path).read() as connection:
-        row = connection.first("SELECT * FROM progress")
-        catalogs = connection.scalar("SELECT count(*) FROM identity")
-    assert (row.messages, row.bytes, row.commits, catalogs) == (240, 800, 80, 1)
-
-
 def test_copy_of_a_catalog_opens(tmp_path: Path) -> None:
     path, copy = tmp_path / "catalog.db", tmp_path / "copy.db"
     Control(_open(path)).set_desired("s", "running")
@@ -244,26 +219,6 @@ def test_copy_of_a_catalog_opens(tmp_path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(path, copy)
     assert Control(_open(copy)).desired("s") == "running"
-
-
-def test_transactions_one_after_the_other_share_a_connection(tmp_path: Path) -> None:
-    database = _open(tmp_path / "catalog.db")
-    opened = [_connection_of(database) for _ in range(3)]
-    assert len(set(opened)) == 1
-
-
-def test_transactions_at_a_time_have_a_connection_each(tmp_path: Path) -> None:
-    database = _open(tmp_path / "catalog.db")
-    with database.read() as one, database.read() as other:
-        assert one is not other
-
-
-def test_what_reads_cannot_write_and_what_writes_after_it_can(tmp_path: Path) -> None:
-    database = _open(tmp_path / "catalog.db")
-    with pytest.raises(SinkqlError), database.read() as connection:
-        connection.insert("settings", {"name": "cluster", "value": "c"})
-    with database.write() as connection:
-        connection.insert("settings", {"name": "cluster", "value": "c"})
 
 
 def test_a_forked_process_opens_the_file_itself(tmp_path: Path) -> None:

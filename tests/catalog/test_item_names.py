@@ -16,7 +16,7 @@ CREATE TABLE t1 (id bigint);
 def test_names_are_read_as_they_are_typed(tmp_path: Path) -> None:
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_ITEMS)
-        path = session.catalog.database.path
+        path = session.catalog.database.folder / "catalog.db"
     assert item_names(path, "SECRET") == ['"a.b".s', "t", '"t.u"']
     assert item_names(path, "TABLE", "SOURCE", "SECRET") == ["t1", '"a.b".s', "t", '"t.u"']
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import UPGRADES, Layout
+from sinkql.catalog.store import Connection
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems
 from sinkql.session import Session

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 
 import pytest
 
+from sinkql.catalog.address import Address
 from sinkql.catalog.verify import problems
 from sinkql.session import Session
 from support.patience import PATIENCE_S, ended
@@ -19,8 +19,8 @@ _PROCESSES = 8
 _ROUNDS = 6  # of five transactions
 
 
-def _work(path: Path, number: int, start: Barrier) -> None:
-    session = Session(path)
+def _work(place: Address, number: int, start: Barrier) -> None:
+    session = Session(place)
     start.wait()
     for turn in range(_ROUNDS):
         name = f"x_{number}_{turn}"
@@ -31,13 +31,12 @@ def _work(path: Path, number: int, start: Barrier) -> None:
         session.execute(f"DROP SECRET {name}_s;")
 
 
-def test_eight_processes_of_thirty_transactions_all_succeed(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    session = Session(path)
+def test_eight_processes_of_thirty_transactions_all_succeed(place: Address) -> None:
+    session = Session(place)
     session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);")
     before = session.catalog.generation
     start = _SPAWN.Barrier(_PROCESSES, timeout=PATIENCE_S)
-    workers = [_SPAWN.Process(target=_work, args=(path, number, start)) for number in range(_PROCESSES)]
+    workers = [_SPAWN.Process(target=_work, args=(place, number, start)) for number in range(_PROCESSES)]
     for worker in workers:
         worker.start()
     assert ended(*workers) == [0] * _PROCESSES

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sinkql import ast
+from sinkql.catalog.address import Address
 from sinkql.catalog.catalog import Catalog
 from sinkql.extension.registry import discover
 from sinkql.parser import parse
@@ -67,11 +68,20 @@ def _plans() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def filled(place: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Address:
     monkeypatch.chdir(tmp_path)
-    with Session() as session:
+    with Session(place) as session:
         session.execute(_script(24))
-        return session.catalog.database.path
+    return place
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the same in a file alone, for what never asks where a catalog is."""
+    monkeypatch.chdir(tmp_path)
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_script(24))
+    return tmp_path / "catalog.db"
 
 
 def _content(catalog: Catalog) -> list[tuple[Any, ...]]:
@@ -82,15 +92,15 @@ def _content(catalog: Catalog) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_looking_at_a_catalog_plans_nothing(file: Path) -> None:
-    with _plans() as planned, Session(file) as session:
+def test_looking_at_a_catalog_plans_nothing(filled: Address) -> None:
+    with _plans() as planned, Session(filled) as session:
         session.execute(
             "SHOW SINKS; SHOW OBJECTS; SHOW MATERIALIZED VIEWS FROM other; SELECT count(*) FROM mz_columns;"
         )
         session.status()
         session.stop()
     assert planned == []
-    with _plans() as planned, Session(file) as session:
+    with _plans() as planned, Session(filled) as session:
         assert session.notices == ()
     assert planned == _NEEDS_THE_KEY
 
@@ -144,10 +154,10 @@ def test_any_order_of_asking_gives_what_planning_all_gives(file: Path, seed: int
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_changes_by_another_process_reach_what_waits(file: Path, seed: int) -> None:
+def test_changes_by_another_process_reach_what_waits(filled: Address, seed: int) -> None:
     chance = random.Random(seed)
-    lazy = Catalog(file, _REGISTRY)
-    with Session(file) as other:
+    lazy = Catalog(filled, _REGISTRY)
+    with Session(filled) as other:
         for number in range(4):
             views = [name for name in other.catalog.plans.names("MATERIALIZED VIEW") if "public" in name]
             view = chance.choice(views)
@@ -163,7 +173,7 @@ def test_changes_by_another_process_reach_what_waits(file: Path, seed: int) -> N
             lazy.plans.item(chance.choice(views))
             other.execute(change)
             lazy.refresh()
-    assert sorted(map(str, _content(lazy))) == sorted(map(str, _content(Catalog(file, _REGISTRY))))
+    assert sorted(map(str, _content(lazy))) == sorted(map(str, _content(Catalog(filled, _REGISTRY))))
     assert lazy.plans.broken == {}
 
 
@@ -177,13 +187,12 @@ def test_what_waits_for_an_item_outlives_it(file: Path) -> None:
         assert [lazy.plans.item(each) for each in users] == [eager.plans.item(each) for each in users]
 
 
-def test_a_long_chain_of_views_is_planned_from_its_end(tmp_path: Path) -> None:
+def test_a_long_chain_of_views_is_planned_from_its_end(place: Address) -> None:
     statements = ["CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE VIEW v0 AS SELECT counter FROM n;"]
     statements += [f"CREATE VIEW v{number + 1} AS SELECT counter FROM v{number};" for number in range(120)]
-    with Session(tmp_path / "catalog.db") as session:
+    with Session(place) as session:
         session.execute("BEGIN;" + "".join(statements) + "COMMIT;")
-        path = session.catalog.database.path
-    assert Catalog(path, _REGISTRY).plans.item("materialize.public.v120") is not None
+    assert Catalog(place, _REGISTRY).plans.item("materialize.public.v120") is not None
 
 
 def test_a_sink_that_another_program_renamed_leaves_no_place_under_its_old_name(file: Path) -> None:

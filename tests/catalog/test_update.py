@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from sinkql import ast, logical
+from sinkql.catalog.address import Address
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import adding, redefining
@@ -55,8 +55,8 @@ def _memory() -> MemoryCatalog:
     return catalog
 
 
-def _stored(path: Path) -> Catalog:
-    catalog = Catalog(path, discover())
+def _stored(place: Address) -> Catalog:
+    catalog = Catalog(place, discover())
     for statement in _statements(_script()):
         catalog.change(adding(qualify(statement, catalog.plans), _facts(statement), None))
     return catalog
@@ -129,12 +129,12 @@ def test_rename_of_a_relation_is_written_into_every_query_that_reads_it() -> Non
 
 
 @pytest.mark.parametrize("renamed", ["orders", "paid", "lake", "small", "s"])
-def test_renamed_items_read_again_are_those_in_memory(tmp_path: Path, renamed: str) -> None:
-    catalog, memory = _stored(tmp_path / "catalog.db"), _memory()
+def test_renamed_items_read_again_are_those_in_memory(place: Address, renamed: str) -> None:
+    catalog, memory = _stored(place), _memory()
     old = renamed if renamed == "small" else _full(renamed)
     _redefine(catalog, _named(catalog.plans, old, "New.Name"))
     redefine(memory, _named(memory, old, "New.Name"))
-    again = Catalog(tmp_path / "catalog.db", discover())
+    again = Catalog(place, discover())
     again.plans.plan_all()
     assert again.plans.broken == {}
     assert _items(again.plans) == _items(catalog.plans) == _items(memory)
@@ -142,8 +142,8 @@ def test_renamed_items_read_again_are_those_in_memory(tmp_path: Path, renamed: s
         assert set(again.dependents(entry.name)) == set(again.plans.dependents(entry.name))
 
 
-def test_source_keeps_the_name_it_was_first_known_by(tmp_path: Path) -> None:
-    catalog = _stored(tmp_path / "catalog.db")
+def test_source_keeps_the_name_it_was_first_known_by(place: Address) -> None:
+    catalog = _stored(place)
     _redefine(catalog, _named(catalog.plans, _full("orders"), "a"))
     _redefine(catalog, _named(catalog.plans, _full("a"), "b"))
     entry = catalog.plans.entry(_full("b"))
@@ -151,29 +151,29 @@ def test_source_keeps_the_name_it_was_first_known_by(tmp_path: Path) -> None:
     assert entry.facts == {"identity": _full("orders")}
 
 
-def test_two_items_may_swap_their_names(tmp_path: Path) -> None:
-    catalog = _stored(tmp_path / "catalog.db")
+def test_two_items_may_swap_their_names(place: Address) -> None:
+    catalog = _stored(place)
     _redefine(
         catalog, {**_named(catalog.plans, _full("plain"), "alias"), **_named(catalog.plans, _full("alias"), "plain")}
     )
-    again = Catalog(tmp_path / "catalog.db", discover())
+    again = Catalog(place, discover())
     assert "purchases" not in _queries(again.plans)["plain"]
     assert _queries(again.plans)["plain"] == "SELECT orders.id FROM materialize.public.orders AS orders"
     assert _queries(again.plans)["alias"] == "SELECT id FROM materialize.public.orders WHERE orders.price > 0"
 
 
-def test_item_may_come_to_use_a_younger_one(tmp_path: Path) -> None:
-    catalog = _stored(tmp_path / "catalog.db")
+def test_item_may_come_to_use_a_younger_one(place: Address) -> None:
+    catalog = _stored(place)
     _redefine(catalog, _changed(catalog.plans, "CREATE VIEW plain AS SELECT orders.id FROM twice AS orders;"))
-    again = Catalog(tmp_path / "catalog.db", discover())
+    again = Catalog(place, discover())
     again.plans.plan_all()
     assert again.plans.broken == {}
     assert _full("plain") in again.dependents(_full("twice"))
     assert _full("plain") not in again.dependents(_full("orders"))
 
 
-def test_change_that_breaks_a_dependent_changes_nothing_and_lists_it(tmp_path: Path) -> None:
-    catalog = _stored(tmp_path / "catalog.db")
+def test_change_that_breaks_a_dependent_changes_nothing_and_lists_it(place: Address) -> None:
+    catalog = _stored(place)
     before = _items(catalog.plans)
     new = "CREATE SOURCE orders (id bigint NOT NULL) FROM FILES (PATH = 'orders') FORMAT JSON;"
     with pytest.raises(SinkqlError) as refused:
@@ -182,7 +182,7 @@ def test_change_that_breaks_a_dependent_changes_nothing_and_lists_it(tmp_path: P
     assert refused.value.detail is not None
     assert 'materialized view "paid": column "price" does not exist' in refused.value.detail.splitlines()
     catalog.refresh()
-    assert before == _items(catalog.plans) == _items(Catalog(tmp_path / "catalog.db", discover()).plans)
+    assert before == _items(catalog.plans) == _items(Catalog(place, discover()).plans)
 
 
 def test_mistake_in_the_new_statement_is_told_as_such() -> None:
@@ -208,9 +208,8 @@ def test_name_that_is_taken_is_refused() -> None:
     assert refused.value.code == "SQ2002"
 
 
-def test_item_that_plans_no_more_is_rewritten_and_tried_again(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    catalog = _stored(path)
+def test_item_that_plans_no_more_is_rewritten_and_tried_again(place: Address) -> None:
+    catalog = _stored(place)
     with catalog.database.write() as connection:
         row = connection.first("SELECT * FROM items WHERE name = 'orders'")
         without = row.create_sql.replace(",\n", ";").replace("price", "prize")
@@ -223,7 +222,7 @@ def test_item_that_plans_no_more_is_rewritten_and_tried_again(tmp_path: Path) ->
     right = "CREATE SOURCE purchases (id bigint NOT NULL, price numeric(10, 2)) FROM FILES (PATH = 'o') FORMAT JSON;"
     _redefine(catalog, _changed(catalog.plans, right))
     assert catalog.broken == {}
-    assert [*problems(Catalog(path, discover()))] == []
+    assert [*problems(Catalog(place, discover()))] == []
     with catalog.database.read() as connection:
         facts = connection.scalar("SELECT facts FROM items WHERE name = 'purchases'")
     assert json.loads(str(facts)) == {}

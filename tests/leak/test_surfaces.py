@@ -243,7 +243,7 @@ def test_backup_of_the_catalog_holds_no_secret(folder: Path) -> None:
             with pytest.raises(SinkqlError):
                 session.execute(mistake)
         session.execute(_ITEMS + f"ALTER SECRET s_joined AS '{_T['decoded']}'; DROP SECRET s_decoded;")
-        back_up(session.catalog.database.path, folder / "catalog.backup")
+        back_up(session.catalog.database.folder / "catalog.db", folder / "catalog.backup")
     assert list(folder.rglob("*.backup"))
     assert hits(files_in(folder), _SECRETS.values()) == []
 

@@ -12,8 +12,8 @@ import pytest
 
 from session.script import NAME, PIPELINE, fails, sink_id
 from sinkql import ast
-from sinkql.catalog.file.control import Control
 from sinkql.catalog.file.database import Database
+from sinkql.catalog.running.control import Control
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
@@ -120,7 +120,7 @@ def test_drop_of_a_killed_process_is_finished_by_the_next(piped: Session, folder
 def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, folder: Path) -> None:
     sink = sink_id(piped)
     # The runner came after the drop's wish was written, so that the drop died while it waited.
-    control = Control(Database(piped.catalog.database.path, LAYOUT))
+    control = Control(Database(piped.catalog.database.folder / "catalog.db", LAYOUT))
     control.acquire(sink, owner="runner", takeover=False)
     child = _SPAWN.Process(target=_killed_drop, args=(folder, "drop-wished"))
     child.start()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from sinkql.catalog.file.control import Control
+from sinkql.catalog.running.control import Control
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import LateError, SinkqlError

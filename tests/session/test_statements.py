@@ -13,11 +13,11 @@ import pytest
 
 from session.script import COUNTER, LAKE, NAME, PIPELINE, SINK, fails, sink_id
 from sinkql import logical
+from sinkql.catalog.address import address_of
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.registry import discover
 from sinkql.session import Session
-from sinkql.session.session import catalog_file
 from support.patience import PATIENCE_S, ended
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -33,11 +33,11 @@ def _change(folder: Path, statement: str) -> None:
 def test_catalog_is_found_by_folder_file_and_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     expected = tmp_path / ".sinkql" / "catalog.db"
-    assert [expected, expected] == [catalog_file(None), catalog_file(tmp_path)]
-    assert Path("other.db") == catalog_file("other.db")
-    assert Path("/var/c.db") == catalog_file("sqlite:////var/c.db")
+    assert [expected, expected] == [address_of(None), address_of(tmp_path)]
+    assert Path("other.db") == address_of("other.db")
+    assert Path("/var/c.db") == address_of("sqlite:////var/c.db")
     with pytest.raises(SinkqlError) as raised:
-        catalog_file("postgresql://host/db")
+        address_of("mysql://host/db")
     assert raised.value.code == "SQ4113"
 
 

@@ -50,7 +50,7 @@ def test_rollback_forgets_all_of_it(session: Session) -> None:
 
 
 def sqlite_dump(session: Session) -> list[str]:
-    with closing(sqlite3.connect(session.catalog.database.path)) as connection:
+    with closing(sqlite3.connect(session.catalog.database.folder / "catalog.db")) as connection:
         return list(connection.iterdump())
 
 
@@ -117,7 +117,7 @@ def test_dropped_sinks_are_stopped_at_the_end_alone(session: Session) -> None:
     session.execute(PIPELINE)
     control, sink = session.catalog.control, sink_id(session)
     session.context(session.jobs()[0])
-    folder = session.catalog.database.path.parent / "sinks" / sink
+    folder = session.catalog.database.folder / "sinks" / sink
     session.execute("BEGIN; DROP SINK user_activity_iceberg;")
     assert (control.desired(sink), folder.is_dir()) == ("running", True)
     session.execute("COMMIT;")
@@ -141,7 +141,7 @@ def _never(*given: object, **named: object) -> None:
 
 def test_rolled_back_tables_leave_no_files(session: Session) -> None:
     session.execute("CREATE TABLE kept (a int);")
-    folder = session.catalog.database.path.parent / "tables"
+    folder = session.catalog.database.folder / "tables"
     before = set(folder.iterdir())
     session.execute("BEGIN; ALTER TABLE kept RENAME TO k; CREATE TABLE t (a int); ROLLBACK;")
     assert before == set(folder.iterdir())
@@ -174,7 +174,7 @@ def test_killed_between_stopping_sinks_and_the_commit_the_sinks_run_on(folder: P
     control = session.catalog.control
     control.set_desired(sink, "dropped")
     content = {"sinks": {NAME: sink}, "tables": [], "captured": [], "wishes": {sink: "running"}}
-    with closing(sqlite3.connect(session.catalog.database.path)) as connection, connection:
+    with closing(sqlite3.connect(session.catalog.database.folder / "catalog.db")) as connection, connection:
         connection.execute(
             "INSERT INTO journal (intent, content, host, pid, process, started_at) VALUES ('commit', ?, ?, 1, 'x', '')",
             (json.dumps(content), socket.gethostname()),
@@ -186,7 +186,7 @@ def test_killed_between_stopping_sinks_and_the_commit_the_sinks_run_on(folder: P
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_table_made_and_dropped_in_one_transaction_leaves_no_file(session: Session, end: str) -> None:
     session.execute(f"CREATE TABLE kept (a integer); BEGIN; CREATE TABLE t (a integer); DROP TABLE t; {end};")
-    folder = session.catalog.database.path.parent / "tables"
+    folder = session.catalog.database.folder / "tables"
     assert len(list(folder.glob("*.db"))) == 1
     assert session.execute("SELECT * FROM kept")[0].rows == ()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sinkql import faults
-from sinkql.catalog.file.backup import back_up_all, restore
+from sinkql.catalog.backup import back_up_all, restore
 from sinkql.cli.group import run_command as run
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Limit, Tally

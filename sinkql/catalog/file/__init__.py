@@ -1,10 +1,7 @@
 """The catalog file: SQLite, opened, kept up to date, and written by many processes.
 
 * `database`: `Database`: an open file and its transactions. `connection`: one of SQLite, with rows by name.
-* `layout`: the tables, views and triggers that it has; `schema`: its tables.
+* `layout`: the tables and views that it has; `schema`: its tables.
 * `sqlite_file`: what is checked and made before a file is open. `backup`: copies of it.
-* `process`: the time as text, and what tells a process from others.
-* `control`: leases, desired states, statuses and progress of running sinks.
-* `journal`: statements of several steps, finished after a crash.
 * `item_names`: names of items for a shell that completes commands, without any of this.
 """

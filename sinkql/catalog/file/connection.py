@@ -1,21 +1,25 @@
-"""A path → a connection of SQLite, whose rows have their columns by name; its statements for rows of one table."""
+"""A path → a connection of SQLite, whose rows have their columns by name."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
+
+from sinkql.catalog import store
+from sinkql.catalog.store import Row
 
 BUSY_SECONDS = 30.0
-Row: TypeAlias = Any
-"""A named tuple of a query's columns; SQLite says no types."""
 
 
-class Connection(sqlite3.Connection):
+class Connection(sqlite3.Connection, store.Connection):
     """A connection whose transactions begin where they are told to, not where the driver thinks fit."""
+
+    shared = False
 
     @classmethod
     def open(cls, path: Path | str) -> Connection:
@@ -35,37 +39,13 @@ class Connection(sqlite3.Connection):
         rows = cursor.fetchall()
         return [*map(_row_type(_names(cursor)), rows)] if rows else []
 
-    def first(self, query: str, *values: object) -> Row:
-        """Return the first row of a query, None where there is none."""
-        return self.execute(query, values).fetchone()
+    def clock(self) -> float:
+        """Return this machine's time: all who use the file are on it."""
+        return time.time()
 
-    def scalar(self, query: str, *values: object) -> Any:
-        """Return the first value of the first row, None where there is none."""
-        row = self.first(query, *values)
-        return None if row is None else row[0]
-
-    def scalars(self, query: str, *values: object) -> list[Any]:
-        """Return the first value of each row."""
-        return [row[0] for row in self.execute(query, values)]
-
-    def insert(self, table: str, values: Mapping[str, object]) -> int:
-        """Insert a row; return its number."""
-        names, places = ", ".join(values), ", ".join("?" * len(values))
-        number = self.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", [*values.values()]).lastrowid
-        assert number is not None
-        return number
-
-    def put(self, table: str, key: str, values: Mapping[str, object]) -> None:
-        """Insert a row, or give these values to the one of the same key."""
-        names, places = ", ".join(values), ", ".join("?" * len(values))
-        changed = ", ".join(f"{name} = excluded.{name}" for name in values if name != key)
-        statement = f"INSERT INTO {table} ({names}) VALUES ({places}) ON CONFLICT ({key}) DO UPDATE SET {changed}"
-        self.execute(statement, [*values.values()])
-
-    def update(self, table: str, values: Mapping[str, object], where: str, *given: object) -> int:
-        """Give values to the rows that fit a condition; return how many they are."""
-        changed = ", ".join(f"{name} = ?" for name in values)
-        return self.execute(f"UPDATE {table} SET {changed} WHERE {where}", [*values.values(), *given]).rowcount
+    def last_number(self, table: str) -> int:
+        """Return the highest number that a row of a table ever had, 0 without one."""
+        return int(self.scalar("SELECT seq FROM sqlite_sequence WHERE name = ?", table) or 0)
 
 
 def _named(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:

@@ -6,10 +6,11 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sinkql.catalog.address import Address
 from sinkql.catalog.file.backup import back_up
 from sinkql.catalog.file.connection import BUSY_SECONDS, Connection
 from sinkql.catalog.file.layout import Layout
@@ -53,6 +54,33 @@ class Database:
                     yield connection
             finally:
                 connection.execute("PRAGMA query_only = OFF")
+
+    @property
+    def address(self) -> Address:
+        """Return what the file is opened by."""
+        return self.path
+
+    @property
+    def folder(self) -> Path:
+        """Return the file's folder, where tables, logs and the state of sinks are too."""
+        return self.path.parent
+
+    def views(self) -> AbstractContextManager[Connection]:
+        """Open a read-only transaction over the system relations, which are views in the file."""
+        return self.read()
+
+    def copy(self) -> Memory:
+        """Return a copy of what the file holds now, in memory, for one thread."""
+        found = Memory(self.address, self.folder)
+        with self._coded(), closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as source:
+            source.backup(found.connection)
+        return found
+
+    def damage(self) -> list[str]:
+        """Return what is wrong with the file's pages."""
+        with self.read() as connection:
+            found = connection.scalars("PRAGMA integrity_check")
+        return [f"the file is damaged: {each}" for each in found if each != "ok"]
 
     def close(self) -> None:
         """Close the connections that are kept; the next transaction opens one again."""
@@ -103,44 +131,45 @@ class Database:
                 layout.make(connection, version)
 
 
-class Copy(Database):
-    """What a catalog file holds now, copied into memory for one thread."""
+class Memory(Database):
+    """What a catalog holds, in memory, for one thread: a copy of the one at an address, or empty."""
 
-    def __init__(self, original: Database) -> None:
-        self.path = original.path
-        self._memory = Connection.open(":memory:")
-        source = sqlite3.connect(original.path, timeout=BUSY_SECONDS)
-        try:
-            with self._coded():
-                source.backup(self._memory)
-        finally:
-            source.close()
-
-    def close(self) -> None:
-        """Forget the copy."""
-        self._memory.close()
-
-    @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        yield self._memory
-
-
-class Empty(Database):
-    """A catalog with nothing in it, in memory, for one thread."""
-
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, address: Address, folder: Path) -> None:
         self.path = Path(":memory:")
-        self._memory = Connection.open(":memory:")
-        with self.write() as connection:
+        self._address, self._folder = address, folder
+        self.connection = Connection.open(":memory:")
+
+    @classmethod
+    def empty(cls, layout: Layout, address: Address = Path(":memory:"), folder: Path = Path()) -> Memory:
+        """Return a catalog with nothing in it."""
+        made = cls(address, folder)
+        with made.write() as connection:
             layout.make(connection, 0)
+        return made
+
+    @property
+    def address(self) -> Address:
+        """Return what the catalog is opened by."""
+        return self._address
+
+    @property
+    def folder(self) -> Path:
+        """Return where the catalog's tables, logs and the state of sinks are."""
+        return self._folder
+
+    def copy(self) -> Memory:
+        """Return a copy of it."""
+        found = Memory(self.address, self.folder)
+        self.connection.backup(found.connection)
+        return found
 
     def close(self) -> None:
         """Forget it."""
-        self._memory.close()
+        self.connection.close()
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        yield self._memory
+        yield self.connection
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The tables, views and triggers that a catalog file has; a new or an older file → one that has them.
+"""The tables and views that a catalog file has; a new or an older file → one that has them.
 
 The number `user_version` of a file says which tables it has: it grows with each release that changes them, and such a
 release brings an upgrade from the number before to its own. Views and triggers hold no data and have no number: they
@@ -14,14 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sinkql.catalog import store
 from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.schema import TABLES
 from sinkql.errors import SinkqlError
 
 APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
-Upgrade = Callable[[Connection], None]
+Upgrade = Callable[[store.Connection], None]
 UPGRADES: tuple[Upgrade, ...] = ()
-"""What makes a file of version 1 one of version 2, and so on; one that was released never changes."""
+"""What makes a catalog of version 1 one of version 2, and so on, in SQLite and Postgres alike; one that was released
+never changes.
+"""
 VERSION = 1 + len(UPGRADES)
 
 

@@ -1,6 +1,8 @@
-"""The tables of the catalog file. Whoever changes them adds an upgrade to `layout`."""
+"""The tables of the catalog, in SQLite's SQL. Whoever changes them adds an upgrade to `layout`."""
 
 from __future__ import annotations
+
+import re
 
 TABLES = (
     # One row a catalog: its id (part of what secrets are bound to), a number that grows with every change of items or
@@ -42,7 +44,7 @@ TABLES = (
       PRIMARY KEY (item_id, sub_id)
     )
     """,
-    # Filled by triggers, which `system` has: no writer of items can forget it.
+    # One row a change of an item, which `row` and `operation` write with it.
     """
     CREATE TABLE audit_events (
       number INTEGER NOT NULL PRIMARY KEY,
@@ -178,3 +180,6 @@ TABLES = (
     )
     """,
 )
+
+NAMES = tuple(name for table in TABLES for name in re.findall(r"CREATE TABLE (\w+)", table))
+"""The names of the tables, each after those that it refers to."""

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sinkql.catalog.address import FOLDER
 from sinkql.catalog.file.connection import BUSY_SECONDS
 from sinkql.catalog.file.layout import APPLICATION_ID
 from sinkql.errors import LateError, SinkqlError, no_room
 
-FOLDER = ".sinkql"
-"""The name of a project's folder, which holds its catalog."""
 _SMALLEST = 512  # bytes: one page of a database
 _UNWRITABLE = ("unable to open", "readonly database", "disk I/O")
 
@@ -31,12 +30,17 @@ def coded(path: Path) -> Iterator[None]:
 
 def make_private(path: Path) -> None:
     """Create folder and file for their owner alone, where SQLite would let everybody read them."""
-    if not path.parent.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.parent.name == FOLDER:
-        _check_folder(path.parent)
+    make_private_folder(path.parent)
     if not path.exists():
         create_private(path)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder for its owner alone; a project's folder may not be open to others (SQ4114)."""
+    if not folder.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.name == FOLDER:
+        _check_folder(folder)
 
 
 def _check_folder(folder: Path) -> None:

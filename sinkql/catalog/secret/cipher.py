@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sinkql import durable
+from sinkql.catalog.address import Address, ServerUrl
 from sinkql.catalog.secret.reference import resolve
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError
@@ -20,6 +21,10 @@ from sinkql.errors import SinkqlError
 KEY_VARIABLE = "SINKQL_CATALOG_KEY"
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
+_NEW_KEY = (
+    f"If no secret is stored yet, make a key with openssl rand -base64 32 and keep it safe; set {KEY_VARIABLE} to the "
+    "same key on every host."
+)
 _TEXT = "text"
 _ONE_TEXT = ("env_var", "file")
 
@@ -36,10 +41,10 @@ class Sealed:
 
 
 class Cipher:
-    """Seals and opens the secrets of one catalog; the key is in the environment, or in a file beside the catalog."""
+    """Seals and opens the secrets of one catalog; the key is in the environment, or in a file beside a catalog file."""
 
-    def __init__(self, catalog: Path, catalog_id: Callable[[], str]) -> None:
-        self._key_path = catalog.with_name(f"{catalog.name}.key")
+    def __init__(self, catalog: Address, catalog_id: Callable[[], str]) -> None:
+        self._key_path = None if isinstance(catalog, ServerUrl) else catalog.with_name(f"{catalog.name}.key")
         self._catalog_id = catalog_id
 
     def seal(self, item_id: str, given: Given, *, version: int = 1) -> Sealed:
@@ -88,10 +93,11 @@ class Cipher:
             raise self._closed(f'item "{name}"') from None
 
     def _closed(self, what: str) -> SinkqlError:
+        where = KEY_VARIABLE if self._key_path is None else f"file {self._key_path} or the {KEY_VARIABLE}"
         return SinkqlError(
             "SQ4108",
             f"cannot decrypt {what} with the current key",
-            hint=f"Restore the file {self._key_path} or the {KEY_VARIABLE} that it was created with, or drop it.",
+            hint=f"Restore the {where} that it was created with, or drop it.",
         )
 
     def _bound(self, item_id: str, version: int | str) -> bytes:
@@ -102,6 +108,12 @@ class Cipher:
         from_environment = os.environ.get(KEY_VARIABLE)
         if from_environment:
             return _decode_key(from_environment, f"the environment's {KEY_VARIABLE}")
+        if self._key_path is None:
+            raise SinkqlError(
+                "SQ4118",
+                f"{KEY_VARIABLE} is not set, and a catalog in Postgres has its key nowhere else",
+                hint=_NEW_KEY if create else f"Set {KEY_VARIABLE} to the key that the secrets were stored with.",
+            )
         try:
             return _read_key(self._key_path)
         except FileNotFoundError:

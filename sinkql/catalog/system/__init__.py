@@ -3,7 +3,7 @@
 * `relation`: one relation, its columns and the SQL behind them; `types`: the dialect's types as clients know them.
 * `namespace`: databases, schemas and owners as SQL.
 * `mz_catalog`, `mz_internal`, `pg_catalog`, `information_schema`: the relations of each schema.
-* `audit`: what writes down every change of items.
+* `audit`: what writes down a change of an item.
 * `properties`: what of a planned item is written into the file for the relations to show.
 * `named`: whether a query is over system relations.
 * `view`: SQLite's SQL over the views, where SinkQL itself has written it.
@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from sinkql.catalog.file.layout import Layout
-from sinkql.catalog.system.audit import TRIGGERS
 from sinkql.catalog.system.information_schema import INFORMATION
 from sinkql.catalog.system.mz_catalog import ITEMS
 from sinkql.catalog.system.mz_internal import INTERNAL
@@ -63,7 +62,6 @@ LAYOUT = Layout(
     {
         SYSTEM_ITEMS.strip('"'): _relations_themselves(),
         **{relation.view: relation.create() for relation in RELATIONS.values()},
-        **TRIGGERS,
     }
 )
-"""What this release gives to a catalog file: its tables, the system relations, and what keeps the record of changes."""
+"""What this release gives to a catalog file: its tables and the system relations."""

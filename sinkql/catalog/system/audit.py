@@ -1,26 +1,25 @@
-"""Changes of items → rows of audit_events, by triggers: in the same transaction, whoever writes."""
+"""A change of an item → its row of audit_events, in the same transaction."""
 
 from __future__ import annotations
 
-_TYPE = "replace(lower({row}.kind), ' ', '-')"
-_NAMES = "'id', {row}.id, 'database', {row}.database_name, 'schema', {row}.schema_name, 'name', {row}.name"
-_NOW = "strftime('%Y-%m-%d %H:%M:%f000+00:00', 'now')"
+import json
+from typing import Literal
+
+from sinkql.catalog.running.process import now
+from sinkql.catalog.store import Connection
 
 
-def _event(event: str, row: str) -> str:
-    return (
-        "INSERT INTO audit_events (event_type, object_type, details, user, occurred_at) VALUES"
-        f" ('{event}', {_TYPE.format(row=row)}, json_object({_NAMES.format(row=row)}), {row}.owner, {_NOW});"
+def record(connection: Connection, event: Literal["create", "alter", "drop"], item_id: str) -> None:
+    """Write down that an item was made, got another text or owner, or is to be deleted."""
+    row = connection.first("SELECT kind, database_name, schema_name, name, owner FROM items WHERE id = ?", item_id)
+    details = {"id": item_id, "database": row.database_name, "schema": row.schema_name, "name": row.name}
+    connection.insert(
+        "audit_events",
+        {
+            "event_type": event,
+            "object_type": row.kind.lower().replace(" ", "-"),
+            "details": json.dumps(details, ensure_ascii=False, separators=(",", ":")),
+            "user": row.owner,
+            "occurred_at": now(),
+        },
     )
-
-
-TRIGGERS = {
-    "audit_create": f"CREATE TRIGGER audit_create AFTER INSERT ON items BEGIN {_event('create', 'NEW')} END",
-    "audit_drop": f"CREATE TRIGGER audit_drop AFTER DELETE ON items BEGIN {_event('drop', 'OLD')} END",
-    "audit_alter": (
-        "CREATE TRIGGER audit_alter AFTER UPDATE OF create_sql, owner ON items"
-        " WHEN OLD.create_sql <> NEW.create_sql OR OLD.owner <> NEW.owner"
-        f" BEGIN {_event('alter', 'NEW')} END"
-    ),
-}
-"""Statements by the names of the triggers."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from sqlglot import exp
 
 from sinkql import ast
-from sinkql.catalog.file.database import Database
+from sinkql.catalog.store import Store
 from sinkql.catalog.system.lower import lower
 from sinkql.catalog.system.postgres_query import without_postgres
 from sinkql.catalog.system.resolve import VIEWS, resolve
@@ -27,7 +27,7 @@ _Current = tuple[str, tuple[str, ...]]
 
 def select(
     query: ast.Query,
-    database: Database,
+    database: Store,
     *,
     current: _Current = (DATABASE, (SCHEMA,)),
     within: Span | None = None,
@@ -53,7 +53,7 @@ def _within(span: Span, written: Span) -> Span:
     return Span(first, max(first, min(span.end, written.end)))
 
 
-def _selected(query: ast.Query, database: Database, current: _Current) -> Table:
+def _selected(query: ast.Query, database: Store, current: _Current) -> Table:
     syntax = parse(query)
     if len(syntax.tokens) > MAX_TOKENS:
         message = f"the query has more than {MAX_TOKENS:,} words and signs"
@@ -66,7 +66,7 @@ def _selected(query: ast.Query, database: Database, current: _Current) -> Table:
     tree = resolve(without_postgres(tree), syntax)
     functions, types = lower(tree, syntax, VIEWS, datetime.now(UTC).replace(tzinfo=None))
     sql = tree.sql("sqlite", identify=True)
-    with database.read() as connection:
+    with database.views() as connection:
         register(connection, database=current[0], path=current[1])
         functions.register(connection)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sinkql.catalog.file.database import Database
+from sinkql.catalog.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def select_views(sql: str, database: Database, *, booleans: frozenset[int] = frozenset()) -> Table:
+def select_views(sql: str, database: Store, *, booleans: frozenset[int] = frozenset()) -> Table:
     """Run a query; `booleans` are the places of outputs that are, for which SQLite gives numbers."""
-    with database.read() as connection:
+    with database.views() as connection:
         result = connection.execute(sql)
         columns = tuple(column[0] for column in result.description)
         return Table(columns, tuple(_typed(row, booleans) for row in result))

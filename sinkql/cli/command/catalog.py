@@ -1,4 +1,4 @@
-"""`sinkql catalog`: the catalog file → a copy of it, and back, what is wrong in it, the same brought up to date."""
+"""`sinkql catalog`: the catalog → a copy of it, and back, what is wrong in it, the same brought up to date."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from sinkql.cli.context import catalog_of
+from sinkql.cli.context import address_in
 
 _WRONG = 4
 
 
 @click.group()
 def catalog() -> None:
-    """Back up, restore, check and upgrade the catalog file."""
+    """Back up, restore, check and upgrade the catalog."""
 
 
 @catalog.command(short_help="Copy the catalog.")
@@ -22,13 +22,13 @@ def catalog() -> None:
 def backup(context: click.Context, file: Path) -> int:
     """Copy the catalog to FILE, consistent as of one moment; other processes may use it meanwhile.
 
-    The rows of tables are copied to the folder FILE.tables. The key of the secrets is not in the copy: back up the .key
-    file separately.
+    FILE is a catalog file, also where the catalog is in Postgres. The rows of this machine's tables are copied to the
+    folder FILE.tables. The key of the secrets is not in the copy: back up the .key file separately.
     """
-    from sinkql.catalog.file.backup import back_up_all
+    from sinkql.catalog.backup import back_up_all
 
-    path, output = catalog_of(context)
-    tables = back_up_all(path, file)
+    address, output = address_in(context)
+    tables = back_up_all(address, file)
     output.line(f"wrote {file}", file=str(file), tables=str(tables) if tables is not None else None)
     if tables is not None:
         output.note(f"wrote {tables}")
@@ -41,30 +41,29 @@ def backup(context: click.Context, file: Path) -> int:
 def restore(context: click.Context, file: Path) -> int:
     """Put FILE, and the rows of tables in FILE.tables, back as the catalog; no sink may be running.
 
-    What was there is backed up first. Sinks go on: tables get their earlier rows by changes that sinks see.
+    What was there is backed up first. Sinks go on: tables get their earlier rows by changes that sinks see. FILE may
+    be a copy of another catalog: so one moves from a file to Postgres, and back.
     """
-    from sinkql.catalog.file.backup import restore
-    from sinkql.session.session import catalog_file
+    from sinkql.catalog.backup import restore
 
-    named, output = context.obj
-    path = catalog_file(named)
-    kept = restore(path, file)
-    output.line(f"restored {path}", file=str(path), kept=str(kept) if kept is not None else None)
+    address, output = address_in(context)
+    kept = restore(address, file)
+    output.line(f"restored {address}", file=str(address), kept=str(kept) if kept is not None else None)
     if kept is not None:
         output.note(f"what was there is in {kept}")
     return 0
 
 
-@catalog.command(short_help="Check the catalog file.")
+@catalog.command(short_help="Check the catalog.")
 @click.pass_context
 def verify(context: click.Context) -> int:
-    """Check the catalog file and all items in it. Exits with 4 if anything is wrong. Changes nothing."""
+    """Check the catalog and all items in it. Exits with 4 if anything is wrong. Changes nothing."""
     from sinkql.catalog.catalog import Catalog
     from sinkql.catalog.verify import problems
     from sinkql.extension.registry import discover
 
-    path, output = catalog_of(context)
-    opened = Catalog(path, discover())
+    address, output = address_in(context)
+    opened = Catalog(address, discover(), existing=True)
     found = list(problems(opened))
     for each in found:
         place = f"{each.item}: " if each.item is not None else ""
@@ -72,26 +71,24 @@ def verify(context: click.Context) -> int:
         output.line(text, item=each.item, code=each.code, message=each.message, hint=each.hint)
     if not found:
         items = sum(each.id.startswith("u") for each in opened.plans.present().values())
-        output.line(f"no problems in {path} ({items} items)", file=str(path), items=items)
+        output.line(f"no problems in {address} ({items} items)", file=str(address), items=items)
     return _WRONG if found else 0
 
 
-@catalog.command(short_help="Upgrade the catalog file.")
+@catalog.command("upgrade", short_help="Upgrade the catalog.")
 @click.pass_context
-def upgrade(context: click.Context) -> int:
-    """Upgrade the catalog file to this version of SinkQL, as any command does that opens an older file.
+def upgrade_(context: click.Context) -> int:
+    """Upgrade the catalog to this version of SinkQL, as any command does that opens an older one.
 
-    A backup stays beside the file.
+    A backup stays beside the file. In Postgres the upgrade is one transaction, and leaves no backup.
     """
-    from sinkql.catalog.file.database import Database
     from sinkql.catalog.file.layout import VERSION
-    from sinkql.catalog.file.sqlite_file import version_of
+    from sinkql.catalog.opening import upgrade
     from sinkql.catalog.system import LAYOUT
 
-    path, output = catalog_of(context)
-    before = version_of(path)
-    Database(path, LAYOUT)
-    upgraded = f"upgraded {path} from version {before} to {VERSION}"
-    done = upgraded if before < VERSION else f"{path} has version {VERSION}"
-    output.line(done, file=str(path), before=before, version=VERSION)
+    address, output = address_in(context)
+    before = upgrade(address, LAYOUT)
+    upgraded = f"upgraded {address} from version {before} to {VERSION}"
+    done = upgraded if before < VERSION else f"{address} has version {VERSION}"
+    output.line(done, file=str(address), before=before, version=VERSION)
     return 0

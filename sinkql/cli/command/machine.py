@@ -39,17 +39,17 @@ def doctor(
     registry: str | None,
     variables: dict[str, str],
 ) -> int:
-    """Check this machine, the catalog file and the servers of its connections, and say how to fix what is wrong.
+    """Check this machine, the catalog and the servers of its connections, and say how to fix what is wrong.
 
     A server is asked for what sources need of it: settings, privileges, replication slots, keys of tables, retention.
     Nothing is changed there. Starts no Spark.
 
     Exits with 4 if anything is wrong; warnings do not count.
     """
+    from sinkql.catalog.address import address_of
     from sinkql.session.doctor import checks
     from sinkql.session.draft import examine
     from sinkql.session.server_check import checks_of_script
-    from sinkql.session.session import catalog_file
 
     name, output = context.obj
     assert isinstance(output, Output)
@@ -59,7 +59,7 @@ def doctor(
         return _tell(output, examine(address, registry=registry))
     if files:
         return _tell(output, checks_of_script(*fill_scripts(files, output, variables)))
-    return _tell(output, checks(catalog_file(name)))
+    return _tell(output, checks(address_of(name)))
 
 
 def _tell(output: Output, checks: Iterable[Check]) -> int:

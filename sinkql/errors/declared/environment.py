@@ -107,16 +107,17 @@ CODES = {
         "Name another file with --catalog.",
     ),
     "SQ4102": _code(
-        "The catalog file was written by another version of SinkQL.",
-        "Use the version that wrote the file.",
+        "The catalog was written by another version of SinkQL.",
+        "Use the version that wrote it.",
     ),
     "SQ4103": _code(
-        "The catalog file is damaged.",
-        "Restore a backup of the file.",
+        "The catalog file is damaged, or tables of a catalog in Postgres were changed by another program.",
+        "Restore a backup of the file or the database.",
     ),
     "SQ4104": _code(
-        "Another process has locked the catalog file for longer than SinkQL waits.",
-        "Try again. If the error stays, find the program that keeps the file open.",
+        "Another process has locked the catalog for longer than SinkQL waits.",
+        "Try again. If the error stays, find the program that keeps the file open; in Postgres, a session that stays "
+        "in a transaction.",
         retryable=True,
     ),
     "SQ4105": _code(
@@ -130,16 +131,16 @@ CODES = {
         "Restore a backup of the file.",
     ),
     "SQ4113": _code(
-        "The catalog is given as a URL of a database other than SQLite.",
-        "Name a file, or write sqlite:///path/to/catalog.db.",
+        "The catalog is given as a URL that is not valid, or of a database other than SQLite and Postgres.",
+        "Name a file, or write sqlite:///path/to/catalog.db or postgresql+psycopg://user@host/database.",
     ),
     "SQ4114": _code(
         "Other users may read or write the catalog file or its .sinkql folder, or another user owns the folder.",
         "Run chmod 600 on the file and chmod 700 on the folder; run sinkql as the user who owns them.",
     ),
     "SQ4115": _code(
-        "The catalog file does not exist.",
-        "Name the file with --catalog, or run sinkql exec FILE to create one.",
+        "The catalog does not exist.",
+        "Name it with --catalog, or run sinkql exec FILE to create one.",
     ),
     "SQ4116": _code(
         "Parts of the catalog file contradict each other, because another program changed it.",
@@ -148,6 +149,32 @@ CODES = {
     "SQ4117": _code(
         "The file that a backup should be written to exists already.",
         "Name another file.",
+    ),
+    "SQ4150": _code(
+        "The Postgres server of the catalog does not answer, or the connection to it was lost. A change that was being "
+        "stored may be stored or not.",
+        "Check that the server runs and takes connections from this host. A running sink goes on by itself.",
+        retryable=True,
+    ),
+    "SQ4151": _code(
+        "The Postgres server of the catalog does not let the user log in.",
+        "Correct user and password, in the URL, in PGPASSWORD or in ~/.pgpass, or the server's pg_hba.conf.",
+    ),
+    "SQ4152": _code(
+        "The Postgres server of the catalog has no database of this name.",
+        "Correct the name in the URL, or run CREATE DATABASE on the server.",
+    ),
+    "SQ4153": _code(
+        "The user of the catalog's URL may not create the schema of the catalog, or not use it.",
+        "Let the owner of the database run CREATE SCHEMA sinkql AUTHORIZATION with the user.",
+    ),
+    "SQ4154": _code(
+        "The schema of the Postgres database that the catalog would be in has tables of another program.",
+        "Name another schema in the URL, as in postgresql+psycopg://user@host/database?schema=pipelines.",
+    ),
+    "SQ4155": _code(
+        "A catalog in Postgres needs the package psycopg, which is not installed or does not load.",
+        "Install it as the hint shows.",
     ),
     "SQ4201": _code(
         "The Iceberg catalog cannot be reached.",

@@ -33,6 +33,11 @@ CODES = {
         "The key file or variable does not have a key of 32 bytes in base64.",
         "Write a key that openssl rand -base64 32 makes.",
     ),
+    "SQ4118": _code(
+        "A secret is stored in a catalog in Postgres, or read from it, without the key, which must be in the variable "
+        "SINKQL_CATALOG_KEY there.",
+        "Set the variable to the same key on every host. openssl rand -base64 32 makes one for a new catalog.",
+    ),
     "SQ4120": _code(
         "A secret needs a Python package that is not installed.",
         "Install it as the hint shows.",

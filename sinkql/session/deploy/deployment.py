@@ -68,7 +68,7 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         value = given(statement.value).value
         return value is not None and catalog.secret(name) != value
 
-    follow = partial(transition, folder=catalog.database.path.parent, same=True)
+    follow = partial(transition, folder=catalog.database.folder, same=True)
     steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value, transition=follow)
     steps = (*steps, *comment_steps(stored_comments(catalog), found.comments, steps))
     ended = {step.name for step in steps if step.action in ("replace", "drop")}

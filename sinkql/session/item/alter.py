@@ -106,7 +106,7 @@ def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog,
     if new.write.mode != "upsert" and old.write.change == new.write.change == "append":
         return facts_of_follower(altering.facts or {}, old, new)
     try:
-        change = transition(old, new, catalog.database.path.parent)
+        change = transition(old, new, catalog.database.folder)
     except InPlaceError as error:
         raise must_start_over(altering.name, after, error, statement.action.span) from None
     return facts_of_follower(altering.facts or {}, old, new, change)

@@ -69,7 +69,7 @@ def forget_captured(captured: Sequence[Mapping[str, Any]], catalog: Catalog) -> 
             message = f'the log of source "{each["name"]}" is still there: {error.message}'
             path = each["options"]["tuning"]["keeping"]["log"]["path"].rstrip("/")
             left.append(Notice("SQ4309", message, hint=f"Delete what is below {path}/{each['source_id']}/."))
-        shutil.rmtree(source_folder(catalog.database.path.parent, each["source_id"]), ignore_errors=True)
+        shutil.rmtree(source_folder(catalog.database.folder, each["source_id"]), ignore_errors=True)
     return left
 
 
@@ -91,5 +91,5 @@ def _forget_log(data: Mapping[str, Any], catalog: Catalog) -> None:
     log = typed.convert(data.get("log"), physical.Connection | None)
     if log is not None:
         source, keeping = captured_source(data["kind"], data["options"], None, log)
-        folder = catalog.database.path.parent
+        folder = catalog.database.folder
         log_folder(folder, source, keeping, CatalogAccess(catalog).job_store).store.drop()

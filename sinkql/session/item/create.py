@@ -133,7 +133,7 @@ def kept_keys(keys: Keys) -> Given:
 def _undo(facts: Mapping[str, Any], catalog: Catalog) -> None:
     """Delete what purifying created outside of the catalog."""
     if "table_id" in facts:
-        remove_table(table_path(catalog.database.path.parent, facts["table_id"], ""))
+        remove_table(table_path(catalog.database.folder, facts["table_id"], ""))
 
 
 def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
@@ -170,7 +170,7 @@ def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[st
             find_target = catalog.registry.sinks[statement.kind].facts
             return dict(find_target(statement, sink, access)) if find_target else {}
         case ast.CreateTable(), logical.Source() as table:
-            make_table(table_path(catalog.database.path.parent, table.options["table_id"], table.name))
+            make_table(table_path(catalog.database.folder, table.options["table_id"], table.name))
             return {}
         case _:
             return {}

@@ -13,9 +13,9 @@ from typing import Any
 from sinkql import ast, faults
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.draft import Draft
-from sinkql.catalog.file.control import Holder
-from sinkql.catalog.file.journal import Intent
 from sinkql.catalog.operation import removing
+from sinkql.catalog.running.control import Holder
+from sinkql.catalog.running.journal import Intent
 from sinkql.errors import Notice, SinkqlError
 from sinkql.planner import plan_drop
 from sinkql.planner.edit.drop import Dropping
@@ -94,7 +94,7 @@ def _kept_before(draft: Draft) -> set[str]:
 
 def _forget(tables: Iterable[str], catalog: Catalog) -> None:
     for table_id in tables:
-        remove_table(table_path(catalog.database.path.parent, table_id, ""))
+        remove_table(table_path(catalog.database.folder, table_id, ""))
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def _still_there(intent: Intent, catalog: Catalog) -> list[str]:
 
 def sink_folder(catalog: Catalog, sink_id: str) -> Path:
     """Return the folder where a sink keeps its state and checkpoint."""
-    return catalog.database.path.parent / "sinks" / sink_id
+    return catalog.database.folder / "sinks" / sink_id
 
 
 def sink_ids(names: tuple[str, ...], catalog: Catalog) -> dict[str, str]:
@@ -260,7 +260,7 @@ def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) ->
     _forget(tables, catalog)
     for sink_id in sinks.values():
         shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)
-        views = catalog.database.path.parent / "views"
+        views = catalog.database.folder / "views"
         shutil.rmtree(views / sink_id, ignore_errors=True)
         for pin in views.glob(f"*/readers/{sink_id}.json"):
             pin.unlink(missing_ok=True)

@@ -88,7 +88,7 @@ def _moving(old: physical.Job, new: physical.Job, catalog: Catalog) -> Evolution
 
 
 def _folder(catalog: Catalog) -> Path:
-    return catalog.database.path.parent
+    return catalog.database.folder
 
 
 def as_found(changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog) -> Check:

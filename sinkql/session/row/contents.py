@@ -82,7 +82,7 @@ def kept_view(name: str, catalog: Catalog) -> Kept | None:
     known = view_id(name, catalog.plans)
     if not isinstance(item, logical.View) or known is None:
         return None
-    return Kept(item, ViewLog(view_folder(catalog.database.path.parent, known)), known)
+    return Kept(item, ViewLog(view_folder(catalog.database.folder, known)), known)
 
 
 @dataclass(frozen=True, slots=True)

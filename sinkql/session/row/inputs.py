@@ -52,7 +52,7 @@ def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) ->
     assert isinstance(statement, ast.CreateTable)
     names = [column.name for column in item.shape.columns]
     keys = [[names.index(name) for name in key] for key in unique_keys(statement)]
-    path = table_path(catalog.database.path.parent, item.options["table_id"], short_name(item.name))
+    path = table_path(catalog.database.folder, item.options["table_id"], short_name(item.name))
     return TableFile(path, Codec([str(column.type) for column in item.shape.columns]), keys)
 
 
@@ -227,7 +227,7 @@ class Inputs:
                 "and the last hour",
             )
         )
-        folder, access = self._catalog.database.path.parent, CatalogAccess(self._catalog)
+        folder, access = self._catalog.database.folder, CatalogAccess(self._catalog)
         return self._enough(item, pushed_rows(read, folder, access.job_store))
 
     def _enough(self, item: logical.Source, batches: Iterator[pa.RecordBatch]) -> pa.Table:

@@ -60,7 +60,7 @@ class CatalogDesk:
 
     @property
     def _folder(self) -> Path:
-        return self.catalog.database.path.parent
+        return self.catalog.database.folder
 
     def _store(self, connection: physical.Connection) -> ObjectStore:
         return self.catalog.registry.store(connection.kind, connection.options, self.secret)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Self
 
 from sinkql import ast, physical
-from sinkql.catalog.file.control import Control
+from sinkql.catalog.running.control import Control
 from sinkql.errors import LeaseHeldError, LeaseLostError, Notice, SinkqlError
 from sinkql.extension.stream import Compacted
 from sinkql.lowering.job import lower

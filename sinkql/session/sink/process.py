@@ -12,8 +12,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any
+
+from sinkql.catalog.address import VARIABLE, Address, ServerUrl
 
 COMMAND = (sys.executable, "-m", "sinkql")
 _KEPT = 21
@@ -22,13 +23,13 @@ _KEPT = 21
 
 @dataclass(slots=True)
 class SinkProcess:
-    """Run `sinkql up` for a catalog file, for the sinks of these names or for all.
+    """Run `sinkql up` for a catalog, for the sinks of these names or for all.
 
     `take` gets each event it prints, and `ended` its exit code and the last lines of its errors; another thread calls
     them, one at a time.
     """
 
-    catalog: Path
+    catalog: Address
     take: Callable[[dict[str, Any]], None]
     ended: Callable[[int, Sequence[str]], None]
     names: tuple[str, ...] = ()
@@ -48,8 +49,12 @@ class SinkProcess:
         """Start the process."""
         self.ending = False
         self._errors = []
+        named, environment = ["--catalog", str(self.catalog)], None
+        if isinstance(self.catalog, ServerUrl):  # arguments of processes can be seen by others, a password with them
+            named, environment = [], {**os.environ, VARIABLE: self.catalog.text}
         self._process = subprocess.Popen(
-            [*self.command, "--catalog", str(self.catalog), "--output", "json", "up", *self.names],
+            [*self.command, *named, "--output", "json", "up", *self.names],
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -45,7 +45,7 @@ def _of_source(entry: logical.Entry, workspace: Workspace) -> list[str]:
     source_id = entry.facts.get("source_id")
     if source_id is None:
         return []
-    folder = source_folder(workspace.catalog.database.path.parent, source_id)
+    folder = source_folder(workspace.catalog.database.folder, source_id)
     said = mark.word(folder)
     error = said.trouble.error if said is not None and said.trouble is not None else None
     if error is None or not codes[error["code"]].of_loss:
@@ -68,7 +68,7 @@ def _of_sinks(entry: logical.Entry, workspace: Workspace) -> list[str]:
         if not _of_loss(code) or _of_another(message, read, job):
             continue
         if "source_id" in read.options:
-            folder = source_folder(catalog.database.path.parent, read.options["source_id"])
+            folder = source_folder(catalog.database.folder, read.options["source_id"])
             mark.put(folder, "skip", mark.reader_name(job.sink_id, read.options["table"]["id"]), mark.Skip(code))
         else:
             accepting.accept(_folder(workspace, job), read.source, known.get(read.source, {}))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from sinkql.catalog.address import Address
 from sinkql.errors import SinkqlError, from_data
 from sinkql.planner.name import short_name
 from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
@@ -20,7 +20,7 @@ class RunningSinks:
     comes first. Methods may be called from any thread.
     """
 
-    def __init__(self, catalog: Path, sinks: tuple[str, ...], command: tuple[str, ...] = COMMAND) -> None:
+    def __init__(self, catalog: Address, sinks: tuple[str, ...], command: tuple[str, ...] = COMMAND) -> None:
         self.sinks = sinks
         self._process = SinkProcess(catalog, self._take, self._ended, sinks, command)
         self._commits = dict.fromkeys(sinks, 0)

@@ -57,7 +57,7 @@ def conninfo(shell: Shell, command: Command, _: str | None) -> None:
     """Say which catalog is open, and how much is in it."""
     catalog = shell.session.catalog
     catalog.refresh()
-    shell.screen.line(f"catalog: {catalog.database.path}")
+    shell.screen.line(f"catalog: {catalog.database.address}")
     counts = [(kind, len(catalog.reader().names(kind))) for kind in _KINDS]
     listed = ", ".join(f"{count} {kind.lower()}{'' if count == 1 else 's'}" for kind, count in counts if count)
     shell.screen.line(f"items: {listed}")

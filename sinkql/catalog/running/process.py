@@ -16,20 +16,38 @@ def now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What identifies a process: `start` tells it from an earlier one of the same pid."""
+    """What identifies a process: `start` tells it from an earlier one of the same pid, and where its pid is one."""
 
     host: str
     pid: int
     start: str
 
-    def gone(self) -> bool:
-        """Tell whether the process has certainly ended; nothing is known of one on another host."""
-        return self.host == socket.gethostname() and _start(self.pid) != self.start
+    def gone(self, *, elsewhere: bool) -> bool:
+        """Tell whether the process has certainly ended; nothing is known of one that is not near."""
+        return self.near(elsewhere=elsewhere) and _start(self.pid) != self.start.partition(" ")[0]
+
+    def near(self, *, elsewhere: bool) -> bool:
+        """Tell whether this process may judge it: it was on this host.
+
+        Where it may have been `elsewhere` hosts and containers of one name are told apart: pids are those of a boot of
+        a machine, and of a namespace in it.
+        """
+        if self.host != socket.gethostname():
+            return False
+        return not elsewhere or self.start.partition(" ")[2] == _pids()
 
 
 def this_process() -> Process:
     """Return the identity of this process."""
-    return Process(socket.gethostname(), os.getpid(), _start(os.getpid()))
+    return Process(socket.gethostname(), os.getpid(), f"{_start(os.getpid())} {_pids()}")
+
+
+def _pids() -> str:
+    """Return what is the same for all who see the same pids; empty where the system does not tell."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 def _start(pid: int) -> str:

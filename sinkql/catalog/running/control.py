@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from sinkql.catalog.file.connection import Connection
-from sinkql.catalog.file.database import Database
-from sinkql.catalog.file.process import Process, now, this_process
+from sinkql.catalog.running.process import Process, now, this_process
+from sinkql.catalog.store import Connection, Store
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
 from sinkql.extension.stream import Compacted
 
@@ -26,23 +24,30 @@ Status = Literal["starting", "running", "snapshotting", "paused", "stalled", "fe
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has a sink's lease, under which epoch, and until when (`expires`, in seconds since 1970)."""
+    """Who has a sink's lease, under which epoch, and until when (`expires`, in seconds since 1970).
+
+    `elsewhere` says whether its process may be on another host.
+    """
 
     owner: str
     epoch: int
     process: Process
     expires: float
+    elsewhere: bool
 
     def live(self, at: float) -> bool:
         """Tell whether the lease is valid: it has not expired, and its process has not ended."""
-        return at < self.expires and not self.process.gone()
+        return at < self.expires and not self.process.gone(elsewhere=self.elsewhere)
 
 
 class Control:
-    """Coordinate the processes that may run a sink, through the catalog file. See `sinkql.runtime.batch.control`."""
+    """Coordinate the processes that may run a sink, through the catalog. See `sinkql.runtime.batch.control`.
+
+    Leases go by the database's clock, unless another one is given.
+    """
 
     def __init__(
-        self, database: Database, *, clock: Callable[[], float] = time.time, lease_seconds: float = LEASE_SECONDS
+        self, database: Store, *, clock: Callable[[], float] | None = None, lease_seconds: float = LEASE_SECONDS
     ) -> None:
         self._database = database
         self._clock = clock
@@ -53,13 +58,16 @@ class Control:
         """Return how long a lease is valid without renewal, in seconds."""
         return self._lease_seconds
 
+    def _time(self, connection: Connection) -> float:
+        return connection.clock() if self._clock is None else self._clock()
+
     def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
         """Lease the sink to `owner`; return the lease's epoch. Raises SQ5201 (held), SQ5208 (being dropped)."""
         with self._database.write() as connection:
             if _desired(connection, sink_id) == "dropped":
                 raise SinkqlError("SQ5208", "sink is being dropped", hint="Create it again to run it.")
             holder = _holder(connection, sink_id)
-            if holder is not None and holder.owner != owner and not takeover and holder.live(self._clock()):
+            if holder is not None and holder.owner != owner and not takeover and holder.live(self._time(connection)):
                 raise _running(holder.process)
             return self._lease(connection, sink_id, owner)
 
@@ -70,7 +78,7 @@ class Control:
             "host": process.host,
             "pid": process.pid,
             "process": process.start,
-            "expires": self._clock() + self._lease_seconds,
+            "expires": self._time(connection) + self._lease_seconds,
         }
         epoch = int(connection.scalar("SELECT epoch FROM leases WHERE sink_id = ?", sink_id) or 0) + 1
         connection.put("leases", "sink_id", {"sink_id": sink_id, "epoch": epoch, **values})
@@ -80,7 +88,7 @@ class Control:
         """Lease a source to who captures it; return the lease's epoch, None while another live owner holds it."""
         with self._database.write() as connection:
             holder = _holder(connection, source_id)
-            if holder is not None and holder.owner != owner and holder.live(self._clock()):
+            if holder is not None and holder.owner != owner and holder.live(self._time(connection)):
                 return None
             return self._lease(connection, source_id, owner)
 
@@ -98,7 +106,7 @@ class Control:
         """Lease a sink to the one who drops it; tell whether nobody else holds it."""
         with self._database.write() as connection:
             holder = _holder(connection, sink_id)
-            if holder is not None and holder.owner != owner and holder.live(self._clock()):
+            if holder is not None and holder.owner != owner and holder.live(self._time(connection)):
                 return False
             self._lease(connection, sink_id, owner)
             return True
@@ -106,7 +114,7 @@ class Control:
     def renew(self, sink_id: str, *, owner: str) -> None:
         """Renew the lease; raises SQ5202 if another process took it over."""
         with self._database.write() as connection:
-            until = self._clock() + self._lease_seconds
+            until = self._time(connection) + self._lease_seconds
             if connection.update("leases", {"expires": until}, _MINE, sink_id, owner) == 0:
                 holder = _holder(connection, sink_id)
                 by = f" by pid {holder.process.pid} on {holder.process.host}" if holder is not None else ""
@@ -125,7 +133,7 @@ class Control:
         """Return the holder of the sink's lease if it is valid."""
         with self._database.read() as connection:
             holder = _holder(connection, sink_id)
-        return holder if holder is not None and holder.live(self._clock()) else None
+            return holder if holder is not None and holder.live(self._time(connection)) else None
 
     def held(self, sink_id: str) -> bool:
         """Tell whether the sink's lease is valid."""
@@ -302,7 +310,7 @@ def _holder(connection: Connection, sink_id: str) -> Holder | None:
     row = connection.first("SELECT * FROM leases WHERE sink_id = ? AND owner IS NOT NULL", sink_id)
     if row is None:
         return None
-    return Holder(row.owner, row.epoch, Process(row.host, row.pid, row.process), row.expires)
+    return Holder(row.owner, row.epoch, Process(row.host, row.pid, row.process), row.expires, connection.shared)
 
 
 def _running(process: Process) -> LeaseHeldError:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sinkql.catalog.file.connection import Connection
-from sinkql.catalog.file.database import Database
-from sinkql.catalog.file.process import Process, now, this_process
+from sinkql.catalog.running.process import Process, now, this_process
+from sinkql.catalog.store import Connection, Store
 
 _KEPT_DONE = 1000
+_LONGEST = timedelta(minutes=10)
+"""How long a statement may take, for those who cannot see whether its process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,19 @@ class Intent:
     what: str
     content: Mapping[str, Any]
     process: Process
+    started_at: str
+
+    def left(self, *, elsewhere: bool) -> bool:
+        """Tell whether its process is gone: certainly, or so far as one may judge that is not of this host."""
+        if self.process.near(elsewhere=elsewhere):
+            return self.process.gone(elsewhere=elsewhere)
+        return datetime.now(UTC) - datetime.fromisoformat(self.started_at) > _LONGEST
 
 
 class Journal:
-    """Keep intents in the catalog file, so that what a killed process began is finished by the next one."""
+    """Keep intents in the catalog, so that what a killed process began is finished by the next one."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Store) -> None:
         self._database = database
 
     def begin(self, what: str, content: Mapping[str, Any]) -> int:
@@ -35,7 +44,7 @@ class Journal:
         process = this_process()
         with self._database.write() as connection:
             values = {"intent": what, "content": json.dumps(content), "started_at": now(), **_columns(process)}
-            return connection.insert("journal", values)
+            return connection.insert_numbered("journal", values)
 
     def done(self, number: int) -> None:
         """Close an intent."""
@@ -50,7 +59,7 @@ class Journal:
         if not self._open():
             return []
         with self._database.write() as connection:
-            stale = [intent for intent in _intents(connection) if intent.process.gone()]
+            stale = [intent for intent in _intents(connection) if intent.left(elsewhere=connection.shared)]
             for intent in stale:
                 connection.update("journal", _columns(process), "number = ?", intent.number)
         return stale
@@ -67,5 +76,6 @@ def _columns(process: Process) -> dict[str, object]:
 def _intents(connection: Connection) -> list[Intent]:
     rows = connection.all("SELECT * FROM journal WHERE done_at IS NULL ORDER BY number")
     return [
-        Intent(row.number, row.intent, json.loads(row.content), Process(row.host, row.pid, row.process)) for row in rows
+        Intent(row.number, row.intent, json.loads(row.content), Process(row.host, row.pid, row.process), row.started_at)
+        for row in rows
     ]

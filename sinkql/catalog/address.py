@@ -1,0 +1,93 @@
+"""What names a catalog → its address: a file, or a schema of a Postgres database."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from sinkql.errors import SinkqlError
+
+FOLDER = ".sinkql"
+"""The name of a project's folder, which holds its catalog."""
+FILE = "catalog.db"
+VARIABLE = "SINKQL_CATALOG"
+"""The variable that names the catalog where nobody does."""
+SCHEMA = "sinkql"
+_SERVERS = ("postgresql+psycopg", "postgresql", "postgres")
+_OURS = ("schema", "folder")
+"""What of a URL is for SinkQL; libpq takes all else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUrl:
+    """A catalog in a Postgres database: `text` is the whole URL, `libpq` what of it is for libpq, `name` what is shown.
+
+    `schema` is the schema of its tables, `folder` where this machine keeps what is not in the database.
+    """
+
+    text: str = field(repr=False)
+    libpq: str = field(repr=False)
+    name: str
+    schema: str
+    folder: Path
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Address: TypeAlias = Path | ServerUrl
+
+
+def address_of(named: str | Path | ServerUrl | None) -> Address:
+    """Return the address that a file, a URL, a project's folder, or nothing names; raises SQ4113."""
+    if named is None:
+        named = os.environ.get(VARIABLE) or None
+    if named is None:
+        return Path.cwd() / FOLDER / FILE
+    if isinstance(named, ServerUrl):
+        return named
+    if isinstance(named, str) and "://" in named:
+        scheme, _, rest = named.partition("://")
+        if scheme in _SERVERS:
+            return _server(named)
+        if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
+            raise _unsupported(f'catalogs at "{scheme}://" are not supported')
+        return Path(rest[1:])
+    found = Path(named)
+    return found / FOLDER / FILE if found.is_dir() else found
+
+
+def folder_of(address: Address) -> Path:
+    """Return where this machine keeps what a catalog's items have beside it: tables, logs, the state of sinks."""
+    return address.folder if isinstance(address, ServerUrl) else address.absolute().parent
+
+
+def _server(text: str) -> ServerUrl:
+    try:
+        parts = urlsplit(text)
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise _unsupported("the URL of the catalog is not valid") from None
+    mine = {name: value for name, value in query if name in _OURS}
+    theirs = urlencode([each for each in query if each[0] not in _OURS], quote_via=quote)
+    schema = mine.get("schema") or SCHEMA
+    users, at, hosts = parts.netloc.rpartition("@")
+    shown = f"postgresql://{users.partition(':')[0]}{at}{hosts}{parts.path}"
+    return ServerUrl(
+        text,
+        f"postgresql://{parts.netloc}{parts.path}" + (f"?{theirs}" if theirs else ""),
+        shown if schema == SCHEMA else f"{shown}?{urlencode({'schema': schema})}",
+        schema,
+        Path.cwd() / (mine.get("folder") or FOLDER),
+    )
+
+
+def _unsupported(message: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ4113",
+        message,
+        hint="Name a file, or write sqlite:///path/to/catalog.db or postgresql+psycopg://user@host/database.",
+    )

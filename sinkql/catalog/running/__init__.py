@@ -1,0 +1,6 @@
+"""What the processes that use one catalog tell each other through it.
+
+* `process`: the time as text, and what tells a process from others.
+* `control`: leases, desired states, statuses and progress of running sinks.
+* `journal`: statements of several steps, finished after a crash.
+"""
