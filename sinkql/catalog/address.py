@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +18,7 @@ VARIABLE = "SINKQL_CATALOG"
 """The variable that names the catalog where nobody does."""
 SCHEMA = "sinkql"
 _SERVERS = ("postgresql+psycopg", "postgresql", "postgres")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.%]*\]|[^:\[\]]*)(:\d*)?")
 _OURS = ("schema", "folder")
 """What of a URL is for SinkQL; libpq takes all else."""
 
@@ -70,11 +72,13 @@ def _server(text: str) -> ServerUrl:
         parts = urlsplit(text)
         query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        raise _unsupported("the URL of the catalog is not valid") from None
+        raise _invalid() from None
     mine = {name: value for name, value in query if name in _OURS}
     theirs = urlencode([each for each in query if each[0] not in _OURS], quote_via=quote)
     schema = mine.get("schema") or SCHEMA
     users, at, hosts = parts.netloc.rpartition("@")
+    if parts.fragment or "@" in parts.path or not all(map(_HOST.fullmatch, hosts.split(","))):
+        raise _invalid()  # as by a sign in the password, which would be shown as part of something else
     shown = f"postgresql://{users.partition(':')[0]}{at}{hosts}{parts.path}"
     return ServerUrl(
         text,
@@ -82,6 +86,15 @@ def _server(text: str) -> ServerUrl:
         shown if schema == SCHEMA else f"{shown}?{urlencode({'schema': schema})}",
         schema,
         Path.cwd() / (mine.get("folder") or FOLDER),
+    )
+
+
+def _invalid() -> SinkqlError:
+    return SinkqlError(
+        "SQ4113",
+        "the URL of the catalog is not valid",
+        hint="Write it as postgresql+psycopg://user@host:5432/database, and signs in a password as in %40 for @; or "
+        "have the password in PGPASSWORD.",
     )
 
 

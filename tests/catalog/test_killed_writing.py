@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from sinkql.catalog.address import Address
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import UPGRADES, Layout
 from sinkql.catalog.store import Connection
@@ -113,7 +114,7 @@ _NOTES = "CREATE VIEW notes AS SELECT note FROM items"
 _NEXT = Layout({**LAYOUT.derived, "notes": _NOTES}, (*UPGRADES, _add_column))
 
 
-def _state(path: Path) -> list[str]:
+def _state(path: Address) -> list[str]:
     session = Session(path)
     assert list(problems(session.catalog)) == []
     wishes = [f"{sink} {wish}" for sink, (wish, _) in sorted(session.catalog.control.wishes().items())]

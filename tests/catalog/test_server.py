@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from sinkql.catalog.system import LAYOUT
 from sinkql.cli.group import run_command as run
 from sinkql.errors import LateError, SinkqlError
 from sinkql.session import Session
+from sinkql.session.doctor import checks
 from sinkql.session.sink.process import SinkProcess
 from support.catalog import server_address, server_url
 from support.port import held_ports
@@ -130,7 +131,24 @@ def test_url_of_another_kind_is_refused(url: str) -> None:
 
 def test_url_with_what_libpq_does_not_know_is_refused(postgres: Postgres, tmp_path: Path) -> None:
     url = server_url(postgres, tmp_path)
-    assert [_refused(f"{url}&colour=red").code, _refused(f"{url}&port=x").code] == ["SQ4113", "SQ4113"]
+    errors = [_refused(f"{url}&{more}") for more in ("colour=red", "port=x", "connect_timeout=x", "sslmode=x")]
+    assert [error.code for error in errors] == ["SQ4113"] * 4
+    assert errors[0].detail == 'invalid URI query parameter: "colour"'
+
+
+@pytest.mark.parametrize(
+    "authority", ["u:se/cret@h/d", "u:se?cret=1@h/d", "u:se#cret@h/d", "u:se:cret/x@h", "u:%zzsecret@h/d", "h:secret/d"]
+)
+def test_sign_in_a_password_does_not_show_it(authority: str, tmp_path: Path) -> None:
+    with pytest.raises(SinkqlError) as raised:
+        open_server(cast(ServerUrl, address_of(f"postgresql://{authority}")), LAYOUT)
+    assert raised.value.code == "SQ4113"
+    assert "cret" not in f"{raised.value}{raised.value.detail}"
+
+
+def test_several_hosts_may_be_named(tmp_path: Path) -> None:
+    found = address_of("postgresql://u:p@a:1,[::1]:2,c/d?target_session_attrs=read-write")
+    assert str(found) == "postgresql://u@a:1,[::1]:2,c/d"
 
 
 def test_missing_psycopg_is_told(url: ServerUrl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,6 +504,19 @@ def test_verify_and_upgrade_name_the_catalog_without_its_password(
     assert f"no problems in {address_of(url)} (1 items)" in told.out
     assert _PASSWORD not in told.out + told.err
     assert not (tmp_path / ".sinkql" / "catalog.db").exists()
+
+
+def test_doctor_checks_the_catalog_and_its_folder(url: ServerUrl, tmp_path: Path) -> None:
+    def found(address: ServerUrl | str) -> dict[str, tuple[str, str]]:
+        return {each.name: (each.state, each.found) for each in checks(address_of(address)) if "catalog" in each.name}
+
+    assert found(url)["catalog"] == ("ok", f'catalog "{url}" does not exist yet; the first statement creates it')
+    open_server(url, LAYOUT)
+    assert found(url)["catalog"] == ("ok", str(url))
+    assert found(url)["catalog folder"][1].startswith(f"{url.folder}, ")
+    with held_ports(1) as (port,):
+        state, what = found(f"postgresql://u:{_PASSWORD}@127.0.0.1:{port}/d?folder={tmp_path}")["catalog"]
+    assert (state, what) == ("wrong", f'catalog "postgresql://u@127.0.0.1:{port}/d" cannot be reached')
 
 
 def test_row_without_its_item_is_found(

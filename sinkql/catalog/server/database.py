@@ -175,10 +175,9 @@ class ServerDatabase:
                 return link
 
     def _connect(self) -> Link:
-        given = {**_DEFAULTS, **conninfo_to_dict(self._url.libpq)}
+        given = {**_DEFAULTS, **conninfo_to_dict(self._url.libpq), "client_encoding": "utf8"}
         link: Link = psycopg.connect(
             **given,
-            client_encoding="utf8",
             autocommit=True,  # transactions begin where they are told to
             prepare_threshold=None,  # which a pooler may not understand
             row_factory=namedtuple_row,

@@ -37,12 +37,6 @@ _FAILURES = (
         "SQ4152", "the server has no such database",
         "Correct the name in the URL, or run CREATE DATABASE on the server.",
     ),
-    _Failure(
-        r"invalid (URI|connection option|sslmode|port|integer)|missing \"=\"|unexpected character|forbidden value",
-        "SQ4113", "the URL of the catalog is not valid",
-        "Write postgresql+psycopg://user@host:5432/database; what may follow after a question mark is schema, folder, "
-        "and what libpq takes.",
-    ),
 )  # fmt: skip
 
 
@@ -58,6 +52,8 @@ def coded(url: ServerUrl) -> Iterator[None]:
 def failure(error: psycopg.Error, url: ServerUrl) -> SinkqlError:
     """Return what an error means; its own words, without secrets, are the detail."""
     told = _told(error)
+    if (error.sqlstate is None and isinstance(error, psycopg.ProgrammingError)) or told.startswith("invalid "):
+        return _invalid(told, url)
     if error.sqlstate is None:
         for each in _FAILURES:
             if re.search(each.pattern, told, re.IGNORECASE | re.DOTALL):
@@ -103,6 +99,17 @@ def foreign(url: ServerUrl) -> SinkqlError:
     )
 
 
+def _invalid(told: str, url: ServerUrl) -> SinkqlError:
+    """Return the error for a URL that libpq does not take; what it says may have the password, but for these."""
+    harmless = re.match(r"(invalid (URI query parameter|\w+ value|port number)|bad value for)\b", told) is not None
+    return SinkqlError(
+        "SQ4113",
+        f'the URL of the catalog is not valid (catalog "{url}")',
+        detail=told if harmless else None,
+        hint="What may follow after a question mark is schema, folder, and what libpq takes, as in ?sslmode=require.",
+    )
+
+
 def _privilege(url: ServerUrl, told: str) -> SinkqlError:
     return SinkqlError(
         "SQ4153",
@@ -115,4 +122,4 @@ def _privilege(url: ServerUrl, told: str) -> SinkqlError:
 def _told(error: psycopg.Error) -> str:
     """Return the first line of what was told, without what libpq puts before it."""
     told = str(error).strip() or type(error).__name__
-    return re.sub(r"^(connection failed: )?(connection to server at .*? failed: )?", "", told.splitlines()[0])
+    return re.sub(r"^(connection (failed|is bad): )?(connection to server at .*? failed: )?", "", told.splitlines()[0])
