@@ -27,14 +27,14 @@ def open_session(context: click.Context) -> tuple[Session, Output]:
 
 def open_or_empty(context: click.Context) -> tuple[Session, Output]:
     """Open the catalog, or an empty one that is gone after the command: who only compares with one makes none."""
-    from sinkql.catalog.address import address_of
+    from sinkql.errors import NoCatalogError
 
     catalog, output = context.obj
-    address = address_of(catalog)
-    if isinstance(address, Path) and not address.exists():
+    try:
+        return _opened(context, catalog, existing=True), output
+    except NoCatalogError:
         folder = context.with_resource(tempfile.TemporaryDirectory(prefix="sinkql-empty-"))
-        catalog = Path(folder) / "catalog.db"
-    return _opened(context, catalog), output
+        return _opened(context, Path(folder) / "catalog.db"), output
 
 
 def _opened(context: click.Context, catalog: str | Path | None, *, existing: bool = False) -> Session:
@@ -69,9 +69,13 @@ def names_of(*kinds: str) -> Complete:
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from sinkql.catalog.address import address_of
         from sinkql.catalog.file.item_names import item_names
+        from sinkql.errors import SinkqlError
 
         given = context.params.get(parameter.name or "") or ()
-        address = address_of(context.find_root().params.get("catalog"))
+        try:
+            address = address_of(context.find_root().params.get("catalog"))
+        except SinkqlError:
+            return []  # who types sees no errors
         found = item_names(address, *kinds) if isinstance(address, Path) else []  # no server is asked at each key
         return [name for name in found if name.startswith(incomplete) and name not in given]
 

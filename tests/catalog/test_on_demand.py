@@ -154,10 +154,10 @@ def test_any_order_of_asking_gives_what_planning_all_gives(file: Path, seed: int
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_changes_by_another_process_reach_what_waits(filled: Address, seed: int) -> None:
+def test_changes_by_another_process_reach_what_waits(file: Path, seed: int) -> None:
     chance = random.Random(seed)
-    lazy = Catalog(filled, _REGISTRY)
-    with Session(filled) as other:
+    lazy = Catalog(file, _REGISTRY)
+    with Session(file) as other:
         for number in range(4):
             views = [name for name in other.catalog.plans.names("MATERIALIZED VIEW") if "public" in name]
             view = chance.choice(views)
@@ -173,7 +173,7 @@ def test_changes_by_another_process_reach_what_waits(filled: Address, seed: int)
             lazy.plans.item(chance.choice(views))
             other.execute(change)
             lazy.refresh()
-    assert sorted(map(str, _content(lazy))) == sorted(map(str, _content(Catalog(filled, _REGISTRY))))
+    assert sorted(map(str, _content(lazy))) == sorted(map(str, _content(Catalog(file, _REGISTRY))))
     assert lazy.plans.broken == {}
 
 

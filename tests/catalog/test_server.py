@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import click
 import pytest
 
 from sinkql.catalog import opening
@@ -24,6 +25,7 @@ from sinkql.catalog.server import database as database_module
 from sinkql.catalog.server.connection import Connection
 from sinkql.catalog.server.database import ServerDatabase
 from sinkql.catalog.system import LAYOUT
+from sinkql.cli.context import names_of
 from sinkql.cli.group import run_command as run
 from sinkql.errors import LateError, SinkqlError
 from sinkql.session import Session
@@ -36,6 +38,7 @@ from support.postgres import postgres as new_server
 
 pytestmark = pytest.mark.server
 _KEY = "A" * 43 + "="
+_HISTORY = "SELECT error FROM mz_internal.mz_sink_status_history ORDER BY occurred_at"
 _server_time = Connection.clock
 _PASSWORD = "the-password-of-alice"
 _SCRIPT = """
@@ -468,8 +471,11 @@ def test_restoring_keeps_what_was_there_and_refuses_while_a_sink_runs(
     with Session(url) as session:
         session.execute(_SCRIPT)
         (job,) = session.jobs()
+        session.catalog.control.status(job.sink_id, "stalled", error="early")
         assert run(["--catalog", url.text, "catalog", "backup", "one.db"]) == 0
         session.execute("CREATE VIEW later AS SELECT counter FROM n;")
+        session.catalog.control.status(job.sink_id, "stalled", error="late")
+        assert session.execute(_HISTORY)[0].rows == (("early",), ("late",))
         session.catalog.control.acquire(job.sink_id, owner="a", takeover=False)
         assert run(["--catalog", url.text, "catalog", "restore", "one.db"]) == 5
         assert "SQ5211" in capsys.readouterr().err
@@ -478,6 +484,7 @@ def test_restoring_keeps_what_was_there_and_refuses_while_a_sink_runs(
         (said,) = _said(capsys)
         assert session.execute("SHOW VIEWS")[0].rows == (("v", "a comment"),)
         assert session.execute("SELECT count(*) FROM mz_views")[0].rows == ((1,),)
+        assert session.execute(_HISTORY)[0].rows == (("early",),)
     with Session(said["kept"]) as kept:
         assert "materialize.public.later" in kept.catalog.entries()
 
@@ -490,6 +497,24 @@ def test_commands_make_no_catalog_where_there_is_none(
     assert "SQ4115" in capsys.readouterr().err
     assert postgres.execute(f"SELECT 1 FROM pg_namespace WHERE nspname = '{url.schema}'") == []
     assert os.listdir(tmp_path) == []
+
+
+def test_plan_compares_with_nothing_and_makes_none(
+    url: ServerUrl, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pipeline.sql").write_text("CREATE SOURCE n FROM LOAD GENERATOR COUNTER;")
+    assert run(["--catalog", url.text, "plan", "pipeline.sql"]) == 0
+    assert postgres.execute(f"SELECT 1 FROM pg_namespace WHERE nspname = '{url.schema}'") == []
+    assert run(["--catalog", url.text, "apply", "pipeline.sql", "--yes"]) == 0
+    assert run(["--catalog", url.text, "plan", "pipeline.sql", "--detailed-exitcode"]) == 0
+
+
+def test_completion_asks_no_server(url: ServerUrl) -> None:
+    for catalog in (url.text, "mysql://nowhere"):
+        root = click.Context(click.Command("sinkql"))
+        root.params = {"catalog": catalog}
+        assert names_of("SINK")(click.Context(click.Command("stop"), parent=root), click.Argument(["names"]), "") == []
 
 
 def test_verify_and_upgrade_name_the_catalog_without_its_password(

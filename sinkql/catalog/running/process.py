@@ -34,7 +34,7 @@ class Process:
         """
         if self.host != socket.gethostname():
             return False
-        return not elsewhere or self.start.partition(" ")[2] == _pids()
+        return not elsewhere or self.start.partition(" ")[2] == _pids() != ""
 
 
 def this_process() -> Process:

@@ -26,7 +26,7 @@ from sinkql.catalog.server.failure import busy, coded
 from sinkql.errors import NoCatalogError
 
 BUSY_SECONDS = 30
-_KEPT = 5  # connections, while nobody uses them
+_KEPT = 2  # connections, while nobody uses them
 _DEFAULTS: dict[str, Any] = {
     "application_name": "sinkql",
     "connect_timeout": 10,
