@@ -29,15 +29,22 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from sinkql import faults, typed
-from sinkql.capture.objects import Objects, TakenError
 from sinkql.capture.store import FencedLogError, beside, entry_name, entry_number
 from sinkql.errors import SinkqlError
+from sinkql.extension.objects import Objects, Purpose, TakenError
 from sinkql.extension.s3 import SCHEME, Keys
 from sinkql.extension.store import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LOGS = Purpose(
+    "logs in S3",
+    "LOG",
+    "two captures may write one log",
+    "Keep the log in a store that has them (If-None-Match and If-Match), such as S3; or create the source again "
+    "without LOG.",
+)
 _HELD_SECONDS = 180.0
 """For how long a head is held: an entry comes each minute at least, and prolongs it."""
 _FRESH_SECONDS = 0.25
@@ -82,7 +89,7 @@ class BucketStore:
 
     @property
     def _objects(self) -> Objects:
-        return Objects.of(self.bucket, self.access)
+        return Objects.of(self.bucket, self.access, LOGS)
 
     @property
     def _seen(self) -> _Seen:

@@ -19,6 +19,7 @@ def job_tree(job: physical.Job) -> Tree:
     return tree(
         f"Job {job.sink}{' (materialized view)' if job.view else ''}",
         f"cluster: {job.cluster} ({job.master})",
+        None if job.state is None else f"state: {job.state.path}",
         f"commit interval: {duration(job.commit_interval)}",
         f"most rows a commit: {job.max_rows_per_commit}",
         None if job.snapshot else "starts at: the source's end",

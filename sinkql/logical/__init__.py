@@ -38,6 +38,7 @@ from sinkql.logical.item import Sink as Sink
 from sinkql.logical.item import SinkMode as SinkMode
 from sinkql.logical.item import Source as Source
 from sinkql.logical.item import SourceTable as SourceTable
+from sinkql.logical.item import StatePath as StatePath
 from sinkql.logical.item import View as View
 from sinkql.logical.relation import ONE as ONE
 from sinkql.logical.relation import Aggregate as Aggregate

@@ -50,12 +50,21 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
+class StatePath:
+    """A bucket, and the full name of the connection that reaches it; or a folder, without one."""
+
+    path: str
+    connection: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Spark application: its master and configuration."""
+    """One Spark application: its master and configuration, and where its sinks keep their state."""
 
     name: str
     master: str
     conf: Mapping[str, str]
+    state: StatePath | None = None
 
 
 @dataclass(frozen=True, slots=True)

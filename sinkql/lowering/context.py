@@ -64,6 +64,13 @@ class Context:
         through = [each["connection"] for each in named if isinstance(each, dict) and "connection" in each]
         return physical.Connection(item.name, item.kind, options, {each: self.connection(each) for each in through})
 
+    def state(self, cluster: logical.Cluster) -> physical.StatePath | None:
+        """Return where the sinks of a cluster keep their state."""
+        if cluster.state is None:
+            return None
+        through = cluster.state.connection
+        return physical.StatePath(cluster.state.path, self.connection(through) if through is not None else None)
+
     def origin(self, name: str, span: Span) -> physical.Origin | None:
         """Return where in a view's printed statement stands what a span of its plan points at."""
         if not span.end:

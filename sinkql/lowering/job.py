@@ -89,6 +89,7 @@ def lower_sink(
         texts=context.texts,
         snapshot=sink.snapshot,
         shared=graph.shared,
+        state=context.state(cluster),
     )
 
 

@@ -19,6 +19,7 @@ from sinkql.physical.graph import reads_below as reads_below
 from sinkql.physical.graph import with_inputs as with_inputs
 from sinkql.physical.job import Earlier as Earlier
 from sinkql.physical.job import Job as Job
+from sinkql.physical.job import StatePath as StatePath
 from sinkql.physical.job import decode as decode
 from sinkql.physical.job import encode as encode
 from sinkql.physical.job import meant_otherwise as meant_otherwise

@@ -15,7 +15,18 @@ from sinkql.logical.type import decoded, encoded
 from sinkql.physical.copartitioned import Copartitioned, copartitioned
 from sinkql.physical.graph import Graph
 from sinkql.physical.identity import plan_of
-from sinkql.physical.operator import VIEW, Aggregate, Bound, Map, Operator, Read, Stateful, Write, arrangements_of
+from sinkql.physical.operator import (
+    VIEW,
+    Aggregate,
+    Bound,
+    Connection,
+    Map,
+    Operator,
+    Read,
+    Stateful,
+    Write,
+    arrangements_of,
+)
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,9 +44,17 @@ class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
     again: bool = False
 
 
+class StatePath(msgspec.Struct, frozen=True):
+    """Where the state of a cluster's sinks is kept: a bucket, and the connection that reaches it, or a folder."""
+
+    path: str
+    connection: Connection | None = None
+
+
 class Job(msgspec.Struct, frozen=True):
     """One sink's work. `texts` are the CREATE statements that origins point into, by item; `follows` the plans that the
-    sink had before. `shared` has the operators that are used several times, each after those that it uses.
+    sink had before. `shared` has the operators that are used several times, each after those that it uses. `state` is
+    where the sink's state is kept, None for the catalog's folder.
 
     A reader's options under the name `tuning` decide no rows.
     """
@@ -52,6 +71,7 @@ class Job(msgspec.Struct, frozen=True):
     snapshot: bool = True
     follows: tuple[Earlier, ...] = ()
     shared: dict[str, Operator] = {}
+    state: StatePath | None = None
 
     @property
     def plan(self) -> str:
@@ -95,7 +115,8 @@ class Job(msgspec.Struct, frozen=True):
     def secrets(self) -> frozenset[str]:
         """Return the full names of the secrets that its connections, sources and formats take."""
         write, reads = self.write, list(self.reads())
-        named = (write.connection, write.store, *(each for read in reads for each in (read.connection, read.log)))
+        kept = self.state.connection if self.state is not None else None
+        named = (write.connection, write.store, kept, *(each for read in reads for each in (read.connection, read.log)))
         connections = [each for each in named if each is not None]
         for each in connections:  # which grows by what they go through
             connections += each.through.values()

@@ -173,6 +173,25 @@ def _of_source(name: str, catalog: Catalog) -> Iterator[Check]:
         yield Check(short, "wrong", error.message, error.hint)
 
 
+def checks_of_states(catalog: Catalog) -> Iterator[Check]:
+    """Tell whether sinks can keep their state where STATE of their clusters says."""
+    for name in catalog.reader().names("CLUSTER"):
+        try:
+            cluster = catalog.plans.item(name)
+        except SinkqlError:
+            continue  # the catalog's own check tells
+        if not isinstance(cluster, logical.Cluster) or cluster.state is None:
+            continue
+        from sinkql.extension.home import check_state
+
+        called = f"{short_name(name)}: state"
+        try:
+            check_state(cluster.state.path, cluster.state.connection, CatalogAccess(catalog).store)
+            yield Check(called, "ok", f"files can be made in {cluster.state.path}")
+        except SinkqlError as error:
+            yield Check(called, "wrong", error.message, error.hint)
+
+
 def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[Check]:
     """Tell whether the store of a source's log, where it has one, keeps captures apart."""
     if not isinstance(statement, ast.CreateSource | ast.CreateTableFrom):
@@ -180,13 +199,14 @@ def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[Check]:
     written = {each.name: each.value for each in statement.with_options}
     match written.get("LOG"), written.get(REACHED_BY):
         case ast.Text(path), ast.Word(connection):
-            from sinkql.capture.objects import Objects  # boto3, only where one is asked
+            from sinkql.capture.bucket import LOGS
+            from sinkql.extension.objects import Objects  # boto3, only where one is asked
 
             name = f"{statement.name.parts[-1].value}: log"
             bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
             try:
                 store = CatalogAccess(catalog).store(catalog.plans.resolve(connection))
-                Objects.of(bucket, store).check(f"{prefix.rstrip('/')}/" if prefix else "")
+                Objects.of(bucket, store, LOGS).check(f"{prefix.rstrip('/')}/" if prefix else "")
                 yield Check(name, "ok", f"{path} has conditional writes")
             except SinkqlError as error:
                 yield Check(name, "wrong", error.message, error.hint)

@@ -16,11 +16,11 @@ from botocore.exceptions import ReadTimeoutError
 
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import Server
-from sinkql.capture import objects
 from sinkql.capture.bucket import BucketStore
 from sinkql.capture.process import discard
 from sinkql.capture.store import FencedLogError, FolderStore, LogStore
 from sinkql.errors import SinkqlError
+from sinkql.extension import objects
 from sinkql.extension.capture import Keeping
 from sinkql.extension.s3 import Keys
 from support.seaweed import Seaweed

@@ -128,6 +128,7 @@ def test_a_statement_that_fails_in_a_session_fails_in_lint(
     monkeypatch.setattr("sinkql.connectors.kafka.admin._RECONNECT_S", 0.0)  # no broker comes back meanwhile
     registry = _without_outside(with_odd_types(discover()))
     monkeypatch.setattr("sinkql.program.lint.discover", lambda: registry)
+    monkeypatch.setattr("sinkql.session.item.create.validate_state", lambda *asked: None)
     text, ran = _run(path, tmp_path, registry)
     found = {each.error.span.start: each.error for each in lint(text) if each.level == "error" and each.error.span}
     masked = mask(text, WORDS)

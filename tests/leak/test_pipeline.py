@@ -39,12 +39,13 @@ CREATE SECRET s_aws AS aws_secret('lake', 'key');
 CREATE SECRET whole AS decode('{whole}', 'base64');
 CREATE SECRET spare AS 'old';
 ALTER SECRET spare AS '{rotated}';
-CREATE CLUSTER watched (SIZE = 'local[2]', CONF = MAP[
-  'spark.ui.enabled' => 'true', 'spark.ui.port' => '{ui}', 'spark.eventLog.enabled' => 'true',
-  'spark.eventLog.dir' => 'file://{folder}/events', 'spark.eventLog.compress' => 'false']);
 CREATE CONNECTION aws TO AWS (
   ACCESS KEY ID = '{user}', SECRET ACCESS KEY = SECRET whole,
   ENDPOINT = 'http://127.0.0.1:{s3}', REGION = 'us-east-1');
+CREATE CLUSTER watched (SIZE = 'local[2]', CONF = MAP[
+  'spark.ui.enabled' => 'true', 'spark.ui.port' => '{ui}', 'spark.eventLog.enabled' => 'true',
+  'spark.eventLog.dir' => 'file://{folder}/events', 'spark.eventLog.compress' => 'false'],
+  STATE = 's3://data/state', AWS CONNECTION = aws);
 CREATE CONNECTION spare_aws TO AWS (
   ACCESS KEY ID = 'x', SECRET ACCESS KEY = SECRET spare, SESSION TOKEN = '{token}');
 CREATE CONNECTION lake TO ICEBERG CATALOG (
@@ -71,7 +72,7 @@ CREATE SINK google_sink IN CLUSTER watched FROM totals
 _PUT_INTO_THE_ENVIRONMENT = ("environment", "vault token", "aws key")
 _EXPECTED = (
     "catalog.db", "spark.log", "events/", "log-", "spark-0.txt", "hadoop-0.txt", ".parquet", ".avro",
-    "checkpoint", "stdout", "cmdline of", "environ of", "page /environment/",
+    "checkpoint", "stdout", "cmdline of", "environ of", "page /environment/", "data/state",
 )  # fmt: skip
 _PLANTED = (
     "stdout", "stderr", "log-", "cmdline of", "environ of", "spark-1.txt", "events/", "page /jobs/", "/jobs",
@@ -206,6 +207,7 @@ def _left(scene: Scene) -> list[Place]:
         table = lake.load_table(name)
         places += text_of(f"table {name}", table.metadata)
         places += objects_of(storage, table.location().removeprefix("s3://"))
+    places += objects_of(storage, "data/state")
     return [*places, *objects_of(scene.google.files(), "lake")]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from operators.joined import Case
 from operators.pipeline import Change, Pipeline, Row, call, columns, source
 from sinkql import physical
+from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 
 BATCHES = 6
@@ -81,7 +82,7 @@ def main(folder: Path, name: str) -> None:
         draft = folder / "marker.draft"
         draft.write_text(json.dumps({"tables": tables, "manifests": pipeline.manifests}))
         draft.replace(marker)
-        state.sweep(folder, set(pipeline.manifests[-2:]), epoch=1)
+        state.sweep(Home(folder), set(pipeline.manifests[-2:]), epoch=1)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from operators import tallying
 from operators.pipeline import Pipeline, columns, source
 from operators.tallying import RowTally
 from sinkql import physical
+from sinkql.extension.home import Home
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.spark.fusion import fusable
 from sinkql.runtime.state import manifest as state
@@ -55,7 +56,7 @@ def test_an_operator_of_one_file_runs_is_merged_and_swept(tmp_path: Path) -> Non
     assert fusable(pipeline.job.write) is None
     assert pipeline.merged > 0
     files = len(list(tmp_path.rglob("*.arrow")))
-    assert state.sweep(tmp_path, pipeline.manifests[-2:], epoch=1) > 0
+    assert state.sweep(Home(tmp_path), pipeline.manifests[-2:], epoch=1) > 0
     assert len(list(tmp_path.rglob("*.arrow"))) < files
     pipeline.batch(a=[(("x", 1), 1)])
 

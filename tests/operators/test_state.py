@@ -16,6 +16,7 @@ from operators.crash_child import BATCHES, VIEWS, view
 from operators.crash_child import changes as crash_changes
 from operators.pipeline import Pipeline, plain
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from support.fault import armed
 from support.patience import PATIENCE_S
@@ -139,7 +140,7 @@ def test_sweep_leaves_the_last_two_states_and_what_later_epochs_wrote(tmp_path: 
     stranger = tmp_path / "state" / "above" / "b0" / "notes.txt"
     stranger.touch()
     before = len([path for path in tmp_path.rglob("*") if path.is_file()])
-    removed = state.sweep(tmp_path, set(pipeline.manifests[-2:]), epoch=1)
+    removed = state.sweep(Home(tmp_path), set(pipeline.manifests[-2:]), epoch=1)
     left = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert before - removed == len(left)
     assert left >= {*newer, stranger}

@@ -7,6 +7,7 @@ import json
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,11 @@ class Rule:
     """Whether every connection is closed without an answer."""
     denied: bool = False
     """Whether the bucket is closed to everybody."""
+    slow: float = 0.0
+    """Seconds that each request waits."""
+    waiting: int = 0
+    most_waiting: int = 0
+    """How many requests waited at once, at most."""
     cut: int = 0
     """How many of the next replies with objects are cut off in their middle."""
     paths: list[str] = field(default_factory=list)
@@ -119,6 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuses(self) -> bool:
         """Answer a request that is not to go through."""
         self.rule.paths.append(self.path)
+        if self.rule.slow:
+            self._wait()
         if self.rule.down:
             self._hang_up()
             return True
@@ -135,6 +143,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             return False
         return True
+
+    def _wait(self) -> None:
+        rule = self.rule
+        rule.waiting += 1
+        rule.most_waiting = max(rule.most_waiting, rule.waiting)
+        time.sleep(rule.slow)
+        rule.waiting -= 1
 
     def _forward(self, body: bytes | None) -> Reply:
         return self._request(body)()

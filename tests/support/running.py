@@ -17,6 +17,7 @@ from pyiceberg.catalog import load_catalog
 from expressions import vectors
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Compacted, Context, JobOffsets
 from sinkql.runtime.batch.clock import with_clock
@@ -153,8 +154,9 @@ def loop_of(
     writer = registry.writer(job.write, context)
     letters = dead_letters(registry, job, context)
     return BatchLoop(
-        job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), letters=letters
-    )
+        job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), letters=letters,
+        home=Home.of(context),
+    )  # fmt: skip
 
 
 def drain(loop: BatchLoop) -> int:

@@ -19,6 +19,7 @@ from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, sweep
 from sinkql.connectors.iceberg.keyindex.layer import DeleteNote, FileNote, Layer, delete_of, file_of, merged
 from sinkql.connectors.iceberg.keyindex.run import TOMBSTONE, Entries, write_run
+from sinkql.extension.home import Home
 from sinkql.runs import Tiers
 from support.index import live_entries
 from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows
@@ -155,7 +156,7 @@ def test_folder_holds_what_is_alive(tmp_path: Path) -> None:
         half = {number - 3: 3} if number >= 3 else {}
         files.commit({**dead, **half}, tuple(half))
         if number % 20 == 19:
-            sweep(tmp_path, sink=NAME, epoch=1, manifests=[files.index.name], indexes=[files.index])
+            sweep(Home(tmp_path), sink=NAME, epoch=1, manifests=[files.index.name], indexes=[files.index])
             sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
     assert len(files.index.files) == 10
     assert len(files.index.deletes) == 7

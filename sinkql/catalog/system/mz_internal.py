@@ -233,6 +233,7 @@ runs uint8 a.value ->> 'runs'
 widest_key uint8 a.value ->> 'widest'
 taken_rows uint8 a.value ->> 'taken'
 given_rows uint8 a.value ->> 'gave'
+fetched_bytes uint8 coalesce(a.value ->> 'fetched', 0)
 """,
         f"FROM items AS i\nJOIN measures AS m ON m.id = {job_id('i')}\n"
         "JOIN json_each(m.figures, '$.\"$state\".arrangements') AS a",

@@ -111,14 +111,14 @@ CODES = {
         retryable=True,
     ),
     "SQ3307": _code(
-        "The bucket of a files source, or of a log, does not exist.",
+        "The bucket of a files source, of a log, or of STATE of a cluster, does not exist.",
         "Correct PATH, or ENDPOINT of the AWS connection, or create the bucket. A running sink tries again by itself.",
         retryable=True,
     ),
     "SQ3308": _code(
-        "The keys or the role of an AWS connection may not list the bucket of a files source or of a log, or not read "
-        "its objects; those of a log may not write them.",
-        "Allow them s3:ListBucket on the bucket and s3:GetObject on its objects, for a log s3:PutObject and "
+        "The keys or the role of an AWS connection may not list the bucket of a files source, of a log or of STATE of "
+        "a cluster, or not read its objects; those of a log or of state may not write them.",
+        "Allow them s3:ListBucket on the bucket and s3:GetObject on its objects, for a log or state s3:PutObject and "
         "s3:DeleteObject, too. A running sink tries again by itself.",
         retryable=True,
     ),
@@ -356,10 +356,11 @@ CODES = {
         of_loss=True,
     ),
     "SQ3441": _code(
-        "The object store that LOG names does not keep to the conditions If-None-Match and If-Match of a put. Without "
-        "them two captures of one source might both write its log.",
-        "Keep the log in a store that has them, such as S3, or create the source again without LOG. `sinkql doctor` "
-        "tries the store.",
+        "The object store that LOG of a source or STATE of a cluster names does not keep to the conditions "
+        "If-None-Match and If-Match of a put. Without them two captures of one source might both write its log, or two "
+        "runs of a sink one file of its state.",
+        "Name a store that has them, such as S3, or create the source or the cluster without LOG or STATE. `sinkql "
+        "doctor` tries the store.",
     ),
     "SQ3442": _code(
         "Another catalog captures the source into the same log in an object store: a copy of the catalog on another "

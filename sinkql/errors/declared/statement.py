@@ -61,6 +61,22 @@ CODES = {
         "A reference to a secret, such as env_var(…), is combined with || in CREATE SECRET.",
         "Create a secret for each part, and join them in the option of the connection.",
     ),
+    "SQ2615": _code(
+        "The state of a cluster's sinks is kept in a bucket that STATE names, reached by the connection that AWS "
+        "CONNECTION names, or in a folder; one of them is missing, or STATE names neither a bucket nor a folder.",
+        "Write STATE = 's3://bucket/prefix', AWS CONNECTION = name; or STATE = '/a/folder'; or leave out both: the "
+        "state is in the catalog's folder then.",
+    ),
+    "SQ2616": _code(
+        "STATE of a cluster names a folder that cannot be made, or in which no file can be made.",
+        "Name a folder in which the user who runs sinks may make files, or a bucket.",
+    ),
+    "SQ2617": _code(
+        "The state of a cluster's sinks lies where STATE says, and would be left behind there. So STATE cannot change "
+        "once it is set, and a sink moves only to a cluster with the same one.",
+        "Create a cluster with the same STATE and set the sink to that, or create another sink, into a new table. A "
+        "cluster without STATE can be given one: its sinks take their state there with their next commit.",
+    ),
     "SQ2630": _code(
         "The setting does not exist.",
         "Use one of the settings that the hint lists, or SHOW ALL.",

@@ -50,7 +50,8 @@ class Context:
 
     `folder` is the sink's own state folder (seen by all executors); `secret` returns a secret item's value; `store`
     opens the object store of a connection. `formats` are those that the installed connectors decode, by name,
-    `messages` those of messages, and `encodings` those that messages are written in.
+    `messages` those of messages, and `encodings` those that messages are written in. `state` is where what the sink
+    needs elsewhere is kept besides its folder (`sinkql.extension.home`).
     """
 
     sink: str
@@ -61,6 +62,7 @@ class Context:
     formats: Mapping[str, Decoding] = field(default_factory=dict)
     messages: Mapping[str, MessageDecoding] = field(default_factory=dict)
     encodings: Mapping[str, MessageEncoding] = field(default_factory=dict)
+    state: physical.StatePath | None = None
 
 
 class OpenReader(Protocol):

@@ -12,6 +12,7 @@ from sinkql.extension.registry import Registry
 from sinkql.extension.types import kept_type
 from sinkql.planner.edit.option import changed_connection, changed_options, respan
 from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.item.cluster import ClusterOptions
 from sinkql.planner.item.replicate import OPTION as REPLICATE
 from sinkql.planner.item.rule import exported_relation
 from sinkql.planner.item.statement import plan
@@ -21,8 +22,6 @@ from sinkql.planner.refuse.statement import JOB_OPTIONS, unsupported_alter
 from sinkql.planner.scope import Scope
 from sinkql.printer.part import name as print_name
 from sinkql.vocabulary import Vocabulary
-
-_CLUSTER_OPTIONS = ("SIZE", "MASTER", "EXECUTORS", "CORES", "MEMORY", "CONF", "MANAGED", "REPLICATION FACTOR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,11 @@ def _after(
         case ast.CreateConnection(), ast.ChangeConnection():
             return changed_connection(present, action, registry.connections[present.kind])
         case ast.CreateCluster(), ast.SetOptions(wait=()) | ast.ResetOptions():
-            options = changed_options(present.options, action, known=_CLUSTER_OPTIONS, owner="clusters")
+            set_ = any(option.name == "STATE" for option in present.options)
+            options = changed_options(
+                present.options, action, known=labels(ClusterOptions), owner="clusters",
+                refused=("STATE",) if set_ else (), refusal=_left_behind,
+            )  # fmt: skip
             return replace(respan(present, action.span), options=options)
         case ast.CreateSink(), ast.SetOptions() | ast.ResetOptions():
             kind = registry.sinks[present.kind]
@@ -140,7 +143,7 @@ def _after(
         case ast.CreateSink(), ast.SetFrom():
             return _from(present, action, entry, Scope(catalog, registry))
         case ast.CreateSink() | ast.CreateSource(), ast.SetCluster():
-            cluster_name(catalog, action.cluster, action.span)
+            _check_state(present, cluster_name(catalog, action.cluster, action.span), action.span, catalog)
             return replace(respan(present, action.span), cluster=action.cluster)
         case ast.CreateView(materialized=True), ast.SetCluster():
             cluster_name(catalog, action.cluster, action.span)
@@ -155,6 +158,34 @@ def _after(
             return _added(present, action)
         case _:
             raise unsupported_alter(statement)
+
+
+def _left_behind(name: str, span: Span) -> SinkqlError:
+    return SinkqlError(
+        "SQ2617",
+        f"option {name} cannot change: the state of the cluster's sinks would be left behind",
+        span,
+        hint="Create another cluster with the other STATE, for other sinks.",
+    )
+
+
+def _check_state(
+    present: ast.CreateSink | ast.CreateSource, cluster: str, span: Span, catalog: logical.CatalogReader
+) -> None:
+    """Refuse a cluster that has not the STATE of the one that a sink is in; from the catalog's folder it may go."""
+    if not isinstance(present, ast.CreateSink) or present.cluster is None:
+        return
+    old, new = catalog.item(cluster_name(catalog, present.cluster, span)), catalog.item(cluster)
+    assert isinstance(old, logical.Cluster)
+    assert isinstance(new, logical.Cluster)
+    if old.state is None or (new.state is not None and new.state.path == old.state.path):
+        return
+    raise SinkqlError(
+        "SQ2617",
+        f'cluster "{short_name(cluster)}" does not keep state in "{old.state.path}", where the sink has its own',
+        span,
+        hint=f"Set the sink to a cluster with STATE = '{old.state.path}'.",
+    )
 
 
 def _tuning(present: ast.CreateSource | ast.CreateTableFrom, registry: Registry) -> type[Tuning] | None:

@@ -1,4 +1,4 @@
-"""CREATE CLUSTER → one Spark application: its master and configuration."""
+"""CREATE CLUSTER → one Spark application: its master and configuration, and where its sinks keep their state."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.extension.keeping import REACHED_BY
 from sinkql.extension.options import bind, described, option_span
+from sinkql.extension.plan import Planning
+from sinkql.extension.s3 import SCHEME
 from sinkql.vocabulary import secret_setting
 
 _LATER = (
     "AUTO SCALING STRATEGY", "AVAILABILITY ZONES", "DISK", "EXPERIMENTAL ARRANGEMENT COMPRESSION",
     "INTROSPECTION DEBUGGING", "INTROSPECTION INTERVAL", "SCHEDULE", "WORKLOAD CLASS",
 )  # fmt: skip
+_EXAMPLE = "STATE = 's3://bucket/prefix'"
 _LOCAL = re.compile(r"local(\[([1-9]\d*|\*)\])?")
 
 
@@ -27,16 +31,23 @@ class ClusterOptions:
     cores: int | None = described("of each executor", default=None)
     memory: str | None = described("`'4g'`: of each executor, or of the driver of a local application", default=None)
     conf: dict[str, str] = field(default_factory=dict, metadata={"help": "more of Spark's settings"})
+    state: str | None = described(
+        "where its sinks keep their state besides the catalog's folder, for a start on another machine: "
+        "`s3://bucket/prefix`, with `AWS CONNECTION`, or a folder that both have",
+        default=None,
+    )
+    aws_connection: ast.Name | None = described("the connection whose keys reach `STATE`", default=None)
     managed: bool = described("true is the only value", default=True)
     replication_factor: int = described("1 is the only value", default=1)
 
 
-def plan_cluster(full_name: str, statement: ast.CreateCluster) -> logical.Cluster:
+def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: Planning) -> logical.Cluster:
     """Plan a cluster; a local one has SIZE, a remote one MASTER and what its executors take."""
     _check_supported(statement)
     options = bind(statement.options, ClusterOptions, owner="clusters", span=statement.name.span)
     master = _master(statement, options)
-    return logical.Cluster(full_name, master, _conf(statement, options, local=options.master is None))
+    conf = _conf(statement, options, local=options.master is None)
+    return logical.Cluster(full_name, master, conf, _state(statement, options, planning))
 
 
 def _check_supported(statement: ast.CreateCluster) -> None:
@@ -159,6 +170,45 @@ def _conf(statement: ast.CreateCluster, options: ClusterOptions, *, local: bool)
         if secret_setting(key):
             raise _in_clear(key, option_span(statement.options, "CONF", statement.name.span))
     return conf | options.conf
+
+
+def _state(statement: ast.CreateCluster, options: ClusterOptions, planning: Planning) -> logical.StatePath | None:
+    state, connection = options.state, options.aws_connection
+    where = option_span(statement.options, "STATE", statement.name.span)
+    if state is None:
+        if connection is None:
+            return None
+        raise SinkqlError(
+            "SQ2615",
+            "AWS CONNECTION requires STATE",
+            option_span(statement.options, REACHED_BY, statement.name.span),
+            hint=f"Add {_EXAMPLE}.",
+        )
+    if not state.startswith((SCHEME, "/")) or re.fullmatch(rf"{SCHEME}(/.*)?", state) is not None:
+        raise SinkqlError(
+            "SQ2615",
+            f'STATE "{state}" names neither a bucket nor a folder',
+            where,
+            hint=f"Write {_EXAMPLE}, or the whole path of a folder, as '/mnt/state'; left out, state is in the "
+            "catalog's folder.",
+        )
+    if not state.startswith(SCHEME):
+        if connection is None:
+            return logical.StatePath(state)
+        raise SinkqlError(
+            "SQ2615",
+            "AWS CONNECTION is for STATE in a bucket",
+            option_span(statement.options, REACHED_BY, statement.name.span),
+            hint=f"Leave it out, or write {_EXAMPLE}.",
+        )
+    if connection is None:
+        raise SinkqlError(
+            "SQ2615",
+            "STATE in a bucket requires AWS CONNECTION",
+            where,
+            hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
+        )
+    return logical.StatePath(state, planning.connection(connection, "AWS").name)
 
 
 def _in_clear(key: str, span: Span) -> SinkqlError:

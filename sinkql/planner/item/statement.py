@@ -35,7 +35,7 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
         case ast.CreateConnection():
             return plan_connection(full_name, statement, scope)
         case ast.CreateCluster():
-            return plan_cluster(full_name, statement)
+            return plan_cluster(full_name, statement, scope)
         case ast.CreateSource():
             return plan_source(full_name, statement, facts, scope)
         case ast.CreateView():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,13 @@ STATE = "$state"
 class Figures:
     """What a job's state holds, and how many rows its operators were given and gave, since this run began.
 
-    `now` has `arrangements` by name, `read` (rows of the sources) and `given` (rows that operators gave).
+    `now` has `arrangements` by name, `read` (rows of the sources) and `given` (rows that operators gave); `fetched`
+    says how many bytes of each came from where STATE keeps them.
     """
 
     job: physical.Job
     now: Mapping[str, Any] = field(default_factory=dict)
+    fetched: Callable[[], Mapping[str, int]] = dict
     _read: int = 0
     _given: int = 0
 
@@ -44,8 +46,8 @@ class Figures:
         operators = self.job.graph.stateful()
         if not operators:
             return
-        kept = manifest["arrangements"]
-        found = {}
+        kept, fetched = manifest["arrangements"], self.fetched()
+        found: dict[str, dict[str, Any]] = {}
         for operator in operators:
             flow = flows.get(operator.arrangement)
             through = {} if flow is None else {"taken": flow.taken, "gave": flow.given}
@@ -53,6 +55,7 @@ class Figures:
             for each in (each for each in stateful(operator).arrangements if not each.reads):
                 runs = [run for runs in kept.get(each.name, {}).values() for run in runs]
                 found[each.name] = {"operator": kind, "of": operator.arrangement, **_held(runs), **through}
+                found[each.name]["fetched"] = fetched.get(each.name, 0)
         self.now = {"arrangements": found, "read": self._read, "given": self._given}
 
 

@@ -238,7 +238,9 @@ def dead_letters(registry: Registry, job: physical.Job, context: Context) -> Dea
             hint="Run ALTER SOURCE … SET (ON ERROR = SKIP), or FAIL, or write to Iceberg or Kafka.",
         )
     write = kind.letters(job.write, COLUMNS)
-    return DeadLetters(registry.writer(write, replace(context, folder=context.folder / "letters")), write.final)
+    return DeadLetters(
+        registry.writer(write, replace(context, folder=context.folder / "letters", state=None)), write.final
+    )
 
 
 def _same(left: JobOffsets, right: JobOffsets) -> bool:

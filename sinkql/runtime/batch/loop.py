@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from sinkql import faults, physical
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import (
     NO_PLAN,
     Committed,
@@ -64,8 +65,8 @@ class BatchLoop:
 
     `folder` is the sink's own state folder, the readers' `Context.folder`; `allowance` is how much time goes into the
     table between batches; `committing` is called before a batch commits, and may raise; `letters` keeps records that
-    do not decode. `start` comes first; after an
-    error of `process` the same batch may be processed again.
+    do not decode; `home` has the state in a store besides the folder, if it is to be there. `start` comes first; after
+    an error of `process` the same batch may be processed again.
     """
 
     job: physical.Job
@@ -78,6 +79,7 @@ class BatchLoop:
     allowance: Allowance = field(default_factory=Allowance)
     committing: Callable[[], None] = lambda: None
     letters: DeadLetters | None = None
+    home: Home | None = None
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
     figures: Figures = field(init=False)
@@ -104,7 +106,9 @@ class BatchLoop:
         what the writer and `Reader.verify` raise.
         """
         self._beginning = Beginning(self.job, self.readers, self.writer)
-        self._state = JobState(self.job, self.readers, self.engine, self.folder, self.progress)
+        home = self.home or Home(self.folder)
+        self._state = JobState(self.job, self.readers, self.engine, home, self.progress)
+        self.figures.fetched = lambda: self._state.fetched
         self._positions = PositionFiles(self.readers, self.writer, self.folder)
         self.writer.open()
         found = self.writer.marker()
@@ -464,6 +468,8 @@ class BatchLoop:
             return  # another run has the table, and its files
         except (SinkqlError, OSError):
             pass  # one of them may be gone already
+        with suppress(OSError):
+            self._state.home.use()
         with suppress(SinkqlError, OSError):
             self.writer.keep(self._positions.contents(self.marker.end))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sinkql import durable, physical
+from sinkql import durable, faults, physical
 from sinkql.errors import LostStateError, SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import Marker, Reader
 from sinkql.runtime.batch.anew import forgotten
 from sinkql.runtime.batch.engine import Engine, Outcome
@@ -18,14 +20,15 @@ from sinkql.runtime.state import manifest
 
 @dataclass(slots=True)
 class JobState:
-    """Keep the state of a job's operators, in the sink's state folder `folder`."""
+    """Keep the state of a job's operators, in the sink's state folder, and where STATE of its cluster says."""
 
     job: physical.Job
     readers: Mapping[str, Reader]
     engine: Engine
-    folder: Path
+    home: Home
     progress: Progress
     _held: tuple[str | None, manifest.Manifest] | None = None
+    _renewed: str | None = None
 
     @property
     def forgotten(self) -> bool:
@@ -34,11 +37,21 @@ class JobState:
 
     @property
     def _forgotten(self) -> Path:
-        return self.folder / "forgotten"
+        return self.home.folder / "forgotten"
 
     def remember(self) -> None:
         """Take it for there again: the table's rows are computed anew, or what was lost may be put back."""
         self._forgotten.unlink(missing_ok=True)
+
+    @property
+    def fetched(self) -> Mapping[str, int]:
+        """Return how many bytes of each arrangement came from elsewhere since this run began."""
+        found: Counter[str] = Counter()
+        for name, size in self.home.fetched.items():
+            arrangement = manifest.arrangement_of(name)
+            if arrangement is not None:
+                found[arrangement] += size
+        return found
 
     def load(self, marker: Marker) -> manifest.Manifest:
         """Return that of a marker; raises SQ34… where it is lost."""
@@ -47,9 +60,27 @@ class JobState:
         if marker.state is None:
             found = manifest.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
         else:
-            found = manifest.load(self.folder, marker.state)
+            found = self._loaded(marker.state)
             manifest.check(found, bucketing=self.engine.bucketing)
         self._held = (marker.state, found)
+        return found
+
+    def _loaded(self, name: str) -> manifest.Manifest:
+        """Return a manifest; what it names is in the folder then, if anything has it."""
+        home = self.home
+        home.bring({manifest.file(name): None})
+        try:
+            found = manifest.load(home.folder, name)
+        except LostStateError:
+            if home.store is None:
+                raise
+            home.lose([manifest.file(name)])
+            home.bring({manifest.file(name): None})
+            found = manifest.load(home.folder, name)
+        if home.store is not None:
+            missing = home.bring(manifest.files(found))
+            if missing:
+                raise manifest.lost(missing[0], f"neither {home.folder} nor {home.store} has it")
         return found
 
     def known(self, marker: Marker) -> manifest.Manifest | None:
@@ -69,7 +100,9 @@ class JobState:
         """Save one; return its name for a marker, None of a job without state."""
         if not self.job.stateful():
             return None
-        name = manifest.save(self.folder, found, epoch=epoch)
+        name = manifest.save(self.home.folder, found, epoch=epoch)
+        self.home.keep((*manifest.files(found), manifest.file(name)))
+        faults.point("state-kept")
         self._held = (name, found)
         return name
 
@@ -78,9 +111,11 @@ class JobState:
 
         Where the table's rows can be computed anew, that is what its next start does.
         """
+        if self._fetched_again(marker):
+            return
         self.progress(SinkRebuilding(self.job.sink, lost))
         try:
-            found = rebuild(self.job, self.readers, self.engine, self.folder, marker, lost)
+            found = rebuild(self.job, self.readers, self.engine, self.home.folder, marker, lost)
         except LostStateError:
             if not self.job.renewable or not any(reader.whole_now() for reader in self.readers.values()):
                 raise
@@ -88,9 +123,23 @@ class JobState:
             raise forgotten(self.job) from lost
         self._held = (marker.state, found)
 
+    def _fetched_again(self, marker: Marker) -> bool:
+        """Have all that a marker names from the store, where there is one, in the place of what is damaged; once."""
+        if self.home.store is None or marker.state is None or self._renewed == marker.state:
+            return False
+        self._renewed = marker.state
+        if self._held is not None and self._held[0] == marker.state:
+            self.home.lose((manifest.file(marker.state), *manifest.files(self._held[1])))
+            self._held = None
+        try:
+            self.load(marker)
+        except LostStateError:
+            return False
+        return True
+
     def sweep(self, marker: Marker, before: str | None) -> None:
         """Delete what neither a marker nor the one before it names."""
         if marker.state is None:
             return
         keep = {name for name in (before, marker.state) if name is not None}
-        manifest.sweep(self.folder, keep, epoch=marker.epoch)
+        manifest.sweep(self.home, keep, epoch=marker.epoch)

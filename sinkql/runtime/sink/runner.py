@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sinkql import physical
 from sinkql.errors import FencedError, LateError, LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import Context, JobOffsets, Reader
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.allowance import Allowance
@@ -391,6 +392,7 @@ class SinkRunner:
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
             Allowance(stops=self._stops), self._commits, dead_letters(host.registry, job, self.context),
+            Home.of(self.context),
         )  # fmt: skip
         with host.claiming[job.write.connection.name].turn(self._stops):
             loop.start(epoch=epoch, once=host.once)

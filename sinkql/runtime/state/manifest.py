@@ -11,6 +11,7 @@ from typing import Any
 
 from sinkql import durable, faults, runs
 from sinkql.errors import LostStateError, SinkqlError
+from sinkql.extension.home import Home
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import bucket_folder
 from sinkql.runtime.state.run import Entry
@@ -93,6 +94,11 @@ def load(folder: Path, name: str) -> Manifest:
     return manifest
 
 
+def lost(file: str, why: str) -> LostStateError:
+    """Return the error for a run that is nowhere."""
+    return LostStateError("SQ3404", f'state file "{file}" is missing or damaged', detail=why, hint=_HINT)
+
+
 def check(manifest: Manifest, *, bucketing: str) -> int:
     """Return the number of buckets of the state; SQ3408 if its rows were put into buckets in another way."""
     if manifest["bucketing"] != bucketing:
@@ -104,18 +110,42 @@ def check(manifest: Manifest, *, bucketing: str) -> int:
     return int(manifest["buckets"])
 
 
-def sweep(folder: Path, keep: Collection[str], *, epoch: int) -> int:
+def file(name: str) -> str:
+    """Return where a sink's state folder has a manifest."""
+    return f"{_FOLDER}/{name}"
+
+
+def files(manifest: Manifest) -> dict[str, int]:
+    """Return where a sink's state folder has the runs that a manifest names, and how many bytes each has."""
+    return {
+        bucket_folder(Path(), name, int(bucket)).joinpath(entry["file"]).as_posix(): int(entry["bytes"])
+        for name, buckets in manifest["arrangements"].items()
+        for bucket, entries in buckets.items()
+        for entry in entries
+    }
+
+
+def arrangement_of(file: str) -> str | None:
+    """Return the name of the arrangement that a file of a sink's state folder is of; None where it is of none."""
+    parts = file.split("/")
+    return parts[1] if len(parts) > 2 and parts[0] == "state" else None
+
+
+def sweep(home: Home, keep: Collection[str], *, epoch: int) -> int:
     """Delete what the manifests to keep, those of a table's last two markers, do not reach; return how many files.
 
     Only files named with an epoch up to `epoch` go; call it between batches, and never while a commit's outcome is
     unknown.
     """
-    live = {folder / _FOLDER / name for name in keep}
+    folder = home.folder
+    live = set(map(file, keep))
+    home.bring(dict.fromkeys(live))
     for name in keep:
-        live |= _reached(folder, load(folder, name))
+        live |= files(load(folder, name)).keys()
     doomed = [*(folder / _FOLDER).glob("*.json*"), *(folder / report.FOLDER).glob("*.json")]
     doomed += (folder / "state").glob("*/b*/*.arrow")
-    return runs.sweep(doomed, live, epoch_of=_epoch_of, epoch=epoch)
+    removed = runs.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
+    return removed + home.sweep((f"{_FOLDER}/", "state/"), live, epoch_of=_epoch_of, epoch=epoch)
 
 
 _HINT = "Restore the sink's state folder, or drop the sink and create it again, into a new table."
@@ -123,14 +153,6 @@ _HINT = "Restore the sink's state folder, or drop the sink and create it again, 
 
 def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
-
-
-def _reached(folder: Path, manifest: Manifest) -> set[Path]:
-    found = set()
-    for name, buckets in manifest["arrangements"].items():
-        for bucket, entries in buckets.items():
-            found |= {bucket_folder(folder, name, int(bucket)) / entry["file"] for entry in entries}
-    return found
 
 
 def _epoch_of(name: str) -> int | None:

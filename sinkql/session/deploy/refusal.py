@@ -17,7 +17,7 @@ from sinkql.planner.name import short_name
 from sinkql.planner.scope import Scope
 from sinkql.session.deploy.step import Step, Transition
 from sinkql.session.item.access import CatalogAccess
-from sinkql.session.item.create import validate_connection
+from sinkql.session.item.create import validate_connection, validate_state
 from sinkql.session.item.earlier_plan import followed
 
 
@@ -52,8 +52,8 @@ class Outside:
                 return self._kept(step.name)
             case "CONNECTION", _:
                 return self._connection(step)
-            case "CLUSTER", "alter":
-                return self._users(step.name)
+            case "CLUSTER", _:
+                return self._cluster(step)
             case "SOURCE", ("create" | "replace"):
                 return self._source(step.name)
             case _:
@@ -106,6 +106,17 @@ class Outside:
         assert isinstance(connection, logical.Connection)
         try:
             validate_connection(entry.statement, connection, self.after, self.catalog.registry, self.access)
+        except SinkqlError as error:
+            return Refusal(_text(error))
+        return self._users(step.name) if step.action == "alter" else None
+
+    def _cluster(self, step: Step) -> Refusal | None:
+        entry, cluster = self.after.entry(step.name), self.after.item(step.name)
+        assert entry is not None
+        assert isinstance(entry.statement, ast.CreateCluster)
+        assert isinstance(cluster, logical.Cluster)
+        try:
+            validate_state(entry.statement, cluster, self.access)
         except SinkqlError as error:
             return Refusal(_text(error))
         return self._users(step.name) if step.action == "alter" else None

@@ -19,7 +19,7 @@ from sinkql.planner.item.connection import validation
 from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
-from sinkql.session.item.create import kept_keys, validate_connection
+from sinkql.session.item.create import kept_keys, validate_connection, validate_state
 from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers, must_start_over, transition
 from sinkql.session.item.sharing import begin_job
 from sinkql.session.result import Result
@@ -122,6 +122,8 @@ def _ask_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog,
         validate_connection(wanted, item, catalog.plans, catalog.registry, access)
         if action.validate is False:
             return
+    if isinstance(altered, ast.CreateCluster) and isinstance(item, logical.Cluster):
+        validate_state(altered, item, access)
     for name in _sinks(altering.name, after):
         entry, sink = after.entry(name), after.item(name)
         assert entry is not None

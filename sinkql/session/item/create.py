@@ -169,11 +169,28 @@ def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[st
         case ast.CreateSink(), logical.Sink() as sink:
             find_target = catalog.registry.sinks[statement.kind].facts
             return dict(find_target(statement, sink, access)) if find_target else {}
+        case ast.CreateCluster(), logical.Cluster() as cluster:
+            validate_state(statement, cluster, access)
+            return {}
         case ast.CreateTable(), logical.Source() as table:
             make_table(table_path(catalog.database.folder, table.options["table_id"], table.name))
             return {}
         case _:
             return {}
+
+
+def validate_state(statement: ast.CreateCluster, cluster: logical.Cluster, access: CatalogAccess) -> None:
+    """Check that state can be kept where STATE says."""
+    if cluster.state is None:
+        return
+    from sinkql.extension.home import check_state
+
+    try:
+        check_state(cluster.state.path, cluster.state.connection, access.store)
+    except SinkqlError as error:
+        if error.span is None:
+            error.span = option_span(statement.options, error.option or "", statement.name.span)
+        raise
 
 
 def validate_connection(

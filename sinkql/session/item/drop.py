@@ -21,6 +21,7 @@ from sinkql.planner import plan_drop
 from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
 from sinkql.session.item.captured import captured_sources, forget_captured
+from sinkql.session.item.state import forget_states, kept_states
 from sinkql.session.result import Result
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
@@ -37,7 +38,7 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     catalog.refresh()
     dropping = _plan(statement, catalog)
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
-    captured = captured_sources(dropping.names, catalog)
+    captured, states = captured_sources(dropping.names, catalog), kept_states(sinks, catalog)
     if isinstance(catalog, Draft) or not (sinks or tables or captured):
         dropping = _remove(statement, dropping, catalog)
         if isinstance(catalog, Draft):
@@ -47,7 +48,9 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     entries = catalog.entries()
     ids = [entries[name].id for name in dropping.names]
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
-    content = {"ids": ids, "sinks": sinks, "tables": tables, "captured": captured, "wishes": wishes}
+    content = {
+        "ids": ids, "sinks": sinks, "tables": tables, "captured": captured, "states": states, "wishes": wishes,
+    }  # fmt: skip
     with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
         dropping = _remove(statement, dropping, catalog)
     return _done(statement, dropping, left)
@@ -76,7 +79,8 @@ def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -
         yield []
         return
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
-    content = {"sinks": sinks, "tables": tables, "captured": captured, "wishes": wishes}
+    states = kept_states(sinks, catalog)
+    content = {"sinks": sinks, "tables": tables, "captured": captured, "states": states, "wishes": wishes}
     with _stopped(COMMIT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
         yield left
 
@@ -128,6 +132,7 @@ def _stopped(
         raise
     _clean(sinks, tables, catalog)
     left += forget_captured(content["captured"], catalog)
+    left += forget_states(content["states"], catalog)
     catalog.journal.done(number)
 
 
@@ -151,6 +156,8 @@ def _finish_commit(intent: Intent, catalog: Catalog) -> None:
     _clean(gone, [each for each in intent.content["tables"] if each not in tables], catalog)
     sources = {each["source_id"] for each in captured_sources(names, catalog)}
     forget_captured([each for each in intent.content["captured"] if each["source_id"] not in sources], catalog)
+    states = intent.content.get("states", ())
+    forget_states([each for each in states if each["sink_id"] not in present], catalog)
     catalog.journal.done(intent.number)
 
 
@@ -174,6 +181,7 @@ def _finish(intent: Intent, catalog: Catalog) -> None:
             return
     _clean(sinks, intent.content["tables"], catalog)
     forget_captured(intent.content["captured"], catalog)
+    forget_states(intent.content.get("states", ()), catalog)
     catalog.journal.done(intent.number)
 
 

@@ -7,7 +7,8 @@ How a writer uses it:
   repeats the marker, others may have written before it): `catch_up(index, table, …)`, the index itself if it is true.
 * `begin()`: an index is saved before a task is built from it, `index.save(folder)`: tasks read it from there.
 * `commit()`: `new = index.after(changes, epoch=…, commit=task.commit)`, then `new.save(folder)`, whose result goes
-  into the marker as `index`, then the Iceberg commit. Done: `new` is the index from now on. Failed: the old one is.
+  into the marker as `index`; `home.keep(new.reached)`, then the Iceberg commit. Done: `new` is the index from now on.
+  Failed: the old one is.
   A conflict with a foreign commit that added or removed files: the attempt is to be redone on the index brought up to
   date, because new rows may have the same keys, or the files that delete files point at may be gone.
 * Now and then: `sweep(…)`.
@@ -39,6 +40,7 @@ from sinkql.connectors.iceberg.keyindex.layer import (
 )
 from sinkql.connectors.iceberg.keyindex.run import size_of
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import Home
 
 _VERSION = 5
 _DIGEST = 32
@@ -170,6 +172,11 @@ class Index:
         """Return all delete files that name a data file of the table, by number."""
         found = merged(self.layers, whole=True).deletes
         return {number: note for number, note in found.items() if note is not None}
+
+    @property
+    def reached(self) -> set[str]:
+        """Return the names of the manifests and runs that it is made of."""
+        return _reached(self.name, self.runs, self.older)
 
     def paths(self) -> set[str]:
         """Return the paths of all files that the table has."""
@@ -435,8 +442,23 @@ def _manifest(path: Path, digest: str | None = None) -> _Manifest:
     return manifest
 
 
+def files(folder: Path, name: str) -> dict[str, int | None]:
+    """Return the files that a saved manifest names, and itself, each with its size where that is known.
+
+    Of one that is missing or damaged nothing is known.
+    """
+    try:
+        manifest = _manifest(folder / name)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return {}
+    return {
+        **{run.name: size_of(run.rows) for run in manifest.runs},
+        **dict.fromkeys((name, *(link.name for link in manifest.older))),
+    }
+
+
 def sweep(
-    folder: Path,
+    home: Home,
     *,
     sink: str,
     epoch: int,
@@ -450,7 +472,9 @@ def sweep(
     later epoch than `epoch` or of another sink stay; those of earlier ones until they are `age` seconds old, for an
     earlier run of the sink may still look at them. Never call it while the outcome of a commit is unknown.
     """
-    kept = {name for index in indexes for name in _reached(index.name, index.runs, index.older)}
+    folder = home.folder
+    home.bring(dict.fromkeys(manifests))
+    kept = {name for index in indexes for name in index.reached}
     for name in manifests:
         kept.add(name)
         try:
@@ -470,7 +494,10 @@ def sweep(
     for path in folder.iterdir():
         (mine if epoch_of(path.name) == epoch else earlier).append(path)
     removed = runs.sweep(mine, live, epoch_of=epoch_of, epoch=epoch)
-    return removed + runs.sweep(earlier, live, epoch_of=epoch_of, epoch=epoch, age=age)
+    removed += runs.sweep(earlier, live, epoch_of=epoch_of, epoch=epoch, age=age)
+    return removed + home.sweep(
+        ("",), kept, epoch_of=epoch_of, epoch=epoch, age=lambda own: 0.0 if own == epoch else age
+    )
 
 
 def _reached(name: str, runs: Iterable[Run], older: Iterable[Link]) -> set[str]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pyiceberg.table import Table
 
-from sinkql import physical
+from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
@@ -21,14 +21,15 @@ from sinkql.connectors.iceberg.file.data import (
 )
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, sweep
-from sinkql.connectors.iceberg.keyindex.key import key_columns
+from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, files, sweep
+from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_columns
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.keyindex.vector import one_each
 from sinkql.connectors.iceberg.rebuild.collect import CollectTask
 from sinkql.connectors.iceberg.rebuild.compare import Comparison
 from sinkql.connectors.iceberg.write.keyed import UpsertResult, UpsertTask
 from sinkql.errors import SharedKeyError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult, WriteTask
 
 LAST_ID = 1 << 31
@@ -39,8 +40,9 @@ _FILES_A_LOOK = 256
 class UpsertMode:
     """Keep the index of one claim of a table; a `WriteMode`. A new claim begins with a new one."""
 
-    def __init__(self, folder: Path, key: tuple[str, ...], change: physical.Change) -> None:
-        self._folder = folder
+    def __init__(self, home: Home, key: tuple[str, ...], change: physical.Change) -> None:
+        self._home = home
+        self._folder = home.folder
         self._key = key
         self._change = change
         self._index: Index | None = None
@@ -104,8 +106,14 @@ class UpsertMode:
         twins = f"b{task.buckets}-{task.sink}-{task.epoch}-{task.commit}-deletes"
         changes, entries = one_each(changes, entries, self._begun, task.table, twins)
         self._staged = self._begun.after(changes, epoch=task.epoch, commit=task.commit)
-        name = self._staged.save(self._folder)
-        return FileChange(tuple(entries), self._staged.leaving), name
+        return FileChange(tuple(entries), self._staged.leaving), self._kept(self._staged)
+
+    def _kept(self, index: Index) -> str:
+        """Save what a marker is to name, wherever it may be asked for; return its name."""
+        name = index.save(self._folder)
+        self._home.keep(index.reached)
+        faults.point("index-kept")
+        return name
 
     def _without_own(self, table: Table, kept: Kept) -> Index:
         """Return the index of the table without the rows that the sink has written."""
@@ -147,7 +155,7 @@ class UpsertMode:
             remove(table, comparison.written)
             raise
         self._staged = found.index
-        return found.change, self._staged.save(self._folder), found.rows
+        return found.change, self._kept(self._staged), found.rows
 
     def rebuilt(self, snapshot: int) -> None:
         """Go on with the index as it was staged, and without what was put by."""
@@ -200,6 +208,7 @@ class UpsertMode:
         if found is None:
             return None
         done, self._rewritten = found
+        self._kept(self._rewritten)
         return done
 
     def _now(self, attempt: Attempt) -> Index | None:
@@ -230,15 +239,22 @@ class UpsertMode:
         sink = kept.marker.sink
         named = [values["index"] for each in ancestry(table) if "index" in (values := own(each, sink) or {})]
         recent = list(dict.fromkeys([*([kept.marker.index] if kept.marker.index else []), *named]))[:2]
-        sweep(self._folder, sink=sink, epoch=kept.marker.epoch, manifests=recent, indexes=(self._index,))
+        sweep(self._home, sink=sink, epoch=kept.marker.epoch, manifests=recent, indexes=(self._index,))
 
     def _load(self, table: Table, kept: Kept) -> Index:
         key = key_columns(table, self._key)
         marker = kept.marker
-        found = Index.load(self._folder, marker.index, key) if marker.index else None
+        found = self._loaded(marker.index, key) if marker.index else None
         self._named = marker.index
         if found is not None:
             return found
         index = rebuild(table, key, self._folder, sink=marker.sink, epoch=marker.epoch)
         self._true_at = table.metadata.current_snapshot_id
         return index
+
+    def _loaded(self, name: str, key: Sequence[KeyColumn]) -> Index | None:
+        """Load an index; what it names is in the folder then, if anything has it."""
+        if self._home.store is not None:
+            self._home.bring({name: None})
+            self._home.bring(files(self._folder, name))
+        return Index.load(self._folder, name, key)

@@ -35,6 +35,7 @@ from sinkql.connectors.iceberg.write.compacting import Compacting
 from sinkql.connectors.iceberg.write.mode import WriteMode
 from sinkql.connectors.iceberg.write.upsert import UpsertMode
 from sinkql.errors import CrowdedError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import (
     Committed,
     Compacted,
@@ -388,10 +389,15 @@ class IcebergWriter(Writer):
 
     def _claimed_before(self) -> str | None:
         """Return the id of the table that this sink claimed last, as far as its folder knows."""
+        self._home.bring({_CLAIMED: None})
         try:
             return (self._context.folder / _CLAIMED).read_text()
         except FileNotFoundError:
             return None
+
+    @property
+    def _home(self) -> Home:
+        return Home.of(self._context)
 
     def _note_claim(self, table: Table) -> None:
         """Remember that the sink has a table, unless the table goes with this process."""
@@ -399,6 +405,7 @@ class IcebergWriter(Writer):
             return
         self._context.folder.mkdir(parents=True, exist_ok=True)
         durable.write(self._context.folder / _CLAIMED, str(table.metadata.table_uuid).encode())
+        self._home.keep([_CLAIMED])
 
     def _attachment(self, table: Table, name: str) -> str:
         flat = name.replace("/", "-")  # some stores take no folders in there
@@ -407,5 +414,5 @@ class IcebergWriter(Writer):
     def _new_mode(self) -> WriteMode:
         write = self._write
         if write.mode == "upsert":
-            return UpsertMode(self._context.folder / "index", write.key, write.change)
+            return UpsertMode(Home.of(self._context, "index"), write.key, write.change)
         return AppendMode(changelog=write.changelog, replaces=write.options.get("existing_rows") == "replace")

@@ -1,0 +1,324 @@
+"""A sink's state in its folder here, and in a store that any host reaches → what a batch needs is in the one, what a
+marker names in the other.
+
+Files of state are made once, under names that tell their epoch and attempt, or what is in them, and never change. So
+the folder is a cache of the store: what is not in it is fetched, whole. A file that the store has is read-only in the
+folder; others may be all that there is.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeVar
+
+from sinkql import durable, faults, physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.objects import Objects, Purpose
+from sinkql.extension.s3 import SCHEME
+from sinkql.extension.store import ObjectStore
+from sinkql.extension.stream.context import Context
+
+PURPOSE = Purpose(
+    "clusters with STATE in S3",
+    "STATE",
+    "two processes may write one file of a sink's state",
+    "Keep the state in a store that has them (If-None-Match and If-Match), such as S3; or create the cluster without "
+    "STATE.",
+)
+_AT_ONCE = 8
+_READ_ONLY = 0o444
+_FREE = 0.1
+_IDLE_SECONDS = 86400.0
+_T = TypeVar("_T")
+
+
+class StateStore(Protocol):
+    """Keep files under relative names. Methods raise OSError, and SinkqlError where it is reached over a network."""
+
+    def put(self, name: str, path: Path) -> None:
+        """Put a file, durably; FileExistsError where another one has the name."""
+
+    def get(self, name: str, file: BinaryIO) -> int | None:
+        """Write what a name has to a file, and return its size; None where it has nothing, ValueError if damaged."""
+
+    def list(self, under: str) -> Iterator[tuple[str, float]]:
+        """Yield the names that begin so, and when each was put, in seconds since 1970."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete what names have, of those that have something."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """Keep files in a folder, such as one that several hosts mount."""
+
+    folder: Path
+
+    def put(self, name: str, path: Path) -> None:
+        target = self.folder / name
+        durable.make_folder(target.parent)
+        draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
+        try:
+            with path.open("rb") as data, draft.open("xb") as file:
+                shutil.copyfileobj(data, file)
+                file.flush()
+                os.fsync(file.fileno())
+            target.hardlink_to(draft)
+        except FileExistsError:
+            if target.stat().st_size != path.stat().st_size:
+                raise
+        finally:
+            draft.unlink(missing_ok=True)
+        durable.sync_folder(target.parent)
+
+    def get(self, name: str, file: BinaryIO) -> int | None:
+        try:
+            with (self.folder / name).open("rb") as data:
+                shutil.copyfileobj(data, file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return file.tell()
+
+    def list(self, under: str) -> Iterator[tuple[str, float]]:
+        for path in sorted((self.folder / under).rglob("*")) if (self.folder / under).is_dir() else ():
+            with suppress(FileNotFoundError):
+                if path.is_file():
+                    yield path.relative_to(self.folder).as_posix(), path.stat().st_mtime
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """Keep files as objects of a bucket; each says the digest of what it was made of, which is checked where it is got.
+
+    Keys may run out: they are asked for whenever something is done.
+    """
+
+    bucket: str
+    prefix: str
+    access: ObjectStore = field(repr=False)
+
+    @property
+    def objects(self) -> Objects:
+        """Return the objects of the bucket, reached with the keys of now."""
+        return Objects.of(self.bucket, self.access, PURPOSE)
+
+    def put(self, name: str, path: Path) -> None:
+        self.objects.upload(f"{self.prefix}{name}", path)
+
+    def get(self, name: str, file: BinaryIO) -> int | None:
+        return self.objects.download(f"{self.prefix}{name}", file)
+
+    def list(self, under: str) -> Iterator[tuple[str, float]]:
+        for key, put_at in self.objects.list(f"{self.prefix}{under}"):
+            yield key.removeprefix(self.prefix), put_at.timestamp()
+
+    def delete(self, names: Iterable[str]) -> None:
+        self.objects.delete(f"{self.prefix}{name}" for name in names)
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.bucket}/{self.prefix}"
+
+
+def state_store(
+    state: physical.StatePath, part: str, open_store: Callable[[physical.Connection], ObjectStore]
+) -> StateStore:
+    """Return what keeps a part of what lies at STATE, such as the state of one sink, by its id."""
+    path = f"{state.path.rstrip('/')}/{part}"
+    if state.connection is None:
+        return FolderState(Path(path))
+    bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
+    return BucketState(bucket, f"{prefix}/", open_store(state.connection))
+
+
+@dataclass(slots=True)
+class Home:
+    """The files of a sink's state in `folder`, or in a part of it, and in the store, by the same names.
+
+    `fetched` counts the bytes that came from the store, by names. Not for tasks: what these need is in the folder
+    before them, and what they write there goes into the store after them.
+    """
+
+    folder: Path
+    store: StateStore | None = None
+    fetched: Counter[str] = field(default_factory=Counter, repr=False)
+    _there: set[str] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, context: Context, part: str = "") -> Home:
+        """Return that of a job's sink, or of a folder in there."""
+        folder = context.folder / part if part else context.folder
+        if context.state is None:
+            return cls(folder)
+        return cls(folder, state_store(context.state, f"{context.sink_id}/{part}".rstrip("/"), context.store))
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Have files of the folder in the store, several put at once; call it before anything durable names them."""
+        if self.store is None:
+            return
+        if self._there is None:
+            self._there = {name for name, _ in self.store.list("")}
+        new = [name for name in dict.fromkeys(names) if name not in self._there]
+        _at_once(self._put, new)
+        self._there.update(new)
+
+    def _put(self, name: str) -> None:
+        assert self.store is not None
+        self.store.put(name, self.folder / name)
+        faults.point("state-put")
+        _mark(self.folder / name)
+
+    def bring(self, sizes: Mapping[str, int | None]) -> list[str]:
+        """Have files of the store in the folder, by their names; return those that neither has.
+
+        One that is there counts if it has the size that is said, or if none is.
+        """
+        missing = [name for name, size in sizes.items() if not _fits(self.folder / name, size)]
+        if self.store is None or not missing:
+            return missing
+        got = _at_once(self._get, missing)
+        self.fetched.update({name: size for name, size in zip(missing, got, strict=True) if size is not None})
+        return [name for name, size in zip(missing, got, strict=True) if size is None]
+
+    def _get(self, name: str) -> int | None:
+        assert self.store is not None
+        target = self.folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
+        try:
+            with draft.open("xb") as file:
+                size = self.store.get(name, file)
+                os.fsync(file.fileno())  # of a file that a power failure tears nobody would know it
+            if size is not None:
+                _mark(draft)
+                draft.replace(target)
+            faults.point("state-got")
+        except ValueError:
+            return None  # as if it were not there: what can be made again is
+        finally:
+            draft.unlink(missing_ok=True)
+        return size
+
+    def lose(self, names: Iterable[str]) -> None:
+        """Take files of the folder, some of which are damaged, for not there; what only it has stays."""
+        for name in names:
+            if _elsewhere(self.folder / name):
+                (self.folder / name).unlink()
+
+    def use(self) -> None:
+        """Say that the folder is used, and make room for it on its disk; called every few hours while a sink runs."""
+        if self.store is not None:
+            os.utime(self.folder)
+            trim(self.folder.parent)
+
+    def sweep(
+        self,
+        under: Iterable[str],
+        live: Collection[str],
+        *,
+        epoch_of: Callable[[str], int | None],
+        epoch: int,
+        age: Callable[[int], float] = lambda epoch: 0.0,
+    ) -> int:
+        """Delete what nothing reaches of the store's names that begin with one of `under`; return how many.
+
+        As `sinkql.runs.sweep` does it in a folder; files of an epoch stay until they are `age` seconds old.
+        """
+        if self.store is None:
+            return 0
+        gone = []
+        for name, put_at in (each for part in under for each in self.store.list(part)):
+            own = epoch_of(name.rpartition("/")[2])
+            if own is None or own > epoch or name in live or time.time() - put_at < age(own):
+                continue
+            gone.append(name)
+        faults.point("state-swept")
+        self.store.delete(gone)
+        if self._there is not None:
+            self._there.difference_update(gone)
+        return len(gone)
+
+
+def trim(folders: Path) -> int:
+    """Make room on a disk of which less than a tenth is free: delete files that a store has, and return how many.
+
+    They are those of `folders` of sinks that did not run here for a day, those first that ran longest ago.
+    """
+    removed = 0
+    used = sorted((folder.stat().st_mtime, folder) for folder in folders.iterdir() if folder.is_dir())
+    for used_at, folder in used:
+        if time.time() - used_at < _IDLE_SECONDS or not _crowded(folders):
+            break
+        for path in filter(_elsewhere, list(folder.rglob("*"))):
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def _crowded(folder: Path) -> bool:
+    usage = shutil.disk_usage(folder)
+    return usage.free < usage.total * _FREE
+
+
+def _mark(path: Path) -> None:
+    """Note at a file that the store has it."""
+    path.chmod(_READ_ONLY)
+
+
+def _elsewhere(path: Path) -> bool:
+    """Tell whether the store has a file of the folder."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        mode = path.lstat().st_mode
+        return stat.S_ISREG(mode) and stat.S_IMODE(mode) == _READ_ONLY
+    return False
+
+
+def _fits(path: Path, size: int | None) -> bool:
+    try:
+        found = path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return size is None or found == size
+
+
+def _at_once(work: Callable[[str], _T], names: list[str]) -> list[_T]:
+    if len(names) <= 1:
+        return [work(name) for name in names]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(names)), "state") as pool:
+        return list(pool.map(work, names))
+
+
+def check_state(path: str, connection: str | None, open_store: Callable[[str], ObjectStore]) -> None:
+    """Raise what a sink would meet at STATE: no such bucket, no access, a folder that cannot be written to."""
+    if connection is None:
+        try:
+            durable.make_folder(Path(path))
+            durable.write(Path(path) / ".try", b"")
+            (Path(path) / ".try").unlink()
+        except OSError as error:
+            raise SinkqlError(
+                "SQ2616",
+                f'STATE "{path}" is a folder that cannot be written to',
+                detail=str(error),
+                hint="Name a folder in which the user who runs sinks may make files, or s3://bucket/prefix.",
+                option=PURPOSE.option,
+            ) from None
+        return
+    bucket, _, prefix = f"{path.rstrip('/')}/".removeprefix(SCHEME).partition("/")
+    Objects.of(bucket, open_store(connection), PURPOSE).check(prefix)

@@ -1,0 +1,137 @@
+"""A sink, an aggregate and a join in a cluster with STATE, run on one host after the other."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from sinkql.extension.home import StateStore, state_store
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.progress import Event
+from sinkql.session.session import Session
+from support.readers import duckdb_folder
+from support.running import drain, loop_of
+
+SINKS = ("latest", "sums", "joined")
+_SCRIPT = """
+{aws}
+CREATE CLUSTER c (SIZE = 'local[2]'{state});
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
+  WAREHOUSE = '{folder}/lake');
+CREATE SOURCE events (id bigint NOT NULL, k bigint, v bigint)
+  FROM FILES (PATH = '{folder}/events', GLOB = '*.json') FORMAT JSON;
+CREATE SOURCE names (k bigint NOT NULL, name text)
+  FROM FILES (PATH = '{folder}/names', GLOB = '*.json') FORMAT JSON;
+CREATE MATERIALIZED VIEW summed AS SELECT k, count(*) AS n, sum(v) AS v, max(v) AS most FROM events GROUP BY k;
+CREATE MATERIALIZED VIEW named AS SELECT e.id, e.v, n.name FROM events AS e JOIN names AS n ON e.k = n.k;
+CREATE SINK latest IN CLUSTER c FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'latest')
+  KEY (k) NOT ENFORCED MODE UPSERT WITH (COMMIT INTERVAL = '1s');
+CREATE SINK sums IN CLUSTER c FROM summed INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'sums')
+  KEY (k) NOT ENFORCED MODE UPSERT WITH (COMMIT INTERVAL = '1s');
+CREATE SINK joined IN CLUSTER c FROM named INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'joined')
+  KEY (id) NOT ENFORCED MODE UPSERT WITH (COMMIT INTERVAL = '1s');
+"""
+_AWS = """
+CREATE SECRET key AS '{secret}';
+CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'admin', SECRET ACCESS KEY = SECRET key, ENDPOINT = '{endpoint}',
+  REGION = 'us-east-1');
+"""
+_EXPECTED = {
+    "latest": "SELECT k, max(id), arg_max(v, id) FROM events GROUP BY k",
+    "sums": "SELECT k, count(*), sum(v)::bigint, max(v) FROM events GROUP BY k",
+    "joined": "SELECT e.id, e.v, n.name FROM events AS e JOIN names AS n ON e.k = n.k",
+}
+_COLUMNS = {"latest": "k, id, v", "sums": "k, n, v::bigint, most", "joined": "id, v, name"}
+
+
+@dataclass
+class Pipeline:
+    """Hold the catalog, which goes from host to host, and what came so far; `events` are those of the last run."""
+
+    folder: Path
+    session: Session
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    events: list[Event] = field(default_factory=list)
+    epochs: int = 0
+    rows: list[dict[str, int]] = field(default_factory=list)
+    names: list[dict[str, object]] = field(default_factory=list)
+
+    def put(self, count: int) -> None:
+        """Have files come with new events, and with names until all are there."""
+        number = len(list((self.folder / "events").iterdir()))
+        first = len(self.rows)
+        new = [
+            {"id": first + i, "k": self.chance.randrange(40), "v": self.chance.randrange(1000)} for i in range(count)
+        ]
+        self.rows += new
+        _write(self.folder / "events" / f"{number:04}.json", new)
+        if len(self.names) < 40:
+            names = [{"k": k, "name": f"name {k}"} for k in range(len(self.names), len(self.names) + 8)]
+            self.names += names
+            _write(self.folder / "names" / f"{number:04}.json", names)
+
+    def run(self, sink: str, *, batches: bool = True) -> BatchLoop:
+        """Start a sink, and commit what there is."""
+        (job,) = self.session.jobs([sink])
+        self.epochs += 1
+        self.events.clear()
+        loop = loop_of(
+            job, self.session.context(job), self.session.catalog.registry, control=self.session.catalog.control
+        )
+        loop.progress = self.events.append
+        loop.start(epoch=self.epochs, once=True)
+        if batches:
+            drain(loop)
+        return loop
+
+    def move(self) -> None:
+        """Go to another host: nothing of what sinks keep here is there."""
+        shutil.rmtree(self.folder / "sinks", ignore_errors=True)
+
+    def local(self, sink: str) -> Path:
+        """Return the folder of a sink on this host."""
+        (job,) = self.session.jobs([sink])
+        return self.session.context(job).folder
+
+    def store(self, sink: str) -> StateStore:
+        """Return what keeps a sink's state elsewhere."""
+        (job,) = self.session.jobs([sink])
+        assert job.state is not None
+        return state_store(job.state, job.sink_id, self.session.context(job).store)
+
+    def kept(self, sink: str) -> set[str]:
+        """Return the names of the files that are kept of a sink elsewhere."""
+        return {name for name, _ in self.store(sink).list("")}
+
+    def check(self, sink: str) -> None:
+        """Have an independent reader find in a table what DuckDB makes of all that came."""
+        with duckdb.connect() as connection:
+            for name, rows in (("events", self.rows), ("names", self.names)):
+                connection.register(name, pa.Table.from_pylist(rows))
+            expected = connection.execute(_EXPECTED[sink]).fetchall()
+        assert sorted(expected) == sorted(duckdb_folder(self.folder / "lake" / "n" / sink, _COLUMNS[sink]))
+
+
+@contextmanager
+def pipeline(folder: Path, state: str | None, *, endpoint: str = "", secret: str = "") -> Iterator[Pipeline]:
+    """Give a pipeline in a folder whose state is kept where `state` says, if anywhere."""
+    for name in ("events", "names"):
+        (folder / name).mkdir()
+    aws = _AWS.format(endpoint=endpoint, secret=secret) if endpoint else ""
+    through = ", AWS CONNECTION = aws" if endpoint else ""
+    with Session(folder / "catalog.db") as session:
+        kept = f", STATE = '{state}'{through}" if state is not None else ""
+        session.execute(_SCRIPT.format(folder=folder, aws=aws, state=kept))
+        yield Pipeline(folder, session)
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    path.write_text("\n".join(map(json.dumps, rows)))

@@ -1,0 +1,158 @@
+"""What a folder and a bucket do as the home of state: the same, whatever is put, fetched, lost and swept."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from sinkql.extension import home as homes
+from sinkql.extension import objects
+from sinkql.extension.home import BucketState, FolderState, Home, StateStore, check_state
+from sinkql.extension.s3 import Keys
+from support.proxy import proxy
+from support.seaweed import Seaweed
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> StateStore:
+    if request.param == "folder":
+        return FolderState(tmp_path / "store")
+    return _bucket(request.getfixturevalue("server"), tmp_path)
+
+
+def _bucket(server: Seaweed, folder: Path) -> BucketState:
+    return BucketState("data", f"homes/{folder.name}/", Keys(server.storage))
+
+
+def _file(folder: Path, name: str, data: bytes) -> str:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+    return name
+
+
+def _epoch_of(name: str) -> int | None:
+    found = re.match(r"(\d+)-", name)
+    return int(found[1]) if found is not None else None
+
+
+def test_what_is_kept_is_brought_to_another_folder(store: StateStore, tmp_path: Path) -> None:
+    here, there = Home(tmp_path / "here", store), Home(tmp_path / "there", store)
+    names = [_file(here.folder, f"state/a/b{number}/1-x.arrow", bytes([number]) * number) for number in range(1, 20)]
+    here.keep(names)
+    sizes: dict[str, int | None] = {name: number for number, name in enumerate(names, 1)}
+    assert there.bring({**sizes, "state/none": None}) == ["state/none"]
+    assert all((there.folder / name).read_bytes() == (here.folder / name).read_bytes() for name in names)
+    assert sum(there.fetched.values()) == sum(range(1, 20))
+    assert (there.bring(sizes), sum(there.fetched.values())) == ([], sum(range(1, 20)))
+    (there.folder / names[4]).write_bytes(b"")
+    assert there.bring(sizes) == []
+    assert (there.folder / names[4]).read_bytes() == bytes([5]) * 5
+    assert not list(there.folder.rglob(".*")), "no draft is left"
+
+
+def test_a_name_is_given_once(store: StateStore, tmp_path: Path) -> None:
+    name = _file(tmp_path, "1-a", b"one")
+    store.put(name, tmp_path / name)
+    store.put(name, tmp_path / name)
+    with pytest.raises(FileExistsError):
+        store.put(name, tmp_path / _file(tmp_path, "other", b"another"))
+    found = BytesIO()
+    assert (store.get(name, found), found.getvalue()) == (3, b"one")
+    store.delete([name, "none"])
+    assert (list(store.list("")), store.get(name, BytesIO())) == ([], None)
+
+
+def test_a_file_of_several_parts_comes_back(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_PART", 5 << 20)
+    data = random.Random(3).randbytes((10 << 20) + 17)
+    here, there = (Home(tmp_path / name, _bucket(server, tmp_path)) for name in ("here", "there"))
+    here.keep([_file(here.folder, "1-large", data)])
+    assert there.bring({"1-large": len(data)}) == []
+    assert (there.folder / "1-large").read_bytes() == data
+
+
+def test_an_object_that_somebody_changed_is_not_taken(server: Seaweed, tmp_path: Path) -> None:
+    store = _bucket(server, tmp_path)
+    here, there = Home(tmp_path / "here", store), Home(tmp_path / "there", store)
+    here.keep([_file(here.folder, "1-a", b"right")])
+    store.objects.put(f"{store.prefix}1-a", b"wrong")
+    assert there.bring({"1-a": 5}) == ["1-a"]
+    assert list(there.folder.iterdir()) == []
+
+
+def test_sweeping_leaves_what_lives_what_is_young_and_what_later_runs_made(store: StateStore, tmp_path: Path) -> None:
+    home = Home(tmp_path / "here", store)
+    home.keep(
+        _file(home.folder, name, b"x") for name in ("m/1-live", "m/1-dead", "m/2-dead", "m/3-later", "m/other", "n/1")
+    )
+    other = Home(tmp_path / "there", store)
+    kept = {name for name, _ in store.list("")}
+    assert other.sweep(("m/",), {"m/1-live"}, epoch_of=_epoch_of, epoch=2, age=lambda epoch: 3600.0 * (epoch < 2)) == 1
+    assert kept - {"m/2-dead"} == {name for name, _ in store.list("")}
+    assert other.sweep(("m/",), {"m/1-live"}, epoch_of=_epoch_of, epoch=2) == 1
+    assert kept - {"m/1-dead", "m/2-dead"} == {name for name, _ in store.list("")}
+    other.keep([_file(other.folder, "m/2-dead", b"x")])
+    assert "m/2-dead" in {name for name, _ in store.list("")}
+
+
+def test_folder_and_bucket_have_the_same_after_the_same_history(server: Seaweed, tmp_path: Path) -> None:
+    stores: tuple[StateStore, ...] = FolderState(tmp_path / "store"), _bucket(server, tmp_path)
+    for seed in range(3):
+        told = [list(_history(seed, tmp_path / f"{number}-{seed}", each)) for number, each in enumerate(stores)]
+        assert told[0] == told[1]
+
+
+def _history(seed: int, folder: Path, store: StateStore) -> Iterator[object]:
+    """Do what sinks do on hosts that come and go, and tell what is seen of it."""
+    chance, home, made = random.Random(seed), Home(folder / "0", store), dict[str, int]()
+    for step in range(40):
+        match chance.choice(["keep", "keep", "bring", "move", "sweep", "lose"]):
+            case "keep":
+                size = chance.randrange(200)
+                name = _file(home.folder, f"{chance.choice('ab')}/{step // 10}-{step}", chance.randbytes(size))
+                made[name] = size
+                home.keep([name])
+            case "bring":
+                yield home.bring({each: made[each] for each in chance.sample(sorted(made), len(made) // 2)})
+            case "move":
+                home = Home(folder / str(step), store)
+            case "sweep":
+                live = set(chance.sample(sorted(made), len(made) // 2))
+                yield home.sweep((chance.choice(["a/", "b/", ""]),), live, epoch_of=_epoch_of, epoch=step // 10)
+            case "lose":
+                home.lose(sorted(made)[: len(made) // 3])
+        yield step, sorted(name for name, _ in store.list("")), sum(home.fetched.values())
+    store.delete([name for name, _ in store.list("")])
+
+
+def test_state_is_refused_where_none_can_be_kept(server: Seaweed, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SinkqlError) as caught:
+        check_state(str(tmp_path / "file" / "state"), None, lambda name: Keys({}))
+    assert (caught.value.code, caught.value.option) == ("SQ2616", "STATE")
+    with proxy(server.s3) as (port, rule):
+        rule.denied = True
+        closed = Keys({**server.storage, "s3.endpoint": f"http://127.0.0.1:{port}"})
+        with pytest.raises(SinkqlError) as caught:
+            check_state("s3://data/state", "aws", lambda name: closed)
+    assert (caught.value.code, caught.value.option) == ("SQ3308", "STATE")
+    check_state("s3://data/state", "aws", lambda name: Keys(server.storage))
+    check_state(str(tmp_path / "state"), None, lambda name: Keys({}))
+
+
+def test_puts_go_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(homes._AT_ONCE, timeout=20)
+
+    class Slow(FolderState):
+        def put(self, name: str, path: Path) -> None:
+            together.wait()
+
+    home = Home(tmp_path, Slow(tmp_path / "store"))
+    home.keep(_file(tmp_path, str(number), b"") for number in range(homes._AT_ONCE))

@@ -1,0 +1,329 @@
+"""Sinks of a cluster with STATE go on on another host: their state is fetched from there, and nothing is made again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from home.moving import SINKS, Pipeline, pipeline
+from sinkql import faults
+from sinkql.connectors.iceberg.keyindex.index import files
+from sinkql.connectors.iceberg.write import upsert
+from sinkql.errors import SinkqlError
+from sinkql.extension import home as homes
+from sinkql.extension import s3
+from sinkql.extension.home import Home
+from sinkql.runtime.batch import loop as loops
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.progress import SinkRebuilding
+from sinkql.runtime.state import manifest
+from sinkql.session.server_check import checks_of_states
+from support.fault import armed
+from support.proxy import Rule, proxy
+from support.running import drain
+from support.seaweed import SECRET, Seaweed
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def moving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pipeline]:
+    if request.param == "folder":
+        with pipeline(tmp_path, str(tmp_path / "elsewhere")) as found:
+            yield found
+        return
+    server: Seaweed = request.getfixturevalue("server")
+    state = f"s3://data/{tmp_path.name}"
+    with pipeline(tmp_path, state, endpoint=server.storage["s3.endpoint"], secret=SECRET) as found:
+        yield found
+
+
+@pytest.fixture
+def behind(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Rule]]:
+    """Give a pipeline whose S3 a test can make slow, or not answer."""
+    monkeypatch.setattr(s3, "_TRIES", 1)
+    with (
+        proxy(server.s3) as (port, rule),
+        pipeline(tmp_path, f"s3://data/{tmp_path.name}", endpoint=f"http://127.0.0.1:{port}", secret=SECRET) as found,
+    ):
+        yield found, rule
+
+
+@pytest.fixture
+def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return what lets no index be made from its table any more."""
+
+    def rebuild(*given: object, **named: object) -> None:
+        raise AssertionError("the index is made again")
+
+    return lambda: monkeypatch.setattr(upsert, "rebuild", rebuild)
+
+
+def _rebuilt(moving: Pipeline) -> bool:
+    return any(isinstance(each, SinkRebuilding) for each in moving.events)
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_sink_goes_on_on_another_host_with_the_state_that_it_had(
+    moving: Pipeline, sink: str, no_rebuild: Callable[[], None]
+) -> None:
+    for number in range(4):
+        moving.put(60)
+        loop = moving.run(sink)
+        moving.check(sink)
+        assert not _rebuilt(moving)
+        if sink != "latest":
+            fetched = sum(each["fetched"] for each in loop.figures.now["arrangements"].values())
+            assert (fetched > 0) == (number > 0)
+        moving.move()
+        no_rebuild()
+
+
+@pytest.mark.parametrize("point", ["state-put#3", "state-kept", "index-kept", "commit-request", "committed"])
+def test_what_ended_between_its_state_and_its_commit_goes_on_elsewhere(
+    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _, count = point.partition("#")
+    with pipeline(tmp_path, str(tmp_path / "elsewhere")) as moving:
+        for number in range(3):
+            moving.put(40)
+            if number != 1:
+                moving.run("sums")
+                moving.check("sums")
+                moving.move()
+                continue
+            loop = moving.run("sums", batches=False)
+            with monkeypatch.context() as patch:
+                for variable, value in armed(f"{name}#{faults._passes[name] + int(count or 1)}=fail").items():
+                    patch.setenv(variable, value)
+                with pytest.raises(faults.FaultError):
+                    drain(loop)
+            moving.move()
+        assert not _rebuilt(moving)
+
+
+def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
+    moving: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        moving.put(50)
+        loop = moving.run("joined")
+        moving.move()
+    monkeypatch.setattr(loops, "_SWEEP_EVERY", 1)
+    before = loop.marker
+    moving.put(50)
+    loop = moving.run("joined")
+    home = loop._state.home
+    live = {"table.uuid"}
+    for marker in (before, loop.marker):
+        assert marker.state is not None
+        live |= {manifest.file(marker.state), *manifest.files(manifest.load(home.folder, marker.state))}
+    assert live == {name for name in moving.kept("joined") if not name.startswith("index/")}
+    moving.move()
+    moving.put(50)
+    loop = moving.run("joined")
+    moving.check("joined")
+    assert not _rebuilt(moving)
+    index = Home(loop.folder / "index", moving.store("joined"))
+    assert loop.marker.index is not None
+    assert {f"index/{name}" for name in files(index.folder, loop.marker.index)} <= moving.kept("joined")
+
+
+def test_files_that_are_damaged_here_are_fetched_again(moving: Pipeline) -> None:
+    moving.put(80)
+    moving.run("sums")
+    runs = sorted(moving.local("sums").glob("state/*/b*/*.arrow"))
+    _damage(runs[0], b"")
+    _damage(runs[1], bytes(runs[1].stat().st_size))
+    for path in (moving.local("sums") / "manifests").iterdir():
+        _damage(path, b"{}")
+    moving.put(80)
+    moving.run("sums")
+    moving.check("sums")
+    assert not _rebuilt(moving)
+
+
+def _damage(path: Path, data: bytes) -> None:
+    mode = path.stat().st_mode
+    path.chmod(0o644)
+    path.write_bytes(data)
+    path.chmod(mode)
+
+
+def test_what_sinks_that_do_not_run_here_left_makes_room_and_is_fetched_when_they_do(
+    moving: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving.put(60)
+    for sink in SINKS:
+        moving.run(sink)
+    left, recent = moving.local("sums"), moving.local("latest")
+    days_ago = time.time() - 2 * 86400
+    os.utime(left, (days_ago, days_ago))
+    own = left / "replay.json"
+    own.write_bytes(b"{}")
+    os.utime(left, (days_ago, days_ago))
+    monkeypatch.setattr(homes, "_crowded", lambda folder: True)
+    moving.put(60)
+    moving.run("joined")
+    assert not [path for kept in ("*.arrow", "*.run", "manifests/*") for path in left.rglob(kept)]
+    assert own.exists()
+    assert list(recent.rglob("*.run"))
+    moving.check("joined")
+    loop = moving.run("sums")
+    moving.check("sums")
+    assert sum(each["fetched"] for each in loop.figures.now["arrangements"].values()) > 0
+    assert not _rebuilt(moving)
+
+
+def test_what_is_nowhere_else_makes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline(tmp_path, None) as moving:
+        moving.put(60)
+        moving.run("sums")
+        os.utime(moving.local("sums"), (0, 0))
+        before = sorted(moving.local("sums").rglob("*"))
+        monkeypatch.setattr(homes, "_crowded", lambda folder: True)
+        assert homes.trim(tmp_path / "sinks") == 0
+        assert sorted(moving.local("sums").rglob("*")) == before
+
+
+def test_state_that_is_nowhere_is_made_of_the_sources_again(moving: Pipeline) -> None:
+    moving.put(80)
+    moving.run("sums")
+    moving.move()
+    store = moving.store("sums")
+    store.delete([next(name for name in moving.kept("sums") if name.endswith(".arrow"))])
+    moving.put(80)
+    moving.run("sums")
+    moving.check("sums")
+    assert _rebuilt(moving)
+    moving.move()
+    moving.put(80)
+    moving.run("sums")
+    moving.check("sums")
+    assert not _rebuilt(moving)
+
+
+def test_a_sink_whose_store_does_not_answer_for_a_while_goes_on(behind: tuple[Pipeline, Rule]) -> None:
+    moving, rule = behind
+    moving.put(60)
+    loop = moving.run("sums")
+    moving.put(60)
+    again = moving.run("sums", batches=False)
+    rule.down = True
+    with pytest.raises(SinkqlError) as caught:
+        drain(again)
+    assert (caught.value.code, caught.value.retryable) == ("SQ4223", True)
+    rule.down, rule.denied = False, True
+    with pytest.raises(SinkqlError) as caught:
+        drain(again)
+    assert (caught.value.code, caught.value.retryable) == ("SQ3308", True)
+    rule.denied = False
+    assert again.marker.end == loop.marker.end
+    drain(again)
+    moving.check("sums")
+    moving.move()
+    rule.down = True
+    with pytest.raises(SinkqlError) as caught:
+        moving.run("sums")
+    assert caught.value.retryable
+    rule.down, rule.cut = False, 1
+    with pytest.raises(SinkqlError) as caught:
+        moving.run("sums")
+    assert caught.value.retryable
+    moving.put(60)
+    moving.run("sums")
+    moving.check("sums")
+    assert not _rebuilt(moving)
+
+
+def test_a_store_that_answers_slowly_is_asked_for_several_files_at_once(behind: tuple[Pipeline, Rule]) -> None:
+    moving, rule = behind
+    moving.put(60)
+    loop = moving.run("joined", batches=False)
+    rule.slow = 0.3
+    drain(loop)
+    assert rule.most_waiting > 4, "runs and the manifest are put at once"
+    moving.check("joined")
+    moving.move()
+    rule.most_waiting = 0
+    moving.put(60)
+    moving.run("joined")
+    assert rule.most_waiting > 4
+    moving.check("joined")
+    assert not _rebuilt(moving)
+
+
+def test_a_commit_makes_its_requests_in_two_waves(behind: tuple[Pipeline, Rule]) -> None:
+    moving, rule = behind
+    moving.put(60)
+    moving.run("sums")
+    loop = moving.run("sums", batches=False)
+    moving.put(10)
+    first = _asked(loop, rule)
+    moving.put(10)
+    later = _asked(loop, rule)
+    assert first - later == 2, "what is there is listed once, of the state and of the index"
+    # a run of each of two buckets, and a manifest; the same of the index
+    assert later <= 6
+    moving.check("sums")
+
+
+def _asked(loop: BatchLoop, rule: Rule) -> int:
+    """Return how many requests the commit of what is there takes."""
+    loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+    rule.paths.clear()
+    assert drain(loop) == 1
+    return len(rule.paths)
+
+
+def test_a_cluster_that_gets_state_takes_what_its_sinks_have(tmp_path: Path) -> None:
+    with pipeline(tmp_path, None) as moving:
+        moving.put(60)
+        moving.run("sums")
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises(SinkqlError) as caught:
+            moving.session.execute(f"ALTER CLUSTER c SET (STATE = '{tmp_path}/file')")
+        assert caught.value.code == "SQ2616"
+        moving.session.execute(f"ALTER CLUSTER c SET (STATE = '{tmp_path}/elsewhere')")
+        moving.put(60)
+        moving.run("sums")
+        moving.move()
+        moving.put(60)
+        moving.run("sums")
+        moving.check("sums")
+        assert not _rebuilt(moving)
+
+
+def test_doctor_tells_whether_state_can_be_kept(behind: tuple[Pipeline, Rule]) -> None:
+    moving, rule = behind
+    (check,) = checks_of_states(moving.session.catalog)
+    assert (check.name, check.state) == ("c: state", "ok")
+    rule.denied = True
+    (check,) = checks_of_states(moving.session.catalog)
+    assert (check.name, check.state) == ("c: state", "wrong")
+    assert "s3:PutObject" in (check.fix or "")
+
+
+def test_what_is_kept_of_a_sink_goes_with_it(moving: Pipeline) -> None:
+    moving.put(10)
+    for sink in ("sums", "joined"):
+        moving.run(sink)
+    store, other = moving.store("sums"), moving.kept("joined")
+    assert list(store.list(""))
+    moving.session.execute("DROP SINK sums")
+    assert list(store.list("")) == []
+    assert other == moving.kept("joined") != set()
+
+
+def test_the_table_of_a_sink_is_known_on_another_host(moving: Pipeline) -> None:
+    moving.put(10)
+    moving.run("latest")
+    moving.move()
+    url = f"sqlite:///{moving.folder}/lake.db"
+    load_catalog("default", type="sql", uri=url, warehouse=str(moving.folder / "lake")).drop_table("n.latest")
+    with pytest.raises(SinkqlError) as caught:
+        moving.run("latest")
+    assert caught.value.code == "SQ3503"
