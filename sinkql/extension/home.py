@@ -178,6 +178,16 @@ class Home:
         _at_once(self._put, new)
         self._there.update(new)
 
+    def note(self, name: str, data: bytes) -> None:
+        """Write a small file that stays as it is, in the folder and in the store; it may be there already."""
+        durable.write(self.folder / name, data)
+        if self.store is not None and not _elsewhere(self.folder / name):
+            self._put(name)
+
+    def noted(self, name: str) -> bytes | None:
+        """Return a file that was noted, here or on another host."""
+        return (self.folder / name).read_bytes() if not self.bring({name: None}) else None
+
     def _put(self, name: str) -> None:
         assert self.store is not None
         self.store.put(name, self.folder / name)
@@ -238,20 +248,21 @@ class Home:
     ) -> int:
         """Delete what nothing reaches of the store's names that begin with one of `under`; return how many.
 
-        As `sinkql.runs.sweep` does it in a folder; files of an epoch stay until they are `age` seconds old.
+        As `sinkql.runs.sweep` does it in a folder; files of an epoch stay until they are `age` seconds old. What cannot
+        be deleted now is for the next sweep.
         """
         if self.store is None:
             return 0
         gone = []
-        for name, put_at in (each for part in under for each in self.store.list(part)):
-            own = epoch_of(name.rpartition("/")[2])
-            if own is None or own > epoch or name in live or time.time() - put_at < age(own):
-                continue
-            gone.append(name)
-        faults.point("state-swept")
-        self.store.delete(gone)
-        if self._there is not None:
-            self._there.difference_update(gone)
+        with suppress(SinkqlError, OSError):
+            for name, put_at in (each for part in under for each in self.store.list(part)):
+                own = epoch_of(name.rpartition("/")[2])
+                if own is None or own > epoch or name in live or time.time() - put_at < age(own):
+                    continue
+                gone.append(name)
+            if self._there is not None:
+                self._there.difference_update(gone)
+            self.store.delete(gone)
         return len(gone)
 
 

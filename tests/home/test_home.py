@@ -69,6 +69,20 @@ def test_a_name_is_given_once(store: StateStore, tmp_path: Path) -> None:
     assert (list(store.list("")), store.get(name, BytesIO())) == ([], None)
 
 
+def test_a_note_is_known_on_every_host(store: StateStore, tmp_path: Path) -> None:
+    here, there = Home(tmp_path / "here", store), Home(tmp_path / "there", store)
+    assert here.noted("claimed") is None
+    here.note("claimed", b"it")
+    here.note("claimed", b"it")
+    assert (here.noted("claimed"), there.noted("claimed")) == (b"it", b"it")
+    there.note("claimed", b"it")
+    assert [name for name, _ in store.list("")] == ["claimed"]
+    alone = Home(tmp_path / "alone")
+    assert alone.noted("claimed") is None
+    alone.note("claimed", b"it")
+    assert alone.noted("claimed") == b"it"
+
+
 def test_a_file_of_several_parts_comes_back(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_PART", 5 << 20)
     data = random.Random(3).randbytes((10 << 20) + 17)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,11 @@ from home.moving import SINKS, Pipeline, pipeline
 from sinkql import faults
 from sinkql.connectors.iceberg.keyindex.index import files
 from sinkql.connectors.iceberg.write import upsert
+from sinkql.connectors.iceberg.write import writer as writers
 from sinkql.errors import SinkqlError
 from sinkql.extension import home as homes
 from sinkql.extension import s3
-from sinkql.extension.home import Home
+from sinkql.extension.home import BucketState, Home
 from sinkql.runtime.batch import loop as loops
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.progress import SinkRebuilding
@@ -130,6 +131,43 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
     index = Home(loop.folder / "index", moving.store("joined"))
     assert loop.marker.index is not None
     assert {f"index/{name}" for name in files(index.folder, loop.marker.index)} <= moving.kept("joined")
+
+
+def test_a_sink_that_starts_for_each_batch_sweeps_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_SWEEP_EVERY", 4)
+    monkeypatch.setattr(writers, "_SWEEP_EVERY", 4)
+    counts = []
+    with pipeline(tmp_path, str(tmp_path / "elsewhere")) as moving:
+        for _ in range(20):
+            moving.put(20)
+            moving.run("sums")
+            counts.append(len(moving.kept("sums")))
+            for folder in ("sinks", "elsewhere"):  # what an earlier run made of an index stays for an hour
+                for path in (tmp_path / folder).glob("*/index/*"):
+                    os.utime(path, (0, 0))
+        moving.check("sums")
+    assert max(counts[6:]) < 50, counts
+
+
+def test_a_store_that_takes_no_deletes_keeps_no_sink_from_its_commits(
+    behind: tuple[Pipeline, Rule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving, _ = behind
+    monkeypatch.setattr(loops, "_SWEEP_EVERY", 1)
+    moving.put(60)
+    moving.run("sums")
+
+    def delete(self: BucketState, names: Iterable[str]) -> None:
+        asked.extend(names)
+        raise SinkqlError("SQ3308", "it denies access")
+
+    asked: list[str] = []
+    monkeypatch.setattr(BucketState, "delete", delete)
+    for _ in range(4):
+        moving.put(60)
+        moving.run("sums")
+    moving.check("sums")
+    assert asked
 
 
 def test_files_that_are_damaged_here_are_fetched_again(moving: Pipeline) -> None:

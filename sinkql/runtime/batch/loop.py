@@ -110,6 +110,8 @@ class BatchLoop:
         self._state = JobState(self.job, self.readers, self.engine, home, self.progress)
         self.figures.fetched = lambda: self._state.fetched
         self._positions = PositionFiles(self.readers, self.writer, self.folder)
+        with suppress(OSError):
+            home.use()
         self.writer.open()
         found = self.writer.marker()
         switch = self._beginning.switch(found)
@@ -123,6 +125,7 @@ class BatchLoop:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
         self._owned_at = time.time()
         self.marker = self.writer.claim(begin, epoch=epoch, switch=switch)
+        self._batches = self.marker.epoch  # of a sink that runs for one batch each time, some sweep too
         self._anew = switch is not None and self.marker.plan in switch.again
         if self.letters is not None:
             self.letters.start(self.marker.end, epoch=self.marker.epoch)

@@ -208,7 +208,11 @@ class UpsertMode:
         if found is None:
             return None
         done, self._rewritten = found
-        self._kept(self._rewritten)
+        try:
+            self._kept(self._rewritten)
+        except BaseException:
+            remove(table, done.change.add)
+            raise
         return done
 
     def _now(self, attempt: Attempt) -> Index | None:

@@ -12,7 +12,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sinkql import durable, faults, physical
+from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.commit.conflict import fenced, hold, recreated, same_table
 from sinkql.connectors.iceberg.commit.expire import expire, expired
@@ -130,6 +130,7 @@ class IcebergWriter(Writer):
             raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
         self._note_claim(self._table)
         self._mine, self._kept, self._mode, self._switch = kept.marker, kept, self._new_mode(), switch
+        self._commits = kept.marker.epoch  # of a sink that runs for one batch each time, some sweep too
         self._compacting = compacting = Compacting(self._target, self._mode, self._expected)
         sql = self._target.hint_file
         self._leftovers = Leftovers(
@@ -389,11 +390,8 @@ class IcebergWriter(Writer):
 
     def _claimed_before(self) -> str | None:
         """Return the id of the table that this sink claimed last, as far as its folder knows."""
-        self._home.bring({_CLAIMED: None})
-        try:
-            return (self._context.folder / _CLAIMED).read_text()
-        except FileNotFoundError:
-            return None
+        found = self._home.noted(_CLAIMED)
+        return found.decode() if found is not None else None
 
     @property
     def _home(self) -> Home:
@@ -404,8 +402,7 @@ class IcebergWriter(Writer):
         if self._write.connection.options["catalog_type"] == "memory":
             return
         self._context.folder.mkdir(parents=True, exist_ok=True)
-        durable.write(self._context.folder / _CLAIMED, str(table.metadata.table_uuid).encode())
-        self._home.keep([_CLAIMED])
+        self._home.note(_CLAIMED, str(table.metadata.table_uuid).encode())
 
     def _attachment(self, table: Table, name: str) -> str:
         flat = name.replace("/", "-")  # some stores take no folders in there

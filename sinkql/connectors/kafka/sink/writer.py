@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from sinkql import durable, faults, physical
+from sinkql import faults, physical
 from sinkql.connectors.kafka.admin import Admin, admin_of
 from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.sink.partition import Partitioning
@@ -19,6 +19,7 @@ from sinkql.connectors.kafka.sink.task import Encoders, MessageTask
 from sinkql.connectors.kafka.sink.topic import check_kept, check_same, made, made_for_progress
 from sinkql.connectors.kafka.sink.transaction import REFRESH_MS, OustedError, Transactions, UndecidedError
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import (
     Committed,
     Context,
@@ -63,7 +64,7 @@ class TopicWriter(Writer):
         found = self._progress.find(settled=False)
         if found is not None:
             self._check_topic(found)
-        elif self._note.exists():
+        elif self._home.noted(_CLAIMED) is not None:
             raise self._forgotten()
         else:
             check_kept(self._admin, self.write.options)
@@ -94,7 +95,7 @@ class TopicWriter(Writer):
         coming = Progress(marker, self._topic_id, 1) if found is None else found.after(marker, self._topic_id)
         self._mine = mine
         self._send((), coming)
-        durable.write(self._note, self._topic_id.encode())
+        self._home.note(_CLAIMED, self._topic_id.encode())
         shutil.rmtree(self._messages, ignore_errors=True)
         faults.point("claim")
         return marker
@@ -284,9 +285,9 @@ class TopicWriter(Writer):
         return str(self.write.options.get("transactional_id", "sinkql"))
 
     @property
-    def _note(self) -> Path:
-        """What tells that the sink has claimed its topic."""
-        return self.context.folder / _CLAIMED
+    def _home(self) -> Home:
+        """Where a note tells that the sink has claimed its topic."""
+        return Home.of(self.context)
 
     @property
     def _messages(self) -> Path:
