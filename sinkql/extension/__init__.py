@@ -10,5 +10,7 @@
 * `jsonb`: JSON with its numbers as they were written.
 * `secret`: texts with secrets in them, as plans carry them.
 * `store`: what a connection to an object store gives to whoever reads or writes files.
+* `objects`: a bucket's objects, put on conditions, sent in parts and checked where they are got.
+* `home`: a sink's state, in a folder here and where STATE of its cluster keeps it.
 * `stream`: `Reader`, `Decoder`, `Writer`, `Marker`, `WriteTask`: what a running job asks. No Spark in it.
 """
