@@ -23,7 +23,9 @@ _EXAMPLE = "LOG = 's3://bucket/prefix'"
 LOG = "where the log is kept, such as `s3://bucket/prefix`, with `AWS CONNECTION`; left out: in the catalog's folder"
 FIXED = ("LOG",)
 """What was captured stays where it is: a log in another place would be a lost one."""
-REACHED_BY = "AWS CONNECTION"
+REACHES = "AWS"
+"""The type of connections to buckets, in which logs and state are."""
+REACHED_BY = f"{REACHES} CONNECTION"
 AWS_CONNECTION = "the connection whose keys reach `LOG`"
 
 
@@ -89,7 +91,7 @@ def log_path(
             where,
             hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
         )
-    return LogPath(log, planning.connection(connection, "AWS").name)
+    return LogPath(log, planning.connection(connection, REACHES).name)
 
 
 def size(text: str, option: str, written: Sequence[ast.Option], span: Span) -> int:

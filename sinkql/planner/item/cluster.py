@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.extension.keeping import REACHED_BY
+from sinkql.extension.keeping import REACHED_BY, REACHES
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Planning
 from sinkql.extension.s3 import SCHEME
@@ -208,7 +208,7 @@ def _state(statement: ast.CreateCluster, options: ClusterOptions, planning: Plan
             where,
             hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
         )
-    return logical.StatePath(state, planning.connection(connection, "AWS").name)
+    return logical.StatePath(state, planning.connection(connection, REACHES).name)
 
 
 def _in_clear(key: str, span: Span) -> SinkqlError:
