@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ def write(path: Path, data: bytes, *, private: bool = False, sync: bool = True) 
         sync_folder(target.parent)
 
 
-def create(path: Path, data: bytes, *, private: bool = False) -> None:
+def create(path: Path, data: bytes | BinaryIO, *, private: bool = False) -> None:
     """Write a new file as `write` does; raises FileExistsError if the name is taken, by a process in between too."""
     draft = _draft(path, data, sync=True, mode=_PRIVATE if private else None)
     try:
@@ -47,6 +48,22 @@ def create(path: Path, data: bytes, *, private: bool = False) -> None:
     finally:
         draft.unlink()
     sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int) -> Iterator[BinaryIO]:
+    """Give a draft to write large data to, whole at the block's end in the place of the file; none where it raises."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = _beside(path)
+    try:
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), mode)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -81,16 +98,23 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _draft(path: Path, data: bytes, *, sync: bool, mode: int | None) -> Path:
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
+
+
+def _draft(path: Path, data: bytes | BinaryIO, *, sync: bool, mode: int | None) -> Path:
     """Write the data beside `path`, under a hidden name of its own."""
     make_folder(path.parent)
-    draft = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
+    draft = _beside(path)
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE if mode == _PRIVATE else 0o666)
     try:
         with os.fdopen(opened, "wb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), stat.S_IMODE(mode))
-            file.write(data)
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                shutil.copyfileobj(data, file)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())

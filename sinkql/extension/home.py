@@ -9,7 +9,6 @@ folder; others may be all that there is.
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import stat
 import time
@@ -66,20 +65,12 @@ class FolderState:
 
     def put(self, name: str, path: Path) -> None:
         target = self.folder / name
-        durable.make_folder(target.parent)
-        draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
         try:
-            with path.open("rb") as data, draft.open("xb") as file:
-                shutil.copyfileobj(data, file)
-                file.flush()
-                os.fsync(file.fileno())
-            target.hardlink_to(draft)
+            with path.open("rb") as data:
+                durable.create(target, data)
         except FileExistsError:
             if target.stat().st_size != path.stat().st_size:
                 raise
-        finally:
-            draft.unlink(missing_ok=True)
-        durable.sync_folder(target.parent)
 
     def get(self, name: str, file: BinaryIO) -> int | None:
         try:
@@ -208,21 +199,14 @@ class Home:
 
     def _get(self, name: str) -> int | None:
         assert self.store is not None
-        target = self.folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
         try:
-            with draft.open("xb") as file:
+            with durable.replacing(self.folder / name, mode=_READ_ONLY) as file:
                 size = self.store.get(name, file)
-                os.fsync(file.fileno())  # of a file that a power failure tears nobody would know it
-            if size is not None:
-                _mark(draft)
-                draft.replace(target)
-            faults.point("state-got")
-        except ValueError:
-            return None  # as if it were not there: what can be made again is
-        finally:
-            draft.unlink(missing_ok=True)
+                if size is None:
+                    raise FileNotFoundError(name)
+        except (FileNotFoundError, ValueError):
+            return None  # what is damaged is as if it were not there: what can be made again is
+        faults.point("state-got")
         return size
 
     def lose(self, names: Iterable[str]) -> None:

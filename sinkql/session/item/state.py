@@ -20,7 +20,7 @@ def kept_states(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, An
     found = []
     for name, sink_id in sinks.items():
         try:
-            state = lower(name, catalog.plans).state
+            state = lower(name, catalog.plans).state if catalog.plans.entry(name) is not None else None
         except SinkqlError:
             continue  # one that cannot be planned any more
         if state is not None:
