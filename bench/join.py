@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
+from sinkql.extension.home import Home
 from sinkql.logical import Reference
 from sinkql.logical.expression import walk
 from sinkql.logical.function import call
@@ -155,10 +156,11 @@ class Kept:
 
     def keep(self, keys: np.ndarray[Any, Any]) -> None:
         """Run a batch of the right side, and go on from it."""
-        held = self._held()
-        for _ in task_of(self.operator, held, Below(), Below())(0, "t", self._batches(1, keys)):
+        words: list[object] = []
+        task = task_of(self.operator, self._held(), Below(), Below())
+        for _ in task(0, "t", self._batches(1, keys), words.append):
             pass
-        self.manifest = state.after(self.manifest, collect(held, {"j": 1}).runs)
+        self.manifest = state.after(self.manifest, collect(words, {"j": 1}).runs)
 
     def measure(self, count: int) -> tuple[float, int]:
         """Return the CPU seconds that changes of the left side take, and how many rows they give."""
@@ -166,7 +168,8 @@ class Kept:
         batches = list(self._batches(0, keys))
         task = task_of(self.operator, self._held(), Below(), Below())
         start = time.process_time()
-        out = sum(len(each) for each in task(0, "t", iter(batches)))
+        words: list[object] = []
+        out = sum(len(each) for each in task(0, "t", iter(batches), words.append))
         return time.process_time() - start, out
 
     def bytes_a_row(self) -> float:
@@ -176,7 +179,7 @@ class Kept:
 
     def _held(self) -> Arrangements:
         self.commit += 1
-        return Arrangements(self.folder, self.manifest, 1, f"c{self.commit}")
+        return Arrangements(Home(self.folder), self.manifest, 1, f"c{self.commit}")
 
     def _batches(self, side: int, keys: np.ndarray[Any, Any]) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(keys), _AT_ONCE):
@@ -250,11 +253,12 @@ class Chain:
         """Have some rows of each source be others, and return the CPU seconds that the tasks take."""
         self.commit += 1
         self.cpu, first = 0.0, self.commit == 1
-        held = Arrangements(self.folder, self.manifest, 1, f"c{self.commit}")
+        held = Arrangements(Home(self.folder), self.manifest, 1, f"c{self.commit}")
         batches = {f"s{number}": self._changes(number, count, first=first) for number in range(SOURCES)}
-        self._rows(self.view, held, batches)
+        words: list[object] = []
+        self._rows(self.view, held, batches, words)
         names = {each.arrangement: 1 for each in physical.Graph(self.view).stateful()}
-        self.manifest = state.after(self.manifest, collect(held, names).runs)
+        self.manifest = state.after(self.manifest, collect(words, names).runs)
         return self.cpu
 
     @property
@@ -274,20 +278,22 @@ class Chain:
         ]
         return pa.concat_tables(tables)
 
-    def _rows(self, operator: physical.Operator, held: Arrangements, batches: dict[str, pa.Table]) -> pa.Table:
+    def _rows(
+        self, operator: physical.Operator, held: Arrangements, batches: dict[str, pa.Table], words: list[object]
+    ) -> pa.Table:
         match operator:
             case physical.Read():
                 return batches[operator.source]
             case physical.Map():
-                return _mapped(operator, self._rows(operator.input, held, batches))
+                return _mapped(operator, self._rows(operator.input, held, batches, words))
             case physical.Join():
-                inputs = [self._rows(each, held, batches) for each in operator.entering]
+                inputs = [self._rows(each, held, batches, words) for each in operator.entering]
                 meant = stateful(operator)
                 assert isinstance(meant.preparation, SidesPreparation)
                 rows = prepared_sides(meant.preparation, inputs).to_batches()
                 task = task_of(meant, held, *(Below() for _ in inputs))
                 start = time.process_time()
-                found = list(task(0, "t", iter(rows)))
+                found = list(task(0, "t", iter(rows), words.append))
                 self.cpu += time.process_time() - start
                 return pa.Table.from_batches(found, meant.preparation.output())
             case _:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bench.join import KEPT, join
 from bench.rank import mixed
 from sinkql import physical
+from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
@@ -131,12 +132,13 @@ class Kept:
     def run(self, rows: list[dict[str, Ints]], below: Below) -> None:
         """Run a batch, and go on from it."""
         self.commit += 1
-        held = Arrangements(self.folder, self.manifest, 1, f"c{self.commit}")
+        held = Arrangements(Home(self.folder), self.manifest, 1, f"c{self.commit}")
         sides = [below] * (2 if "$side" in self.operator.preparation.delivered().names else 1)
         batches = (batch for each in rows for batch in _batches(self.operator, each))
-        for _ in task_of(self.operator, held, *sides)(0, "t", batches):
+        words: list[object] = []
+        for _ in task_of(self.operator, held, *sides)(0, "t", batches, words.append):
             pass
-        self.manifest = state.after(self.manifest, collect(held, {self.operator.name: 1}).runs)
+        self.manifest = state.after(self.manifest, collect(words, {self.operator.name: 1}).runs)
         live = {run["file"] for runs in self._runs() for run in runs}
         for path in (self.folder / "state").rglob("*.arrow"):
             if path.name not in live:

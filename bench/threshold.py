@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bench.common import median
 from bench.rank import mixed
 from sinkql import physical
+from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
@@ -104,13 +105,15 @@ class Bench:
         return pa.table([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
 
     def task(self, tables: list[pa.Table], *, keep: bool) -> int:
-        held = Arrangements(self.folder, self.manifest, 1, uuid.uuid4().hex)
+        held = Arrangements(Home(self.folder), self.manifest, 1, uuid.uuid4().hex)
         batches: Iterator[pa.RecordBatch] = (
             each for table in tables for each in table.to_batches(max_chunksize=_BATCH)
         )
-        told = sum(len(each) for each in task_of(self.operator, held, Below(), Below())(0, "t", batches))
+        words: list[object] = []
+        task = task_of(self.operator, held, Below(), Below())
+        told = sum(len(each) for each in task(0, "t", batches, words.append))
         if keep:
-            self.manifest = state.after(self.manifest, collect(held, {self.operator.name: 1}).runs)
+            self.manifest = state.after(self.manifest, collect(words, {self.operator.name: 1}).runs)
         return told
 
 

@@ -9,7 +9,9 @@ disk from other errors; `url` finds secrets in URLs, which no error shows.
 from sinkql.errors.code import Code as Code
 from sinkql.errors.code import Family as Family
 from sinkql.errors.data import as_data as as_data
+from sinkql.errors.data import error_in as error_in
 from sinkql.errors.data import from_data as from_data
+from sinkql.errors.data import line_of as line_of
 from sinkql.errors.error import CrowdedError as CrowdedError
 from sinkql.errors.error import DroppedTableError as DroppedTableError
 from sinkql.errors.error import EndlessError as EndlessError

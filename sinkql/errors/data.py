@@ -1,12 +1,20 @@
-"""An error → data for a program, and back."""
+"""An error → data for a program, and back; or a line of text, from which another process makes it again.
+
+What a line says may be anybody's, as that of a row which an error shows: so it is data, and never code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sinkql.errors.error import SinkqlError
-from sinkql.errors.place import line_and_column
+from sinkql.errors.error import SinkqlError, codes
+from sinkql.errors.place import Span, line_and_column
+
+_LINE = re.compile(r"sinkql-error:([A-Za-z0-9+/]+=*)")
 
 
 def as_data(error: SinkqlError) -> dict[str, Any]:
@@ -30,3 +38,40 @@ def from_data(data: Mapping[str, Any]) -> SinkqlError:
     return SinkqlError(
         data["code"], data["message"], detail=data.get("detail"), hint=data.get("hint"), path=data.get("path")
     )
+
+
+def line_of(error: SinkqlError) -> str:
+    """Return a line that says all of an error, its kind too."""
+    said = {name: value for name, value in vars(error).items() if name != "declared"}
+    if error.span is not None:
+        said["span"] = [error.span.start, error.span.end]
+    data = json.dumps({"kind": type(error).__name__, "said": said}).encode()
+    return f"sinkql-error:{base64.b64encode(data).decode()}"
+
+
+def error_in(text: str) -> SinkqlError | None:
+    """Return the error of the last such line that a text has anywhere; None where there is none."""
+    found = None
+    for match in _LINE.finditer(text):
+        found = _read(match[1]) or found
+    return found
+
+
+def _read(line: str) -> SinkqlError | None:
+    try:
+        data = json.loads(base64.b64decode(line, validate=True))
+        kind = {each.__name__: each for each in _below(SinkqlError)}[data["kind"]]
+        said = data["said"]
+        if said["span"] is not None:
+            said["span"] = Span(*said["span"])
+        error = kind.__new__(kind, said["message"])
+        vars(error).update(said, declared=codes[said["code"]])
+    except (ValueError, LookupError, TypeError):
+        return None
+    return error
+
+
+def _below(kind: type[SinkqlError]) -> Iterator[type[SinkqlError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _below(each)

@@ -4,10 +4,14 @@ marker names in the other.
 Files of state are made once, under names that tell their epoch and attempt, or what is in them, and never change. So
 the folder is a cache of the store: what is not in it is fetched, whole. A file that the store has is read-only in the
 folder; others may be all that there is.
+
+Tasks find all that they need in the folder, where they see it. Where they run on other machines, each executor has a
+folder of its own, among Spark's: a task fetches what it needs, and puts what it has written before it tells of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -18,12 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from sinkql import durable, faults, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.objects import Objects, Purpose
-from sinkql.extension.s3 import SCHEME
+from sinkql.extension.s3 import SCHEME, Keys
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream.context import Context
 
@@ -34,6 +38,8 @@ PURPOSE = Purpose(
     "Keep the state in a store that has them (If-None-Match and If-Match), such as S3; or create the cluster without "
     "STATE.",
 )
+EXECUTOR = "SINKQL_EXECUTOR"
+"""The variable that is set where a process belongs to an executor on another machine."""
 _AT_ONCE = 8
 _READ_ONLY = 0o444
 _FREE = 0.1
@@ -55,6 +61,9 @@ class StateStore(Protocol):
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete what names have, of those that have something."""
+
+    def with_keys(self) -> StateStore:
+        """Return it as a task can have it, which asks nobody for keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,9 @@ class FolderState:
         for name in names:
             (self.folder / name).unlink(missing_ok=True)
 
+    def with_keys(self) -> FolderState:
+        return self
+
     def __str__(self) -> str:
         return str(self.folder)
 
@@ -123,6 +135,9 @@ class BucketState:
     def delete(self, names: Iterable[str]) -> None:
         self.objects.delete(f"{self.prefix}{name}" for name in names)
 
+    def with_keys(self) -> BucketState:
+        return BucketState(self.bucket, self.prefix, Keys.of(self.access))
+
     def __str__(self) -> str:
         return f"{SCHEME}{self.bucket}/{self.prefix}"
 
@@ -142,12 +157,12 @@ def state_store(
 class Home:
     """The files of a sink's state in `folder`, or in a part of it, and in the store, by the same names.
 
-    `fetched` counts the bytes that came from the store, by names. Not for tasks: what these need is in the folder
-    before them, and what they write there goes into the store after them.
+    `fetched` counts the bytes that came from the store, by names. Where tasks are `remote`, they do not see the folder.
     """
 
     folder: Path
     store: StateStore | None = None
+    remote: bool = False
     fetched: Counter[str] = field(default_factory=Counter, repr=False)
     _there: set[str] | None = field(default=None, repr=False)
 
@@ -157,17 +172,36 @@ class Home:
         folder = context.folder / part if part else context.folder
         if context.state is None:
             return cls(folder)
-        return cls(folder, state_store(context.state, f"{context.sink_id}/{part}".rstrip("/"), context.store))
+        store = state_store(context.state, f"{context.sink_id}/{part}".rstrip("/"), context.store)
+        return cls(folder, store, context.remote)
+
+    def of_tasks(self) -> Home:
+        """Return what tasks have of it: the folder; or one of their own, and the store with the keys of now."""
+        if not self.remote:
+            return Home(self.folder)
+        assert self.store is not None, "nothing that tasks and this process have in common"
+        return Home(self.folder, self.store.with_keys(), remote=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self.folder, self.store, self.remote)
 
     def keep(self, names: Iterable[str]) -> None:
-        """Have files of the folder in the store, several put at once; call it before anything durable names them."""
+        """Have files of the folder in the store, several put at once; call it before anything durable names them.
+
+        Where tasks are remote, what is not in the folder is theirs, and there already.
+        """
         if self.store is None:
             return
         if self._there is None:
             self._there = {name for name, _ in self.store.list("")}
         new = [name for name in dict.fromkeys(names) if name not in self._there]
-        _at_once(self._put, new)
+        self.put(name for name in new if not self.remote or (self.folder / name).exists())
         self._there.update(new)
+
+    def put(self, names: Iterable[str]) -> None:
+        """Put new files of the folder into the store, several at once."""
+        if self.store is not None:
+            _at_once(self._put, list(names))
 
     def note(self, name: str, data: bytes) -> None:
         """Write a small file that stays as it is, in the folder and in the store; it may be there already."""
@@ -209,6 +243,13 @@ class Home:
         faults.point("state-got")
         return size
 
+    def clear(self) -> None:
+        """Delete all files: they are none that a marker names."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.store is not None and self.remote:
+            with suppress(SinkqlError, OSError):  # the next time will do
+                self.store.delete([name for name, _ in self.store.list("")])
+
     def lose(self, names: Iterable[str]) -> None:
         """Take files of the folder, some of which are damaged, for not there; what only it has stays."""
         for name in names:
@@ -248,6 +289,15 @@ class Home:
                 self._there.difference_update(gone)
             self.store.delete(gone)
         return len(gone)
+
+
+def _arrived(folder: Path, store: StateStore | None, remote: bool) -> Home:
+    """Return a home that another process sent: an executor has a folder of its own for it."""
+    if remote and EXECUTOR in os.environ:
+        root = Path(os.environ["SPARK_LOCAL_DIRS"].partition(",")[0])
+        folder = root / "sinkql" / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+    return Home(folder, store, remote)
 
 
 def trim(folders: Path) -> int:

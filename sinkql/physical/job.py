@@ -132,6 +132,11 @@ class Job(msgspec.Struct, frozen=True):
         """Return the names of what its operators keep."""
         return frozenset(name for each in self.operators() for name in arrangements_of(each))
 
+    @property
+    def remote(self) -> bool:
+        """Tell whether its tasks run on other machines than the process that runs the job."""
+        return not self.master.startswith("local")
+
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""
         return any(isinstance(operator, Stateful) for operator in self.operators())

@@ -320,7 +320,9 @@ class Session:
         folder = dropping.sink_folder(self._committed, job.sink_id)
         make_private_folder(self._committed.database.folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Context(job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state)
+        return Context(
+            job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state, remote=job.remote
+        )
 
     def close(self) -> None:
         """Stop the Spark that queries started, and roll back the transaction that is open, if one is."""

@@ -163,9 +163,9 @@ def test_what_java_says_of_a_full_disk_is_understood() -> None:
     assert (error.code, error.detail) == ("SQ4306", "Caused by: java.io.IOException: No space left on device")
 
 
-def test_task_leaves_word_of_a_full_disk(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space"), failure.left_in(tmp_path, "write"):
+def test_task_tells_of_a_full_disk() -> None:
+    with pytest.raises(failure.TaskError, match="no room is left") as caught, failure.told():
         raise OSError(errno.ENOSPC, "No space left on device", "/state/run")
-    found = failure.find(tmp_path)
+    found = failure.find(RuntimeError(f"Job aborted\n\tat x.y.Z\nCaused by: {caught.value}\n\tat java.base"))
     assert found is not None
     assert (found.code, found.message) == ("SQ4306", 'no room is left for file "/state/run"')

@@ -189,13 +189,13 @@ class _Reader:
         yield pa.record_batch({"id": ["one"]})
 
 
-def test_source_with_other_columns_than_it_declares_is_refused(tmp_path: Path) -> None:
+def test_source_with_other_columns_than_it_declares_is_refused() -> None:
     reader: Any = _Reader()
     split: Any = object()
     columns = (physical.Column("id", "bigint", False),)
     what = physical.Read("orders", "odd", {}, columns)
-    read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0, side=tmp_path)
-    assert _code(lambda: list(read.rows([0], "a"))) == "SQ3390"
+    read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0)
+    assert _code(lambda: list(read.rows([0], "a", list[object]().append))) == "SQ3390"
 
 
 class _LosingReader:
@@ -207,12 +207,12 @@ class _LosingReader:
         yield pa.record_batch({"id": [1]})
 
 
-def test_source_that_loses_a_record_is_refused(tmp_path: Path) -> None:
+def test_source_that_loses_a_record_is_refused() -> None:
     reader: Any = _LosingReader()
     split: Any = object()
     what = physical.Read("orders", "odd", {}, (physical.Column("id", "bigint", False),))
-    read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0, side=tmp_path)
-    assert _code(lambda: list(read.rows([0], "a"))) == "SQ3392"
+    read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0)
+    assert _code(lambda: list(read.rows([0], "a", list[object]().append))) == "SQ3392"
 
 
 def test_records_that_do_not_decode_go_to_no_sink_that_has_no_place_for_them(tmp_path: Path) -> None:
@@ -226,13 +226,12 @@ def test_records_that_do_not_decode_go_to_no_sink_that_has_no_place_for_them(tmp
     assert _code(dead_letters, registry, job, running.contexts(tmp_path, job)) == "SQ3393"
 
 
-def test_split_that_gives_other_rows_the_second_time_is_refused(tmp_path: Path) -> None:
+def test_split_that_gives_other_rows_the_second_time_is_refused() -> None:
     split: Any = object()
-    task.leave_tally(tmp_path, "orders", 0, "a", Tally(rows=3))
-    task.leave_tally(tmp_path, "orders", 0, "b", Tally(rows=3))
-    task.tallies(tmp_path, {"orders": [split]})
-    task.leave_tally(tmp_path, "orders", 0, "c", Tally(rows=2))
-    assert _code(task.tallies, tmp_path, {"orders": [split]}) == "SQ3391"
+    words: list[object] = [task.SplitTally("orders", 0, Tally(rows=3)), task.SplitTally("orders", 0, Tally(rows=3))]
+    task.tallies(words, {"orders": [split]})
+    words.append(task.SplitTally("orders", 0, Tally(rows=2)))
+    assert _code(task.tallies, words, {"orders": [split]}) == "SQ3391"
 
 
 def test_data_file_that_is_not_parquet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from expressions import vectors
 from sinkql import physical
+from sinkql.extension.home import Home
 from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
 from sinkql.extension.types import arrow_type
 from sinkql.runtime.batch.conservation import account
@@ -219,7 +220,7 @@ class Pipeline:
         """Run the last offered batch from the committed state; return its changes and the new state's name."""
         manifest = state.load(self.folder, self.manifests[-1])
         commit = commit or uuid.uuid4().hex
-        arrangements = Arrangements(self.folder, manifest, 1, commit)
+        arrangements = Arrangements(Home(self.folder), manifest, 1, commit)
         splits: dict[str, list[Split]] = {
             name: [{"batch": len(reader.batches) - 1}] if reader.batches[-1] else []
             for name, reader in self.readers.items()

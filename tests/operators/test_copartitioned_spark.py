@@ -19,6 +19,7 @@ from operators import test_here_like_spark as sized
 from operators.pipeline import Pipeline, Taking, call, overwriting, plain
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
 from sinkql.logical import Reference
 from sinkql.runtime.spark import engine as spark_engine
@@ -205,7 +206,7 @@ def test_what_comes_and_goes_at_once_is_left_out_in_parts_as_in_one(
     total: Counter[tuple[Any, ...]] = Counter()
     for *row, diff in rows:
         total[tuple(row)] += diff
-    netting = Netting(("g", "h"), ("text", "bigint"), tmp_path)
+    netting = Netting(("g", "h"), ("text", "bigint"), Home(tmp_path))
     for most in (1 << 20, 1):
         monkeypatch.setattr("sinkql.spill.MOST", most)
         monkeypatch.setattr("sinkql.spill.PART", 300)

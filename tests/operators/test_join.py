@@ -40,6 +40,7 @@ from operators.pipeline import Change, Pipeline, Row, output, plain, source
 from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import Home
 from sinkql.lowering.preparation import Hash
 from sinkql.lowering.together import together
 from sinkql.runtime.local import engine, sides
@@ -329,16 +330,17 @@ def test_a_batch_of_a_join_tried_again_in_another_order_gives_the_same(name: str
 def test_a_hot_key_takes_memory_of_its_rows_and_not_of_the_pairs(tmp_path: Path) -> None:
     rows, changes = 100_000, 40
     operator = stateful(Case("inner").view)
-    held = Arrangements(tmp_path, state.empty(bucketing="local", buckets=1), 1, "c1")
-    for _ in task_of(operator, held, Below(), Below())(0, "t", iter([_hot(operator, 1, rows)])):
+    held = Arrangements(Home(tmp_path), state.empty(bucketing="local", buckets=1), 1, "c1")
+    words: list[object] = []
+    for _ in task_of(operator, held, Below(), Below())(0, "t", iter([_hot(operator, 1, rows)]), words.append):
         pass
-    manifest = state.after(held.manifest, collect(held, {"j": 1}).runs)
-    task = task_of(operator, Arrangements(tmp_path, manifest, 1, "c2"), Below(), Below())
+    manifest = state.after(held.manifest, collect(words, {"j": 1}).runs)
+    task = task_of(operator, Arrangements(Home(tmp_path), manifest, 1, "c2"), Below(), Below())
     given = 0
 
     def work() -> None:
         nonlocal given
-        for each in task(0, "t", iter([_hot(operator, 0, changes)])):
+        for each in task(0, "t", iter([_hot(operator, 0, changes)]), words.append):
             assert len(each) <= ROWS
             given += len(each)
 

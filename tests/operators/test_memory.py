@@ -11,6 +11,7 @@ import pytest
 
 from operators.pipeline import overwriting
 from sinkql import physical
+from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
@@ -42,17 +43,19 @@ def test_many_rows_take_no_more_than_a_quarter_of_them(tmp_path: Path, monkeypat
         manifest, folder = state.empty(bucketing="local", buckets=1), tmp_path / str(count)
         most = []
         for batch in range(3):  # and then its runs are merged
-            held = Arrangements(folder, manifest, 1, f"c{batch}")
+            held = Arrangements(Home(folder), manifest, 1, f"c{batch}")
             task = task_of(stateful(normalize), held, Below())
-            told = 0
+            told, words = 0, list[object]()
 
-            def work(task: StatefulTask = task, count: int = count, note: str = f"note {batch}") -> None:
+            def work(
+                task: StatefulTask = task, count: int = count, note: str = f"note {batch}", words: list[object] = words
+            ) -> None:
                 nonlocal told
-                told = sum(len(changes) for changes in task(0, "t1", _batches(task, count, note)))
+                told = sum(len(changes) for changes in task(0, "t1", _batches(task, count, note), words.append))
 
             most.append(most_of(work))
             assert told == ROWS * count * (1 if batch == 0 else 2)
-            manifest = state.after(manifest, collect(held, {"rows": 1}).runs)
+            manifest = state.after(manifest, collect(words, {"rows": 1}).runs)
         assert max(run["merges"] for run in manifest["arrangements"]["rows"]["0"]) > 0
         found[count] = max(most)
     assert found[8] < 1.5 * found[2]

@@ -141,7 +141,6 @@ def test_an_append_sink_runs_fused_and_in_batches(spark: SparkSession, tmp_path:
     assert endings(run_sinks(spark, [each], tmp_path, tell=events.append)) == [("caught up", None)]
     assert [(n,) for n in range(1, 2501)] == rows(tmp_path)
     assert [event.rows for event in events if isinstance(event, SinkCommitted)] == [1000, 1000, 500]
-    assert list((contexts(tmp_path, each).folder / "attempts").iterdir()) == []
 
 
 def test_records_that_do_not_decode_are_kept_by_the_tasks_that_read_them(spark: SparkSession, tmp_path: Path) -> None:

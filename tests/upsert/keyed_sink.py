@@ -27,6 +27,7 @@ from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.keyindex.vector import one_each
 from sinkql.connectors.iceberg.table.sql import KnowingCatalog
 from sinkql.connectors.iceberg.write.keyed import UpsertTask
+from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
 from support.index import live_entries
 
@@ -79,7 +80,7 @@ class Sink:
         return UpsertTask.of(
             self.table,
             self.index,
-            self.folder,
+            Home(self.folder),
             epoch=self.epoch,
             commit=uuid4().hex,
             change=self.change,

@@ -48,10 +48,10 @@ class MessageEncoding:
 class Context:
     """What a job's parts may use: a private folder, secrets' values, object stores.
 
-    `folder` is the sink's own state folder (seen by all executors); `secret` returns a secret item's value; `store`
-    opens the object store of a connection. `formats` are those that the installed connectors decode, by name,
-    `messages` those of messages, and `encodings` those that messages are written in. `state` is where what the sink
-    needs elsewhere is kept besides its folder (`sinkql.extension.home`).
+    `folder` is the sink's own state folder, which tasks do not see where they are `remote`; `secret` returns a secret
+    item's value; `store` opens the object store of a connection. `formats` are those that the installed connectors
+    decode, by name, `messages` those of messages, and `encodings` those that messages are written in. `state` is where
+    what the sink needs elsewhere is kept besides its folder (`sinkql.extension.home`).
     """
 
     sink: str
@@ -63,6 +63,7 @@ class Context:
     messages: Mapping[str, MessageDecoding] = field(default_factory=dict)
     encodings: Mapping[str, MessageEncoding] = field(default_factory=dict)
     state: physical.StatePath | None = None
+    remote: bool = False
 
 
 class OpenReader(Protocol):

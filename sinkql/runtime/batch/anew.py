@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Offsets, Reader, Writer, WriteResult, WriteTask
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import Account, account
@@ -66,7 +66,7 @@ class Reread:
     readers: Mapping[str, Reader]
     engine: Engine
     writer: Writer
-    folder: Path
+    home: Home
     marker: Marker
     between: Callable[[int], None]
     onward: bool = True
@@ -210,7 +210,7 @@ class Reread:
         cleared = self._cleared(done, end)
         snapshotting = snapshotting_after(self.readers, done.at)
         task = self.writer.collect(done.parts, buckets=self.engine.buckets)
-        arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
+        arrangements = Arrangements(self.home, done.manifest, self.marker.epoch, task.commit)
         batch = Batch(
             task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing,
             clock=step(done.at, end),

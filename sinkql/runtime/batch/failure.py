@@ -1,20 +1,17 @@
 """Errors of other processes and of expressions → the SinkqlError that a user sees.
 
-A task leaves its SinkqlError as a file, since what comes through Spark is a Java stack trace.
+A task says its SinkqlError in a line of text, since what comes through Spark is a Java stack trace.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
-from sinkql import durable, physical
-from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, refused
+from sinkql import physical
+from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, error_in, line_of, refused
 from sinkql.evaluate.failure import code_of
 from sinkql.extension.capture import captured_source
 
@@ -45,23 +42,23 @@ def name_source(error: SinkqlError, reads: Iterable[physical.Read]) -> SinkqlErr
     return error
 
 
-def leave(folder: Path, who: str, error: BaseException) -> None:
-    """Keep a SinkqlError for `find`, also that of a full disk, if it still takes it; do nothing for any other error."""
-    coded = error if isinstance(error, SinkqlError) else refused(error)
-    if coded is None:
-        return
-    with suppress(OSError):  # the error itself goes on in any case
-        durable.write(folder / f"error-{who}-{uuid.uuid4().hex}.pickle", pickle.dumps(coded), sync=False)
+class TaskError(Exception):
+    """Say an error with a code in a way that comes through Spark, of which only text is left in the end."""
+
+    def __init__(self, error: SinkqlError) -> None:
+        super().__init__(f"{error}\n{line_of(error)}")
 
 
 @contextmanager
-def left_in(folder: Path, who: str) -> Iterator[None]:
-    """Keep a SinkqlError that ends the block, and let it go on."""
+def told() -> Iterator[None]:
+    """Raise a SinkqlError of a task, and the refusal of a file system, as a TaskError."""
     try:
         yield
     except (SinkqlError, OSError) as error:
-        leave(folder, who, error)
-        raise
+        coded = error if isinstance(error, SinkqlError) else refused(error)
+        if coded is None:
+            raise
+        raise TaskError(coded) from error
 
 
 @contextmanager
@@ -119,13 +116,9 @@ def placed(error: SinkqlError, job: physical.Job, output: physical.Output) -> Si
     return error
 
 
-def find(folder: Path) -> SinkqlError | None:
-    """Return the first SinkqlError that a process left in `folder`."""
-    for path in sorted(folder.glob("error-*.pickle")):
-        error = pickle.loads(path.read_bytes())
-        assert isinstance(error, SinkqlError)
-        return error
-    return None
+def find(error: Exception) -> SinkqlError | None:
+    """Return the SinkqlError that a task told, of one that came through Spark."""
+    return error_in(str(error))
 
 
 def unforeseen(error: Exception) -> UnforeseenError | LateError:

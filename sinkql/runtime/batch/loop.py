@@ -163,7 +163,7 @@ class BatchLoop:
         onward = self.letters is None
         failing = Identities() if self.letters is not None else None
         again = Reread(
-            self.job, self.readers, self.engine, self.writer, self.folder, self.marker, reading, onward, failing
+            self.job, self.readers, self.engine, self.writer, self._state.home, self.marker, reading, onward, failing
         )
         try:
             anew = again.run()
@@ -301,7 +301,7 @@ class BatchLoop:
             self.marker = self.writer.refresh()
             before = self._state.load(self.marker)
             task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self._buckets(before))
-            arrangements = Arrangements(self.folder, before, self.marker.epoch, task.commit)
+            arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit)
             parts = {name: splits if name == source else [] for name in self.readers}
             readers = {**self.readers, source: reader}
             at = self.marker.end
@@ -373,7 +373,7 @@ class BatchLoop:
         task = self.writer.begin(
             bucketing=self.engine.bucketing, buckets=self._buckets(before), cleared=overwritten and bool(cleared)
         )
-        arrangements = Arrangements(self.folder, before, self.marker.epoch, task.commit)
+        arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit)
         snapshotting = snapshotting_after(self.readers, start)
         letters = self.letters.begin() if self.letters is not None and self._ahead() is None else None
         batch = Batch(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sinkql import physical
 from sinkql.errors import GoneError, LostStateError, SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import Marker, Reader, WriteResult
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import account
@@ -48,14 +48,14 @@ def rebuild(
     job: physical.Job,
     readers: Mapping[str, Reader],
     engine: Engine,
-    folder: Path,
+    home: Home,
     marker: Marker,
     lost: SinkqlError,
 ) -> state.Manifest:
     """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets)
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
-    arrangements = Arrangements(folder, manifest, marker.epoch, task.commit)
+    arrangements = Arrangements(home, manifest, marker.epoch, task.commit)
     try:
         begin = {name: reader.initial_of(marker.end[name]) for name, reader in readers.items()}
         splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}

@@ -16,6 +16,7 @@ from sinkql.runtime.batch.engine import Engine, Outcome
 from sinkql.runtime.batch.progress import Progress, SinkRebuilding
 from sinkql.runtime.batch.rebuild import rebuild, rebuildable
 from sinkql.runtime.state import manifest
+from sinkql.runtime.state.run import lost_run
 
 
 @dataclass(slots=True)
@@ -77,10 +78,10 @@ class JobState:
             home.lose([manifest.file(name)])
             home.bring({manifest.file(name): None})
             found = manifest.load(home.folder, name)
-        if home.store is not None:
+        if home.store is not None and not home.remote:
             missing = home.bring(manifest.files(found))
             if missing:
-                raise manifest.lost(missing[0], f"neither {home.folder} nor {home.store} has it")
+                raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
         return found
 
     def known(self, marker: Marker) -> manifest.Manifest | None:
@@ -115,7 +116,7 @@ class JobState:
             return
         self.progress(SinkRebuilding(self.job.sink, lost))
         try:
-            found = rebuild(self.job, self.readers, self.engine, self.home.folder, marker, lost)
+            found = rebuild(self.job, self.readers, self.engine, self.home, marker, lost)
         except LostStateError:
             if not self.job.renewable or not any(reader.whole_now() for reader in self.readers.values()):
                 raise

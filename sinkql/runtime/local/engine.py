@@ -46,7 +46,7 @@ class LocalEngine:
         results = work.write(work.rows(job.write.input))
         operators = list(map(stateful, job.graph.stateful()))
         buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
-        left = collect(batch.arrangements, buckets)
+        left = collect(work.words, buckets)
         return Outcome(results, work.tallies, left.runs, left.flows)
 
 
@@ -58,6 +58,7 @@ class _Work:
     batch: Batch
     buckets: int
     tallies: dict[str, Tally] = field(default_factory=dict)
+    words: list[object] = field(default_factory=list)
     _read: dict[str, pa.Table] = field(default_factory=dict)
     _shared: dict[str, pa.Table] = field(default_factory=dict)
 
@@ -128,7 +129,8 @@ class _Work:
         for bucket, rows in enumerate(_split(grouped, at, buckets)):
             numbered = rows.append_column("$b", pa.array(np.full(len(rows), bucket)))
             batches = numbered.to_batches(max_chunksize=_TASK_ROWS)
-            found += [pa.Table.from_batches([each]) for each in task(bucket, uuid.uuid4().hex, iter(batches))]
+            given = task(bucket, uuid.uuid4().hex, iter(batches), self.words.append)
+            found += [pa.Table.from_batches([each]) for each in given]
         return pa.concat_tables(found)
 
     def write(self, rows: pa.Table) -> Sequence[WriteResult]:

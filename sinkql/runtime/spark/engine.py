@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import shutil
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -44,11 +43,12 @@ from sinkql.runtime.spark.task import (
     read_task,
     tallies,
     used_columns,
-    write_rows,
 )
+from sinkql.runtime.spark.word import words_of
 from sinkql.runtime.state import report
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
+from sinkql.runtime.state.report import Leave
 
 
 class SparkEngine:
@@ -73,24 +73,25 @@ class SparkEngine:
 
     def run(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
-        side = batch.arrangements.folder / "attempts" / batch.arrangements.commit
-        side.mkdir(parents=True)
-        here = Here.of(job, batch, side)
-        frames = _Frames(self, job, batch, side)
-        try:
-            outcome = here.run() if here is not None else None
-            return outcome if outcome is not None else self._run(frames)
-        except SinkqlError:
-            raise
-        except Exception as error:
-            frames.whole = True  # the row that fails is shown
-            found = failure.find(side) or diagnose(job, partial(frames.frame, sequence=False, first=False), error)
-            if found is not None:
-                raise found from None
-            raise
-        finally:
-            frames.close()
-            shutil.rmtree(side, ignore_errors=True)
+        here = Here.of(job, batch)
+        outcome = here.run() if here is not None else None
+        if outcome is not None:
+            return outcome
+        name = f"{batch.arrangements.commit}-{uuid.uuid4().hex}"
+        with words_of(self.spark.sparkContext, name) as (leave, words):
+            frames = _Frames(self, job, batch, leave, words)
+            try:
+                return self._run(frames)
+            except SinkqlError:
+                raise
+            except Exception as error:
+                frames.whole = True  # the row that fails is shown
+                found = failure.find(error) or diagnose(job, partial(frames.frame, sequence=False, first=False), error)
+                if found is not None:
+                    raise found from None
+                raise
+            finally:
+                frames.close()
 
     def _run(self, frames: _Frames) -> Outcome:
         context, job = self.spark.sparkContext, frames.job
@@ -99,13 +100,13 @@ class SparkEngine:
         batch = frames.batch
         branches = fusable(frames.job.write) if batch.task.buckets is None else None
         results = frames.fused(branches) if branches is not None else frames.written()
-        totals, missing = tallies(frames.side, batch.splits)
+        totals, missing = tallies(frames.words, batch.splits)
         if missing:
             # Spark leaves out what it proves empty (WHERE false): such splits are read for their counts and errors.
             frames.read_only(missing)
-            totals, missing = tallies(frames.side, batch.splits)
+            totals, missing = tallies(frames.words, batch.splits)
         assert not missing
-        left = report.collect(batch.arrangements, frames.stateful)
+        left = report.collect(frames.words, frames.stateful)
         return Outcome(results, totals, left.runs, left.flows)
 
 
@@ -113,13 +114,14 @@ class SparkEngine:
 class _Frames:
     """One batch's work in Spark: operators → data frames. `stateful` gets the number of buckets of each operator.
 
-    Columns that are not used are read where rows are to be `whole`.
+    Tasks `leave` word, which comes to `words`. Columns that are not used are read where rows are to be `whole`.
     """
 
     engine: SparkEngine
     job: physical.Job
     batch: Batch
-    side: Path
+    leave: Leave
+    words: Sequence[object]
     stateful: dict[str, int] = field(default_factory=dict)
     whole: bool = False
     _shared: dict[str, DataFrame] = field(default_factory=dict)
@@ -133,12 +135,14 @@ class _Frames:
 
     def fused(self, branches: Sequence[SourceColumns]) -> list[WriteResult]:
         """Read and write in the same tasks."""
-        task, work = fused_task(self.job, branches, self.used, self.batch, self.side)
+        task, work = fused_task(self.job, branches, self.used, self.batch)
         if not work:
             return []
+        leave = self.leave
 
         def partition(bucket: int, mine: Iterator[tuple[int, int]]) -> Iterator[WriteResult]:
-            yield task(bucket, list(mine), attempt_name())
+            with failure.told():
+                yield task(bucket, list(mine), attempt_name(), leave)
 
         context = self.engine.spark.sparkContext
         spread = context.parallelize(work, min(len(work), self.engine.parallelism))
@@ -151,7 +155,7 @@ class _Frames:
         if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
             if copartitioned.columns:
                 return _results(self._stateful(copartitioned.operator, first=True, writing=True))
-            netting = Netting.of(write, self.batch.arrangements.folder)
+            netting = Netting.of(write, self.batch.arrangements.home.of_tasks())
         rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
         if task.buckets is not None and netting is None:
             rows = rows.repartition(task.buckets, *[F.col(quoted(name)) for name in task.key])
@@ -159,15 +163,17 @@ class _Frames:
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
         types = [column.type for column in write.columns]
-        return _results(rows.mapInArrow(_write_function(task, self.side, types, netting), _RESULT))
+        return _results(rows.mapInArrow(_write_function(task, types, netting), _RESULT))
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
         """Read splits for their tallies alone."""
         reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
+        leave = self.leave
 
         def partition(mine: Iterator[tuple[str, int]]) -> Iterator[int]:
-            for source, number in mine:
-                yield sum(batch.num_rows for batch in reads[source].rows([number], attempt_name()))
+            with failure.told():
+                for source, number in mine:
+                    yield sum(batch.num_rows for batch in reads[source].rows([number], attempt_name(), leave))
 
         self.engine.spark.sparkContext.parallelize(list(missing), self.engine.parallelism).mapPartitions(
             partition
@@ -217,11 +223,12 @@ class _Frames:
 
     def _rows(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         task = self._task(read, sequence=sequence)
-        count = len(task.splits)
+        count, leave = len(task.splits), self.leave
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-            return batches_into_spark(task.rows(numbers, attempt_name()))
+            with failure.told():
+                yield from batches_into_spark(task.rows(numbers, attempt_name(), leave))
 
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
         return spread.mapInArrow(
@@ -263,22 +270,22 @@ class _Frames:
 
     def _stateful(self, operator: physical.Stateful, *, first: bool, writing: bool = False) -> DataFrame:
         """Return what an operator gives, or what the write task returns where its tasks write."""
-        arrangements, side = self.batch.arrangements, self.side
+        arrangements, leave = self.batch.arrangements, self.leave
         meant = stateful(operator)
         task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.entering))
         preparation = meant.preparation
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         delivered = [*preparation.types(), None]
 
-        write = _written(self.job, self.batch.task, side) if writing else None
+        write = _written(self.job, self.batch.task) if writing else None
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with failure.left_in(side, f"state-{attempt_name()}"):
+            with failure.told():
                 given = (out_of_spark(batch, delivered) for batch in batches)
                 bucket, own = (partition_number(), given) if first else bucket_and_rows(given)
                 if bucket is None:
                     return
-                found = task(bucket, attempt_name(), own)
+                found = task(bucket, attempt_name(), own, leave)
                 yield from batches_into_spark(found) if write is None else write(bucket, found)
 
         steps = spark_steps(preparation)
@@ -319,7 +326,7 @@ class _Frames:
         return (rows if steps.where is None else rows.where(F.expr(steps.where))).selectExpr(*steps.select)
 
     def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
-        return read_task(read, self.used[read.source], self.batch, self.side, sequence=sequence)
+        return read_task(read, self.used[read.source], self.batch, sequence=sequence)
 
 
 def _consolidated(rows: DataFrame) -> DataFrame:
@@ -335,19 +342,18 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 
 def _write_function(
-    task: WriteTask, side: Path, types: Sequence[str], netting: Netting | None
+    task: WriteTask, types: Sequence[str], netting: Netting | None
 ) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (out_of_spark(batch, types) for batch in batches)
         left = rows if netting is None else netting(rows)
-        yield _result(write_rows(task, partition_number(), attempt_name(), left, side))
+        with failure.told():
+            yield _result(task(partition_number(), attempt_name(), left))
 
     return write
 
 
-def _written(
-    job: physical.Job, task: WriteTask, side: Path
-) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _written(job: physical.Job, task: WriteTask) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return what writes the rows that a task gives."""
     copartitioned = job.copartitioned
     assert copartitioned is not None
@@ -356,7 +362,7 @@ def _written(
 
     def write(bucket: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         named = (pa.RecordBatch.from_arrays([each.column(name) for name in given], names=names) for each in rows)
-        yield _result(write_rows(task, bucket, attempt_name(), named, side))
+        yield _result(task(bucket, attempt_name(), named))
 
     return write
 

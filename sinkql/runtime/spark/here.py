@@ -11,7 +11,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.expression import mapped
 from sinkql.runtime.spark.bucket import bucketed, buckets_of
-from sinkql.runtime.spark.task import ReadTask, read_task, tallies, used_columns, write_rows
+from sinkql.runtime.spark.task import ReadTask, read_task, tallies, used_columns
 from sinkql.runtime.spark.xxhash64 import hashable, prepared, prepared_sides
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import rows_to_merge
@@ -56,18 +55,18 @@ class Here:
 
     job: physical.Job
     batch: Batch
-    side: Path
     attempt: str = field(default_factory=lambda: f"h{uuid.uuid4().hex[:12]}")
     _shared: dict[str, pa.Table] = field(default_factory=dict)
+    _words: list[object] = field(default_factory=list)
 
     @classmethod
-    def of(cls, job: physical.Job, batch: Batch, side: Path) -> Here | None:
+    def of(cls, job: physical.Job, batch: Batch) -> Here | None:
         """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
         if batch.settled or not _simple(job, batch):
             return None
         if not all(batch.readers[source].small(parts) for source, parts in batch.splits.items()):
             return None
-        found = cls(job, batch, side)
+        found = cls(job, batch)
         return found if all(map(found._light, job.graph.stateful())) else None
 
     def run(self) -> Outcome | None:
@@ -76,12 +75,11 @@ class Here:
         try:
             results = self._appended() if buckets is None else self._keyed(buckets)
         except _ElsewhereError:
-            report.forget(self.batch.arrangements, self.attempt)
             return None
-        totals, missing = tallies(self.side, self.batch.splits)
+        totals, missing = tallies(self._words, self.batch.splits)
         assert not missing
         operators = {each.name: self._buckets(each) for each in self._operators()}
-        left = report.collect(self.batch.arrangements, operators)
+        left = report.collect(self._words, operators)
         return Outcome(results, totals, left.runs, left.flows)
 
     def _appended(self) -> list[WriteResult]:
@@ -110,7 +108,7 @@ class Here:
         return [self._written(bucket, iter(part.to_batches())) for bucket, part in parts]
 
     def _written(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        return write_rows(self.batch.task, bucket, self.attempt, batches, self.side)
+        return self.batch.task(bucket, self.attempt, batches)
 
     def _table(self, operator: physical.Operator, *, sequence: bool) -> pa.Table:
         """Return all rows of an operator; raises _ElsewhereError."""
@@ -132,14 +130,14 @@ class Here:
         return pa.schema([*fields, (SEQ, pa.int64())] if sequence else fields)
 
     def _reading(self, read: physical.Read, *, sequence: bool) -> ReadTask:
-        return read_task(read, used_columns(self.job)[read.source], self.batch, self.side, sequence=sequence)
+        return read_task(read, used_columns(self.job)[read.source], self.batch, sequence=sequence)
 
     def _rows(self, operator: physical.Operator, *, sequence: bool) -> Iterator[pa.RecordBatch]:
         """Yield the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for."""
         match operator:
             case physical.Read():
                 task = self._reading(operator, sequence=sequence)
-                yield from task.rows(range(len(task.splits)), self.attempt)
+                yield from task.rows(range(len(task.splits)), self.attempt, self._words.append)
             case physical.Map() if (below := _handed_on(operator)) is not None:
                 for rows in self._rows(operator.input, sequence=sequence):
                     yield _renamed(rows, below, [each.name for each in operator.outputs]) if below else rows
@@ -195,7 +193,7 @@ class Here:
         task = task_of(operator, self.batch.arrangements, *below_each)
         buckets = self._buckets(operator)
         for bucket, part in enumerate(_parts(rows, self._places(struct, preparation, rows, buckets), buckets)):
-            yield from task(bucket, self.attempt, iter(part.to_batches()))
+            yield from task(bucket, self.attempt, iter(part.to_batches()), self._words.append)
 
     def _places(
         self, struct: physical.Stateful, preparation: Preparation, rows: pa.Table, buckets: int

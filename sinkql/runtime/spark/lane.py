@@ -22,6 +22,8 @@ _TICKS = "ticks"
 _MOST_ROUNDS = 1000
 """The query's checkpoint names all files that it has seen, and is written anew every few rounds."""
 _STOPS = 20  # on a loaded machine Spark's patience of some seconds is short
+_HERE = "file://"
+"""A cluster may have another file system that goes without saying."""
 _PATTERN = re.compile(r"([*?\[\]{}\\])")
 
 
@@ -29,13 +31,16 @@ class SparkLane:
     """A lane of the conductor; `folder` is new, and its own."""
 
     def __init__(self, session: SparkSession, folder: Path, round_: Callable[[], None]) -> None:
+        folder = folder.absolute()
         self._folder = folder / _TICKS
         self._folder.mkdir(parents=True, mode=0o700)
         self._round = round_
         self._rounds = 0
         # a folder's name may have what Spark takes for a pattern
-        rows = session.readStream.format("text").load(_PATTERN.sub(r"\\\1", str(self._folder)))
-        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(folder / "checkpoint"))
+        ticks = _PATTERN.sub(r"\\\1", str(self._folder))
+        rows = session.readStream.format("text").load(f"{_HERE}{ticks}")
+        checkpoint = f"{_HERE}{folder / 'checkpoint'}"
+        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint)
         try:
             self._query = writer.start()
         except (PySparkException, Py4JError) as error:

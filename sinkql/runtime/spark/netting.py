@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import pyarrow as pa
 
 from sinkql import physical
 from sinkql.capture.retract import net
+from sinkql.extension.home import Home
 from sinkql.runtime.spark.bucket import bucketed
 from sinkql.runtime.spark.xxhash64 import xxhash64
 from sinkql.spill import Ranges, parts, range_of
@@ -21,25 +21,25 @@ from sinkql.spill import Ranges, parts, range_of
 
 @dataclass(frozen=True, slots=True)
 class Netting:
-    """Add up the changes of equal rows, in parts by the sink's key where there are many; `folder` is for these."""
+    """Add up the changes of equal rows, in parts by the sink's key where there are many; `home` has room for these."""
 
     key: tuple[str, ...]
     types: tuple[str, ...]
-    folder: Path
+    home: Home
 
     @classmethod
-    def of(cls, write: physical.Write, folder: Path) -> Netting | None:
+    def of(cls, write: physical.Write, home: Home) -> Netting | None:
         """Return that of a sink; None where keys of its types are not hashed here."""
         types = {column.name: column.type for column in write.columns}
         found = tuple(types[name] for name in write.key)
-        return cls(write.key, found, folder) if all(map(bucketed, found)) else None
+        return cls(write.key, found, home) if all(map(bucketed, found)) else None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what is left; `$diff` is the last column."""
         tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
         first = next(tables, None)
         if first is not None:
-            for part in parts(chain([first], tables), first.schema, self._ranges, self.folder):
+            for part in parts(chain([first], tables), first.schema, self._ranges, self.home.folder):
                 yield from net(part.rows.to_batches())
 
     def _ranges(self, rows: pa.Table) -> Ranges:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from sinkql import durable, physical
+from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.extension.types import arrow_type
 from sinkql.physical import DIFF, SEQ
-from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch
 from sinkql.runtime.batch.letter import tallied
 from sinkql.runtime.state.hole import flattened
+from sinkql.runtime.state.report import Leave
 
 _SEQ_BITS = 40
 
@@ -35,8 +32,8 @@ class ReadTask:
 
     `what` has the columns that are used, `places` where they are in the reader's rows; None where it has no others.
     `first` is the number of its first split among those of all sources: with the row's place it makes `$seq`, where
-    `sequence` asks for it. `diff` says that the reader gives `$diff`. Each split that was read to its end leaves its
-    tally in `side`. `letters` writes the records that do not decode, where they are kept.
+    `sequence` asks for it. `diff` says that the reader gives `$diff`. `letters` writes the records that do not decode,
+    where they are kept.
     """
 
     what: physical.Read
@@ -45,18 +42,16 @@ class ReadTask:
     diff: bool
     sequence: bool
     first: int
-    side: Path
     letters: WriteTask | None = None
     places: tuple[int, ...] | None = None
 
-    def rows(self, numbers: Iterable[int], attempt: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these splits; a SinkqlError is also left in `side`."""
+    def rows(self, numbers: Iterable[int], attempt: str, leave: Leave) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these splits; of each that was read to its end a `SplitTally` is left."""
         schema = self.schema()
-        with failure.left_in(self.side, f"read-{attempt}"):
-            for number in numbers:
-                with tallied(self.what, self.letters, f"{attempt}-{number}") as tally:
-                    yield from self._split(number, schema, tally)
-                leave_tally(self.side, self.what.source, number, attempt, tally)
+        for number in numbers:
+            with tallied(self.what, self.letters, f"{attempt}-{number}") as tally:
+                yield from self._split(number, schema, tally)
+            leave(SplitTally(self.what.source, number, tally))
 
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
@@ -109,15 +104,15 @@ class FusedTask:
     names: tuple[str, ...]
     write: WriteTask
 
-    def __call__(self, bucket: int, work: Sequence[tuple[int, int]], attempt: str) -> WriteResult:
+    def __call__(self, bucket: int, work: Sequence[tuple[int, int]], attempt: str, leave: Leave) -> WriteResult:
         """Write the rows of this work."""
-        batches = itertools.chain.from_iterable(self.rows(branch, number, attempt) for branch, number in work)
-        return write_rows(self.write, bucket, attempt, batches, next(iter(self.reads.values())).side)
+        batches = itertools.chain.from_iterable(self.rows(branch, number, attempt, leave) for branch, number in work)
+        return self.write(bucket, attempt, batches)
 
-    def rows(self, at: int, number: int, attempt: str) -> Iterator[pa.RecordBatch]:
+    def rows(self, at: int, number: int, attempt: str, leave: Leave) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split of a branch, under the sink's names."""
         branch = self.branches[at]
-        for batch in self.reads[branch.source].rows([number], attempt):
+        for batch in self.reads[branch.source].rows([number], attempt, leave):
             yield pa.RecordBatch.from_arrays([batch.column(name) for name in branch.columns], names=list(self.names))
 
 
@@ -126,7 +121,7 @@ def used_columns(job: physical.Job) -> Used:
     return physical.columns_read(job.graph, [column.name for column in job.write.columns])
 
 
-def read_task(read: physical.Read, used: Collection[str], batch: Batch, side: Path, *, sequence: bool) -> ReadTask:
+def read_task(read: physical.Read, used: Collection[str], batch: Batch, *, sequence: bool) -> ReadTask:
     """Return what reads the splits of a batch of one source, those of its columns that are `used`."""
     first = 0
     for source, parts in batch.splits.items():
@@ -144,7 +139,6 @@ def read_task(read: physical.Read, used: Collection[str], batch: Batch, side: Pa
         diff=read.change != "append",
         sequence=sequence,
         first=first,
-        side=side,
         letters=batch.letters,
         places=_places(read, used) if narrow is None else None,
     )
@@ -158,43 +152,42 @@ def _places(read: physical.Read, used: Collection[str]) -> tuple[int, ...]:
 
 
 def fused_task(
-    job: physical.Job, branches: Sequence[SourceColumns], used: Used, batch: Batch, side: Path
+    job: physical.Job, branches: Sequence[SourceColumns], used: Used, batch: Batch
 ) -> tuple[FusedTask, list[tuple[int, int]]]:
     """Return what reads and writes in one go, and its work: branches with the numbers of their splits."""
-    reads = {read.source: read_task(read, used[read.source], batch, side, sequence=False) for read in job.reads()}
+    reads = {read.source: read_task(read, used[read.source], batch, sequence=False) for read in job.reads()}
     names = tuple(column.name for column in job.write.columns)
     work = [(at, number) for at, branch in enumerate(branches) for number in range(len(batch.splits[branch.source]))]
     return FusedTask(reads, tuple(branches), names, batch.task), work
 
 
-def write_rows(
-    write: WriteTask, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch], side: Path
-) -> WriteResult:
-    """Run the write task; a SinkqlError is also left in `side`."""
-    with failure.left_in(side, f"write-{attempt}"):
-        return write(bucket, attempt, batches)
+@dataclass(frozen=True, slots=True)
+class SplitTally:
+    """The word that a task leaves of a split that it has read."""
+
+    source: str
+    number: int
+    tally: Tally
 
 
-def leave_tally(side: Path, source: str, number: int, attempt: str, tally: Tally) -> None:
-    """Keep a split's tally for `tallies`, whole or not at all."""
-    name = hashlib.sha256(source.encode()).hexdigest()[:16]  # a source's own may be no file's
-    durable.write(side / f"tally-{name}-{number}-{attempt}.pickle", pickle.dumps((source, number, tally)), sync=False)
-
-
-def tallies(side: Path, splits: Mapping[str, Sequence[Split]]) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
-    """Return a tally a source, one file a split, and the splits that left none.
+def tallies(
+    words: Iterable[object], splits: Mapping[str, Sequence[Split]]
+) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
+    """Return a tally a source, one word a split, and the splits of which there is none.
 
     Raises SQ3391 where two attempts at a split counted differently: a split must give the same rows each time.
     """
     found: dict[tuple[str, int], Tally] = {}
-    for path in side.glob("tally-*.pickle"):
-        source, number, tally = pickle.loads(path.read_bytes())
-        twin = found.setdefault((source, number), tally)
-        if _counts(twin) != _counts(tally):
+    for each in words:
+        if not isinstance(each, SplitTally):
+            continue
+        twin = found.setdefault((each.source, each.number), each.tally)
+        if _counts(twin) != _counts(each.tally):
             raise SinkqlError(
                 "SQ3391",
-                f'source "{source}" returned different rows when part of it was read again',
-                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {tally.rows} and {tally.failed}",
+                f'source "{each.source}" returned different rows when part of it was read again',
+                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {each.tally.rows} and "
+                f"{each.tally.failed}",
             )
     totals = {source: Tally() for source in splits}
     missing = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
+from sinkql.extension.home import Home
 from sinkql.runs import Tiers, find, newest, repeats, sort_places
 from sinkql.runtime.state.run import (
     HIGH,
@@ -40,11 +41,11 @@ _FAN, _SMALL = 4, 256
 class Arrangements:
     """The state that a batch starts from, and where its new runs go.
 
-    `folder` is the sink's state folder; `manifest` the loaded state manifest, shared by all operators; `epoch` and
-    `commit` go into the names of new runs and reports.
+    `home` has the files of the sink's state; `manifest` is the loaded state manifest, shared by all operators; `epoch`
+    and `commit` go into the names of new runs.
     """
 
-    folder: Path
+    home: Home
     manifest: Mapping[str, Any]
     epoch: int
     commit: str
@@ -78,6 +79,12 @@ def bucket_folder(folder: Path, arrangement: str, bucket: int) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", arrangement):
         raise ValueError(f'arrangement name "{arrangement}"')
     return folder / "state" / arrangement / f"b{bucket}"
+
+
+def files_of(arrangement: str, bucket: int, entries: Iterable[Entry]) -> dict[str, int]:
+    """Return where a sink's state folder has runs of a bucket, and how many bytes each has."""
+    folder = bucket_folder(Path(), arrangement, bucket)
+    return {(folder / entry["file"]).as_posix(): int(entry["bytes"]) for entry in entries}
 
 
 def grouped(*columns: Keys | Ints) -> tuple[Ints, Ints]:

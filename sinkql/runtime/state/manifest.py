@@ -13,7 +13,7 @@ from sinkql import durable, faults, runs
 from sinkql.errors import LostStateError, SinkqlError
 from sinkql.extension.home import Home
 from sinkql.runtime.state import report
-from sinkql.runtime.state.arrangement import bucket_folder
+from sinkql.runtime.state.arrangement import files_of
 from sinkql.runtime.state.run import Entry
 
 Manifest = Mapping[str, Any]
@@ -94,11 +94,6 @@ def load(folder: Path, name: str) -> Manifest:
     return manifest
 
 
-def lost(file: str, why: str) -> LostStateError:
-    """Return the error for a run that is nowhere."""
-    return LostStateError("SQ3404", f'state file "{file}" is missing or damaged', detail=why, hint=_HINT)
-
-
 def check(manifest: Manifest, *, bucketing: str) -> int:
     """Return the number of buckets of the state; SQ3408 if its rows were put into buckets in another way."""
     if manifest["bucketing"] != bucketing:
@@ -117,12 +112,11 @@ def file(name: str) -> str:
 
 def files(manifest: Manifest) -> dict[str, int]:
     """Return where a sink's state folder has the runs that a manifest names, and how many bytes each has."""
-    return {
-        bucket_folder(Path(), name, int(bucket)).joinpath(entry["file"]).as_posix(): int(entry["bytes"])
-        for name, buckets in manifest["arrangements"].items()
-        for bucket, entries in buckets.items()
-        for entry in entries
-    }
+    found: dict[str, int] = {}
+    for name, buckets in manifest["arrangements"].items():
+        for bucket, entries in buckets.items():
+            found |= files_of(name, int(bucket), entries)
+    return found
 
 
 def arrangement_of(file: str) -> str | None:
@@ -142,7 +136,7 @@ def sweep(home: Home, keep: Collection[str], *, epoch: int) -> int:
     home.bring(dict.fromkeys(live))
     for name in keep:
         live |= files(load(folder, name)).keys()
-    doomed = [*(folder / _FOLDER).glob("*.json*"), *(folder / report.FOLDER).glob("*.json")]
+    doomed = [*(folder / _FOLDER).glob("*.json*")]
     doomed += (folder / "state").glob("*/b*/*.arrow")
     removed = runs.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
     return removed + home.sweep((f"{_FOLDER}/", "state/"), live, epoch_of=_epoch_of, epoch=epoch)

@@ -1,19 +1,14 @@
-"""What a stateful task left behind, bucket by bucket → the new runs of a batch, and how many rows went through."""
+"""What stateful tasks tell of each bucket → the new runs of a batch, and how many rows went through."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from sinkql import durable, faults
 from sinkql.errors import SinkqlError
-from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.run import Entry
-
-FOLDER = "side"
 
 LiveRuns = Mapping[str, Mapping[str, Sequence[Entry]]]
 """All live runs, oldest first, by arrangement and bucket (as text)."""
@@ -34,89 +29,71 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What the stateful operators of a batch left: their new runs, and the rows of each by its name."""
+    """What the stateful operators of a batch left: their new runs, and the rows of each by its name.
+
+    `fetched` has how many bytes tasks fetched for them, by the names of files.
+    """
 
     runs: LiveRuns
     flows: Mapping[str, Flow]
+    fetched: Mapping[str, int] = field(default_factory=dict)
 
 
-def write_report(
-    folder: Path,
-    *,
-    epoch: int,
-    commit: str,
-    operator: str,
-    bucket: int,
-    attempt: str,
-    runs: Mapping[str, list[Entry]],
-    flow: Flow,
-) -> None:
-    """Leave word of one complete task attempt in a side file of its own."""
-    side = folder / FOLDER
-    body = json.dumps({"bucket": bucket, "runs": runs, "flow": asdict(flow)}, sort_keys=True)
-    durable.write(side / f"{_prefix(epoch, commit, operator, bucket)}{attempt}.json", body.encode())
-    faults.point("state-report")
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one complete attempt at a task tells: the live runs of its bucket, by arrangement, and how many rows came.
+
+    `fetched` has how many bytes it had to fetch, by the names of files.
+    """
+
+    operator: str
+    bucket: int
+    attempt: str
+    runs: Mapping[str, Sequence[Entry]]
+    flow: Flow
+    fetched: Mapping[str, int] = field(default_factory=dict)
 
 
-def collect(arrangements: Arrangements, operators: Mapping[str, int]) -> Collected:
-    """Return what a batch's stateful operators left, given the number of buckets of each.
+Leave = Callable[[object], None]
+"""How a task leaves word for the one who runs the batch: what it says counts if the attempt at it succeeds."""
+
+
+def collect(words: Iterable[object], operators: Mapping[str, int]) -> Collected:
+    """Return what a batch's stateful operators left, of what tasks told, given the number of buckets of each.
 
     A task may have run more than once; its attempts must have come to the same. SQ3405: a bucket has no complete
     report; SQ3406: its reports differ.
     """
+    told: dict[tuple[str, int], list[Report]] = {}
+    fetched: Counter[str] = Counter()
+    for each in words:
+        if isinstance(each, Report):
+            told.setdefault((each.operator, each.bucket), []).append(each)
+            fetched.update(each.fetched)
     found: dict[str, dict[str, Sequence[Entry]]] = {}
     flows: dict[str, Flow] = {}
-    names = _names(arrangements.folder / FOLDER)
     for operator, buckets in operators.items():
         for bucket in range(buckets):
-            prefix = _prefix(arrangements.epoch, arrangements.commit, operator, bucket)
-            report = _one(arrangements.folder / FOLDER, [name for name in names if name.startswith(prefix)], prefix)
+            report = _one(told.get((operator, bucket), []), f"{operator}, bucket {bucket}")
             for arrangement, runs in report.runs.items():
                 found.setdefault(arrangement, {})[str(bucket)] = runs
             flows[operator] = flows.get(operator, Flow()) + report.flow
-    return Collected(found, flows)
+    return Collected(found, flows, fetched)
 
 
-def forget(arrangements: Arrangements, attempt: str) -> None:
-    """Take back what the tasks of an attempt that is given up have reported."""
-    for name in _names(arrangements.folder / FOLDER):
-        if name.endswith(f"-{attempt}.json"):
-            (arrangements.folder / FOLDER / name).unlink()
-
-
-@dataclass(frozen=True, slots=True)
-class _Report:
-    runs: Mapping[str, Sequence[Entry]]
-    flow: Flow
-
-
-def _prefix(epoch: int, commit: str, operator: str, bucket: int) -> str:
-    return f"{epoch}-{commit}-{operator}-b{bucket}-"
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-
-
-def _one(folder: Path, names: Iterable[str], prefix: str) -> _Report:
-    reports = [_read(folder / name) for name in names]
+def _one(reports: Sequence[Report], task: str) -> Report:
     if not reports:
-        raise SinkqlError("SQ3405", f'state task "{prefix.rstrip("-")}" left no complete report', detail=str(folder))
+        raise SinkqlError("SQ3405", f'state task "{task}" left no complete report')
     if len({_content(report) for report in reports}) > 1:
         raise SinkqlError(
             "SQ3406",
-            f'attempts of state task "{prefix.rstrip("-")}" gave different results',
+            f'attempts of state task "{task}" gave different results',
             detail="The batch is not committed; its input or its SQL is not the same each time it is read.",
         )
     return reports[0]
 
 
-def _read(path: Path) -> _Report:
-    report: dict[str, Any] = json.loads(path.read_bytes())
-    return _Report(report["runs"], Flow(**report["flow"]))
-
-
-def _content(report: _Report) -> tuple[str, Flow]:
+def _content(report: Report) -> tuple[str, Flow]:
     """Return what a report says but for file names, which every attempt has its own of."""
     plain = {name: [(run["rows"], run["digest"]) for run in runs] for name, runs in report.runs.items()}
     return json.dumps(plain, sort_keys=True), report.flow

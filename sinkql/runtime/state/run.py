@@ -107,7 +107,7 @@ class _File:
         try:
             return pa.Table.from_batches([self.reader.get_batch(number)])
         except (OSError, pa.ArrowInvalid) as error:
-            raise _lost(self.path, str(error)) from error
+            raise lost_run(self.path, str(error)) from error
 
     def let_go(self, piece: pa.Table) -> None:
         """Have the pages of a piece count as memory no more; whoever looks at it again has them read again."""
@@ -138,17 +138,17 @@ def open_run(folder: Path, entry: Entry) -> Run:
     try:
         size = path.stat().st_size
         if size != entry["bytes"]:
-            raise _lost(path, f"it has {size} bytes, the manifest says {entry['bytes']}")
+            raise lost_run(path, f"it has {size} bytes, the manifest says {entry['bytes']}")
         file = _File.open(path)
         if len(starts) > 1:
             if file.reader.num_record_batches != len(starts):
-                raise _lost(path, f"it has {file.reader.num_record_batches} pieces, the manifest says {len(starts)}")
+                raise lost_run(path, f"it has {file.reader.num_record_batches} pieces, the manifest says {len(starts)}")
             return Run(starts, None, file)
         table = file.reader.read_all()
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise _lost(path, str(error)) from error
+        raise lost_run(path, str(error)) from error
     if table.num_rows != entry["rows"]:
-        raise _lost(path, f"it has {table.num_rows} rows, the manifest says {entry['rows']}")
+        raise lost_run(path, f"it has {table.num_rows} rows, the manifest says {entry['rows']}")
     return Run(starts, _piece(table))
 
 
@@ -308,7 +308,8 @@ def unsigned(column: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
     return ints(column).view(np.uint64)
 
 
-def _lost(path: Path, why: str) -> LostStateError:
+def lost_run(path: Path, why: str) -> LostStateError:
+    """Return the error for a run that is not there, or not whole."""
     return LostStateError(
         "SQ3404",
         f'state file "{path.name}" is missing or damaged',

@@ -198,15 +198,18 @@ class Index:
         return found
 
     @classmethod
-    def load(cls, folder: Path, name: str, key: Sequence[KeyColumn]) -> Index | None:
-        """Read a manifest; None where it, or what it names, is missing or damaged, or of another key: then rebuild."""
+    def load(cls, folder: Path, name: str, key: Sequence[KeyColumn], *, runs: bool = True) -> Index | None:
+        """Read a manifest; None where it, or what it names, is missing or damaged, or of another key: then rebuild.
+
+        Without `runs` these may be elsewhere.
+        """
         try:
             index = _read(folder, name)
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
         if index.key != tuple(key):
             return None
-        return index if all(_whole(folder, run) for run in index.runs) else None
+        return index if not runs or all(_whole(folder, run) for run in index.runs) else None
 
     def save(self, folder: Path) -> str:
         """Make the manifest durable, and return its name; saving the same again is allowed, another one is an error."""
@@ -395,12 +398,27 @@ def open_index(folder: Path, name: str) -> Index:
     try:
         return _read(folder, name, layer_of=_known_layer)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise SinkqlError(
-            "SQ3411",
-            f'index manifest "{name}" is damaged',
-            detail=str(error),
-            hint="Start the sink again to rebuild it.",
-        ) from error
+        raise _damaged("manifest", name, str(error)) from error
+
+
+def brought_index(home: Home, name: str) -> Index:
+    """Read a manifest that was saved for tasks, wherever this one runs; raises SQ3411."""
+    if home.remote:
+        home.bring({name: None})
+        home.bring({each: None for each, size in files(home.folder, name).items() if size is None})
+    return open_index(home.folder, name)
+
+
+def bring_runs(home: Home, runs: Iterable[Run]) -> None:
+    """Have runs that tasks have written elsewhere in the folder; raises SQ3411 for one that is lost."""
+    if home.remote and (lost := home.bring({run.name: size_of(run.rows) for run in runs})):
+        raise _damaged("run", lost[0], f"{home.store} does not have it")
+
+
+def _damaged(what: str, name: str, why: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ3411", f'index {what} "{name}" is damaged', detail=why, hint="Start the sink again to rebuild it."
+    )
 
 
 def _read(folder: Path, name: str, *, layer_of: Callable[[Path, str], Layer] | None = None) -> Index:

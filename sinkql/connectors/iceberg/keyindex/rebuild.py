@@ -116,12 +116,14 @@ def _layer_of(
     return Layer(dict(files), dict(deletes)), idle
 
 
-def catch_up(index: Index, table: Table, folder: Path, *, epoch: int) -> Index:
+def catch_up(
+    index: Index, table: Table, folder: Path, *, epoch: int, have: Callable[[Index], None] = lambda index: None
+) -> Index:
     """Return the index of the table's current snapshot: `index` itself if it is that already, else one not yet saved.
 
     Compares files, not snapshots, which may have expired. Files that others added are read; where others removed or
     deleted anything, all is read again. Raises as `rebuild`; SQ3551 also where others added a key that lives.
-    `index` is one that was saved.
+    `index` is one that was saved; `have` is called before its runs are read.
     """
     live = live_files(table)
     known = index.paths()
@@ -147,6 +149,7 @@ def catch_up(index: Index, table: Table, folder: Path, *, epoch: int) -> Index:
         next_file_id=index.next_file_id + len(added),
     )
     keys = _Keys(table, index.key, found.files)
+    have(index)
     older = [open_run(folder / run.name) for run in index.runs]
     runs = _runs(keys, {}, folder, f"foreign-{index.sink}-{epoch}-{commit}", only=added, older=older)
     return replace(found, runs=(*runs, *index.runs))

@@ -17,6 +17,7 @@ from sinkql.connectors.iceberg.file.data import TaskTable, cast, target_schema
 from sinkql.connectors.iceberg.keyindex.change import key_changes
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes
 from sinkql.connectors.iceberg.rebuild.digest import digests
+from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
 from sinkql.runs import Column, Places
 
@@ -35,7 +36,7 @@ class CollectTask:
     key: tuple[str, ...]
     change: physical.Change
     number: int
-    folder: Path
+    home: Home
     table: TaskTable
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
@@ -54,13 +55,21 @@ class CollectTask:
             "h1": changes.h1, "h2": changes.h2, "d1": d1, "d2": d2, "comes": changes.upsert.astype(np.uint8),
             "fresh": changes.fresh.astype(np.uint8), "at": np.cumsum(changes.upsert) - 1,
         }  # fmt: skip
-        self.folder.mkdir(parents=True, exist_ok=True)
-        put_by(self.folder / f"{name}.keys", fates)
-        with pa.ipc.new_file(str(self.folder / f"{name}.rows"), chosen.schema) as file:
+        keys_file, rows_file = (self.home.folder / each for each in part_files(name))
+        keys_file.parent.mkdir(parents=True, exist_ok=True)
+        put_by(keys_file, fates)
+        with pa.ipc.new_file(str(rows_file), chosen.schema) as file:
             file.write_table(chosen, max_chunksize=_ROWS_A_BATCH)
+        if self.home.remote:
+            self.home.put(part_files(name))
         faults.point("rebuild-part")
         keys, gone = len(changes.row), int(np.count_nonzero(~changes.upsert))
         return WriteResult(bucket, keys, name, gone, len(rows) - keys)
+
+
+def part_files(name: str) -> tuple[str, str]:
+    """Return the names of the two files of a task: what becomes of its keys, and the rows."""
+    return f"{name}.keys", f"{name}.rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +92,9 @@ class Part:
     @classmethod
     def open(cls, folder: Path, name: str) -> Part:
         """Map the files of that name."""
-        rows = pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.rows"))).read_all()
-        return cls(int(name.partition("-")[0]), **mapped(folder / f"{name}.keys"), rows=rows)
+        keys_file, rows_file = (folder / each for each in part_files(name))
+        rows = pa.ipc.open_file(pa.memory_map(str(rows_file))).read_all()
+        return cls(int(name.partition("-")[0]), **mapped(keys_file), rows=rows)
 
     def taken(self, places: Places) -> pa.Table:
         """Return the rows of the keys at these places, of which there are some; what lies around is not copied."""

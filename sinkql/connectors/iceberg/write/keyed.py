@@ -20,7 +20,7 @@ from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.file.ordered import OrderedWriter, Where
 from sinkql.connectors.iceberg.keyindex.change import KeyChanges, first_halves, key_changes, two_rows
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index
+from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, bring_runs, brought_index
 from sinkql.connectors.iceberg.keyindex.layer import FileNote, Home
 from sinkql.connectors.iceberg.keyindex.run import (
     MERGED_AT_ONCE,
@@ -35,6 +35,7 @@ from sinkql.connectors.iceberg.keyindex.run import (
     write_run,
 )
 from sinkql.connectors.iceberg.keyindex.vector import Named, write_dead
+from sinkql.extension.home import Home as StateHome
 from sinkql.extension.stream import WriteResult
 from sinkql.spill import Ranges, parts, range_of
 
@@ -44,7 +45,7 @@ _WAITING = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class UpsertTask:
-    """Write one bucket of a keyed batch; `index` is the name of a manifest saved in `folder`.
+    """Write one bucket of a keyed batch; `index` is the name of a manifest saved in `home`.
 
     With `change` append or upsert, rows end with `$seq`, and the last of a key wins; with upsert that may be one whose
     `$diff`, before `$seq`, says that the key is gone. With retract they end with `$diff` and are consolidated: a key
@@ -59,17 +60,17 @@ class UpsertTask:
     change: physical.Change
     sink: str
     epoch: int
-    folder: Path
+    home: StateHome
     index: str
     table: TaskTable
 
     @classmethod
-    def of(cls, table: Table, index: Index, folder: Path, *, epoch: int, commit: str, change: physical.Change,
+    def of(cls, table: Table, index: Index, home: StateHome, *, epoch: int, commit: str, change: physical.Change,
            bucketing: str, buckets: int) -> UpsertTask:  # fmt: skip
         """Return the task of an attempt on a loaded table and its saved index."""
         key = tuple(column.name for column in index.key)
         return cls(
-            commit, buckets, key, bucketing, change, index.sink, epoch, folder, index.name, for_tasks(table, key=key)
+            commit, buckets, key, bucketing, change, index.sink, epoch, home, index.name, for_tasks(table, key=key)
         )
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
@@ -78,13 +79,13 @@ class UpsertTask:
         first = next(given, None)
         if first is None:
             return WriteResult(bucket, 0, None, superseded=0)
-        files = _BucketFiles(self, bucket, attempt, open_index(self.folder, self.index))
+        files = _BucketFiles(self, bucket, attempt, brought_index(self.home, self.index))
         schema, rows = self.table.schema(), 0
 
         def ranges(some: pa.Table) -> Ranges:
             return range_of(first_halves(some, schema, self.key))
 
-        for part in parts(chain([first], given), first.schema, ranges, self.folder):
+        for part in parts(chain([first], given), first.schema, ranges, self.home.folder):
             rows += part.rows.num_rows
             files.add(part.rows, key_changes(part.rows, schema, self.key, self.change))
         result = files.close()
@@ -108,10 +109,11 @@ class _BucketFiles:
         self._buckets = task.buckets
         self._name = f"b{bucket}-{task.sink}-{task.epoch}-{task.commit}-{attempt}"
         self._runs = index.probed(bucket, buckets=task.buckets, bucketing=task.bucketing)
-        self._mapped = [open_run(task.folder / run.name) for run in self._runs]
-        self._rows = OrderedWriter(task.table, lambda number: f"{self._name}-{number}.parquet", task.folder)
+        bring_runs(task.home, self._runs)
+        self._mapped = [open_run(task.home.folder / run.name) for run in self._runs]
+        self._rows = OrderedWriter(task.table, lambda number: f"{self._name}-{number}.parquet", task.home.folder)
         self._dead: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []
-        self._entries = _Waiting(task.folder)
+        self._entries = _Waiting(task.home.folder)
         self.keys = self.upserts = 0
 
     def add(self, rows: pa.Table, changes: KeyChanges) -> None:
@@ -182,14 +184,14 @@ class _BucketFiles:
         name, own = f"{self._name}.run", self._entries.resolved(ids, where)
         if not gone:
             return self._put(name, self._entries.rows, own), ()
-        part = self._task.folder / f"part-{name}"
+        part = self._task.home.folder / f"part-{name}"
         try:
             if self._entries.large:
                 write_run(part, self._entries.rows, own)
                 newest = map_run(part)
             else:
                 newest = next(own)
-            both = [newest, *(open_run(self._task.folder / run.name) for run in gone)]
+            both = [newest, *(open_run(self._task.home.folder / run.name) for run in gone)]
             found = self._merged(name, both, keep_tombstones=len(gone) < len(self._runs))
         finally:
             part.unlink(missing_ok=True)
@@ -216,8 +218,10 @@ class _BucketFiles:
                     low, high = min(low, int(named.min())), max(high, int(named.max()))
                 yield each
 
-        write_run(self._task.folder / name, rows, spanned())
+        write_run(self._task.home.folder / name, rows, spanned())
         faults.point("index-run")
+        if self._task.home.remote:
+            self._task.home.put([name])
         span = (low, high) if low <= high else (1, 0)
         return Run(name, rows, self._bucket, self._buckets, self._task.bucketing, files=span)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from uuid import uuid4
 
 from pyiceberg.table import Table
@@ -21,11 +19,11 @@ from sinkql.connectors.iceberg.file.data import (
 )
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, files, sweep
+from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, bring_runs, files, sweep
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_columns
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.keyindex.vector import one_each
-from sinkql.connectors.iceberg.rebuild.collect import CollectTask
+from sinkql.connectors.iceberg.rebuild.collect import CollectTask, part_files
 from sinkql.connectors.iceberg.rebuild.compare import Comparison
 from sinkql.connectors.iceberg.write.keyed import UpsertResult, UpsertTask
 from sinkql.errors import SharedKeyError
@@ -38,10 +36,13 @@ _FILES_A_LOOK = 256
 
 
 class UpsertMode:
-    """Keep the index of one claim of a table; a `WriteMode`. A new claim begins with a new one."""
+    """Keep the index of one claim of a table; a `WriteMode`. A new claim begins with a new one.
 
-    def __init__(self, home: Home, key: tuple[str, ...], change: physical.Change) -> None:
-        self._home = home
+    `aside` is for the rows of a rebuild, `home` for the index.
+    """
+
+    def __init__(self, home: Home, aside: Home, key: tuple[str, ...], change: physical.Change) -> None:
+        self._home, self._aside = home, aside
         self._folder = home.folder
         self._key = key
         self._change = change
@@ -68,7 +69,7 @@ class UpsertMode:
         if head != self._true_at:
             if kept.marker.index not in (None, self._named):  # a commit has landed of which no reply came
                 self._index = self._load(table, kept)
-            self._index = catch_up(self._index, table, self._folder, epoch=kept.marker.epoch)
+            self._index = catch_up(self._index, table, self._folder, epoch=kept.marker.epoch, have=self._have)
             self._true_at = head
         # numbers are never given twice, and those of a run have 32 bits
         if self._wrong or self._index.next_file_id > LAST_ID:
@@ -85,10 +86,12 @@ class UpsertMode:
         assert self._index is not None, "not refreshed"
         self._begun = self._without_own(table, kept) if cleared else self._index
         self._begun.save(self._folder)
+        if self._home.remote:
+            self._home.keep(self._begun.reached)
         return UpsertTask.of(
             table,
             self._begun,
-            self._folder,
+            self._home.of_tasks(),
             epoch=kept.marker.epoch,
             commit=commit,
             change=self._change,
@@ -139,15 +142,25 @@ class UpsertMode:
         """Return the task that puts by a part of what the table is to have; the first one forgets all before it."""
         if number == 0:
             self._forget()
-        return CollectTask(commit, buckets, self._key, self._change, number, self._aside, for_tasks(table))
+        home = self._aside.of_tasks()
+        return CollectTask(commit, buckets, self._key, self._change, number, home, for_tasks(table))
 
     def rebuild(
         self, table: Table, kept: Kept, names: Sequence[str], *, commit: str, between: Callable[[int], None]
     ) -> tuple[FileChange, str, int]:
         """Write what the table lacks of the rows put by; return files, index and rows, as `stage` does."""
         assert self._index is not None, "not refreshed"
+        self._have(self._index)
+        if self._aside.remote:
+            self._aside.bring({file: None for name in names for file in part_files(name)})
         comparison = Comparison(
-            table, self._index, self._folder, self._aside, attempt=commit, epoch=kept.marker.epoch, between=between
+            table,
+            self._index,
+            self._folder,
+            self._aside.folder,
+            attempt=commit,
+            epoch=kept.marker.epoch,
+            between=between,
         )
         try:
             found = comparison.run(names)
@@ -163,11 +176,7 @@ class UpsertMode:
         self._forget()
 
     def _forget(self) -> None:
-        shutil.rmtree(self._aside, ignore_errors=True)
-
-    @property
-    def _aside(self) -> Path:
-        return self._folder.parent / "rebuild"
+        self._aside.clear()
 
     def timestamp(self, task: WriteTask) -> int:
         """Upserts have no changelog."""
@@ -201,7 +210,7 @@ class UpsertMode:
             self._under_way = frozenset(note.path for part in parts for note in part.files.values())
         key = tuple(column.name for column in index.key)
         rewriting = Rewriting(
-            lambda: self._now(attempt), self._folder, attempt, sink=index.sink, key=key, epoch=kept.marker.epoch,
+            lambda: self._had(attempt), self._folder, attempt, sink=index.sink, key=key, epoch=kept.marker.epoch,
             failed=self._failed,
         )  # fmt: skip
         found = yield from rewriting.run(parts)
@@ -218,6 +227,16 @@ class UpsertMode:
     def _now(self, attempt: Attempt) -> Index | None:
         """Return the index if it is true of the table as it is now."""
         return self._index if self._true_at == attempt.table().metadata.current_snapshot_id else None
+
+    def _had(self, attempt: Attempt) -> Index | None:
+        """Return the index if it is true of the table as it is now; its runs are in the folder."""
+        index = self._now(attempt)
+        if index is not None:
+            self._have(index)
+        return index
+
+    def _have(self, index: Index) -> None:
+        bring_runs(self._home, index.runs)
 
     def compacted(self, done: Compaction, snapshot: int) -> None:
         """Go on with the index that the compaction made."""
@@ -258,7 +277,9 @@ class UpsertMode:
 
     def _loaded(self, name: str, key: Sequence[KeyColumn]) -> Index | None:
         """Load an index; what it names is in the folder then, if anything has it."""
+        remote = self._home.remote
         if self._home.store is not None:
             self._home.bring({name: None})
-            self._home.bring(files(self._folder, name))
-        return Index.load(self._folder, name, key)
+            needed = files(self._folder, name)
+            self._home.bring({each: size for each, size in needed.items() if size is None or not remote})
+        return Index.load(self._folder, name, key, runs=not remote)

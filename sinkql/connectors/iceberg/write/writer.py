@@ -411,5 +411,7 @@ class IcebergWriter(Writer):
     def _new_mode(self) -> WriteMode:
         write = self._write
         if write.mode == "upsert":
-            return UpsertMode(Home.of(self._context, "index"), write.key, write.change)
+            return UpsertMode(
+                Home.of(self._context, "index"), Home.of(self._context, "rebuild"), write.key, write.change
+            )
         return AppendMode(changelog=write.changelog, replaces=write.options.get("existing_rows") == "replace")

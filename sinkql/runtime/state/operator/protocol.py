@@ -16,14 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql import physical
+from sinkql import faults, physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import Home
 from sinkql.lowering.preparation import Preparation
 from sinkql.lowering.sides import SIDE
-from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Place, Values, bucket_folder
+from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Place, Values, bucket_folder, files_of
 from sinkql.runtime.state.kept import Appended, Counted
-from sinkql.runtime.state.report import Flow, LiveRuns, write_report
-from sinkql.runtime.state.run import Entry, ints, unsigned
+from sinkql.runtime.state.report import Flow, Leave, LiveRuns, Report
+from sinkql.runtime.state.run import Entry, ints, lost_run, unsigned
 from sinkql.runtime.state.sorted import Sorted
 from sinkql.runtime.state.timed import Timed
 from sinkql.spill import LAST, Ranges, parts, range_of
@@ -141,39 +142,36 @@ def keeps_state(struct: type[physical.Stateful]) -> Callable[[Kind], Kind]:
 class StatefulTask:
     """Run an operator on one bucket of one attempt at a batch; picklable.
 
-    A call takes rows as `preparation` says and yields the changes. New runs are durable and reported before the last
-    part's changes come out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the attempt was there
-    before; and what the operator raises.
+    A call takes rows as `preparation` says and yields the changes. New runs are durable, and a `Report` is left, before
+    the last part's changes come out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the attempt was
+    there before; and what the operator raises.
     """
 
     operator: StatefulOperator
-    folder: Path
+    home: Home
     epoch: int
     commit: str
     runs: LiveRuns
     sides: tuple[Below, ...] = (Below(),)
 
-    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch], leave: Leave
+    ) -> Iterator[pa.RecordBatch]:
         schema = self.operator.preparation.delivered()
         tables = (self._checked(bucket, batch, schema) for batch in batches if batch.num_rows)
+        fetched = self.home.fetched.copy()
         state = self._open(bucket, attempt)
         changes = self.operator.preparation.output().empty_table()
         taken = given = 0
-        for rows, low, high in parts(tables, schema, self._ranges, self.folder):
+        for rows, low, high in parts(tables, schema, self._ranges, self.home.folder):
             taken += self._own(rows, bucket)
             for found in _slices(self.operator.apply(rows, replace(state, low=low, high=high))):
                 yield from changes.to_batches(max_chunksize=ROWS)
                 changes, given = found, given + found.num_rows
-        write_report(
-            self.folder,
-            epoch=self.epoch,
-            commit=self.commit,
-            operator=self.operator.name,
-            bucket=bucket,
-            attempt=attempt,
-            runs=self._written(state.close()),
-            flow=Flow(taken, given, sum(state.superseded)),
-        )
+        runs, flow = self._written(state.close()), Flow(taken, given, sum(state.superseded))
+        self._put(bucket, runs)
+        leave(Report(self.operator.name, bucket, attempt, runs, flow, self.home.fetched - fetched))
+        faults.point("state-report")
         yield from changes.to_batches(max_chunksize=ROWS)
 
     def _written(self, runs: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
@@ -202,12 +200,26 @@ class StatefulTask:
             return int(rows.num_rows)
         return int(np.count_nonzero(ints(rows.column(SIDE)) != repeated))
 
+    def _put(self, bucket: int, runs: Mapping[str, Sequence[Entry]]) -> None:
+        """Have new runs where others find them."""
+        if self.home.remote:
+            own = f"{self.epoch}-{self.commit}-"
+            new = {name: [each for each in entries if each["file"].startswith(own)] for name, entries in runs.items()}
+            self.home.put(file for name, entries in new.items() for file in files_of(name, bucket, entries))
+
+    def _bring(self, name: str, bucket: int) -> list[Entry]:
+        """Return the runs of a bucket from before the batch; they are in the folder then. Raises SQ3404."""
+        entries = list(self.runs.get(name, {}).get(str(bucket), ()))
+        if self.home.remote and (lost := self.home.bring(files_of(name, bucket, entries))):
+            raise lost_run(Path(lost[0]), f"{self.home.store} does not have it")
+        return entries
+
     def _open(self, bucket: int, attempt: str) -> Bucket:
         values: dict[str, Values] = {}
         multisets: dict[str, Multiset] = {}
         for each in self.operator.arrangements:
-            entries = list(self.runs.get(each.name, {}).get(str(bucket), ()))
-            folder = bucket_folder(self.folder, each.name, bucket)
+            entries = self._bring(each.name, bucket)
+            folder = bucket_folder(self.home.folder, each.name, bucket)
             place = Place(folder, bucket, f"{self.epoch}-{self.commit}-{attempt}")
             if each.kind == "values":
                 values[each.name] = Values(place, entries, keeps_empty=each.keeps_empty)
@@ -217,9 +229,9 @@ class StatefulTask:
 
     def _others(self, name: str) -> list[Values]:
         found = []
-        for bucket, entries in self.runs.get(name, {}).items():
-            place = Place(bucket_folder(self.folder, name, int(bucket)), int(bucket), "")
-            found.append(Values(place, list(entries)))
+        for bucket in map(int, self.runs.get(name, {})):
+            place = Place(bucket_folder(self.home.folder, name, bucket), bucket, "")
+            found.append(Values(place, self._bring(name, bucket)))
         return found
 
 
@@ -227,7 +239,8 @@ def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Belo
     """Return the task of an operator for one attempt at a batch; `sides` tell of the sources of each of its inputs."""
     known = arrangements.manifest["arrangements"]
     runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
-    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, sides)
+    home = arrangements.home.of_tasks()
+    return StatefulTask(operator, home, arrangements.epoch, arrangements.commit, runs, sides)
 
 
 _MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted, "sorted": Sorted, "timed": Timed}

@@ -1,0 +1,72 @@
+"""What tasks tell of a batch, wherever they run → the process that runs it: by an accumulator of Spark's.
+
+An accumulator has what tasks added that succeeded, of each attempt once. Nothing is left in a folder, so executors need
+none in common with this process.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark import Accumulator, SparkContext
+
+from sinkql.runtime.state.report import Leave
+
+_MADE = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Desk:
+    """What tasks said, by the batch that they are of; of a batch that is over nobody asks any more."""
+
+    batches: dict[str, list[object]] = field(default_factory=dict)
+
+    def take(self, words: list[tuple[str, bytes]]) -> None:
+        """Take what a task said."""
+        for batch, word in words:
+            kept = self.batches.get(batch)
+            if kept is not None:
+                kept.append(pickle.loads(word))
+
+
+class _Words:
+    """In a task a list of words; in this process they go to the desk."""
+
+    def zero(self, value: Any) -> Any:
+        return []
+
+    def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802  # pyspark's name for it
+        if isinstance(value1, _Desk):
+            value1.take(value2)
+        else:
+            value1.extend(value2)
+        return value1
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    batch: str
+    words: Accumulator[Any]
+
+    def __call__(self, word: object) -> None:
+        self.words.add([(self.batch, pickle.dumps(word))])
+
+
+@contextmanager
+def words_of(context: SparkContext, batch: str) -> Iterator[tuple[Leave, list[object]]]:
+    """Give how tasks of a batch leave word, and what they have said, which grows; no other batch has the name."""
+    with _MADE:
+        words = vars(context).get("_sinkql_words")
+        if words is None:
+            words = vars(context)["_sinkql_words"] = context.accumulator(_Desk(), _Words())
+    desk: _Desk = words.value
+    kept = desk.batches[batch] = []
+    try:
+        yield _Leaving(batch, words), kept
+    finally:
+        del desk.batches[batch]
