@@ -19,6 +19,7 @@ from sinkql.capture import content, find, mark, walk
 from sinkql.capture.log import DataFile
 from sinkql.capture.place import Place, Target, place_of
 from sinkql.capture.storage import log_folder
+from sinkql.capture.store import FolderStore
 from sinkql.capture.subscription import Subscription
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import captured_source, captured_table
@@ -74,6 +75,10 @@ class LogReader(Subscription, Reader):
         """Tell whether a target is reached: the snapshot is whole, and no change of it is still to come."""
         place, until = place_of(offsets), typed.convert(target, Target).until
         return place.done and place.to >= until and place.to >= place.high and not self.overtaken(offsets)
+
+    def here(self) -> bool:
+        """Tell whether the log lies in a folder of this machine."""
+        return isinstance(self.log.store, FolderStore)
 
     def whole_now(self) -> bool:
         """Tell whether the server has the rows: those that are pushed are in the log alone."""

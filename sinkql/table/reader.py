@@ -49,6 +49,10 @@ class TableReader(Reader):
         with self._of_one_log(start):
             return _offsets(self.file.end(_point(start), rows=limit.rows, size=limit.bytes, until=stop))
 
+    def here(self) -> bool:
+        """Tell that the table lies in the catalog's folder."""
+        return True
+
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return the log's present end, or `until`."""
         return until if until is not None else self.target(end)

@@ -123,6 +123,10 @@ class FilesReader(Reader):
             options.get("compression", "AUTO"),
         )
 
+    def here(self) -> bool:
+        """Tell whether the files lie in a folder of this machine."""
+        return isinstance(self.folder, Folder)
+
     # --- offsets ---------------------------------------------------------------------------------------------------
 
     def initial(self, *, at_end: bool) -> Offsets:

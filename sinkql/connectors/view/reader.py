@@ -122,6 +122,10 @@ class ViewReader(Reader):
         rows, size = sum(each["rows"] for each in splits), sum(each["bytes"] for each in splits)
         return bool(rows <= _SMALL_ROWS and size <= _SMALL_BYTES)
 
+    def here(self) -> bool:
+        """Tell that the log lies in the catalog's folder."""
+        return True
+
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return the log's present end, or `until`."""
         return until if until is not None and until["at"] >= end["at"] else self.target(end)

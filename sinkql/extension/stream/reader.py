@@ -67,7 +67,7 @@ class Reader(Protocol):
     the key's columns: the key that the row had before, whose values its holes have; NULL where the key is the same). A
     row with both stands in the first entry of a batch, so that the state from before the batch has what it lacks.
 
-    A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last fourteen methods as
+    A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last fifteen methods as
     they are for a source whose rows only come, that cannot go back, that keeps nothing for its readers, whose offsets
     say all, and that cannot tell how old its input is, nor how much there is.
 
@@ -121,6 +121,10 @@ class Reader(Protocol):
 
         They may be read in the driver then, in several threads at once, each other splits.
         """
+        return False
+
+    def here(self) -> bool:
+        """Tell whether only the machine that runs the sink can read it, as what lies in its folders."""
         return False
 
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:

@@ -28,7 +28,7 @@ from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
-from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
+from sinkql.runtime.spark.carriage import batches_into_spark, into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.flatten import flattened, repeated
 from sinkql.runtime.spark.fusion import fusable
@@ -98,7 +98,7 @@ class SparkEngine:
         context.setJobGroup(job.sink_id, f"sink {job.sink}")
         context.setLocalProperty("spark.scheduler.pool", job.sink_id)
         batch = frames.batch
-        branches = fusable(frames.job.write) if batch.task.buckets is None else None
+        branches = fusable(frames.job.write) if batch.task.buckets is None and not frames.here else None
         results = frames.fused(branches) if branches is not None else frames.written()
         totals, missing = tallies(frames.words, batch.splits)
         if missing:
@@ -121,7 +121,7 @@ class _Frames:
     job: physical.Job
     batch: Batch
     leave: Leave
-    words: Sequence[object]
+    words: list[object]
     stateful: dict[str, int] = field(default_factory=dict)
     whole: bool = False
     _shared: dict[str, DataFrame] = field(default_factory=dict)
@@ -132,6 +132,13 @@ class _Frames:
         if self.whole:
             return {read.source: [column.name for column in read.columns] for read in self.job.reads()}
         return used_columns(self.job)
+
+    @property
+    def here(self) -> frozenset[str]:
+        """Return the sources whose rows are read in this process, and handed to tasks."""
+        if not self.job.remote:
+            return frozenset()
+        return frozenset(name for name, reader in self.batch.readers.items() if reader.here())
 
     def fused(self, branches: Sequence[SourceColumns]) -> list[WriteResult]:
         """Read and write in the same tasks."""
@@ -175,9 +182,15 @@ class _Frames:
                 for source, number in mine:
                     yield sum(batch.num_rows for batch in reads[source].rows([number], attempt_name(), leave))
 
-        self.engine.spark.sparkContext.parallelize(list(missing), self.engine.parallelism).mapPartitions(
-            partition
-        ).collect()
+        here = self.here
+        for source, number in missing:
+            if source in here:
+                for _ in reads[source].rows([number], uuid.uuid4().hex, self.words.append):
+                    pass
+        there = [each for each in missing if each[0] not in here]
+        if there:
+            spread = self.engine.spark.sparkContext.parallelize(there, self.engine.parallelism)
+            spread.mapPartitions(partition).collect()
 
     def frame(self, operator: physical.Operator, *, sequence: bool, first: bool = True) -> DataFrame:
         """Return the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for.
@@ -230,10 +243,13 @@ class _Frames:
             with failure.told():
                 yield from batches_into_spark(task.rows(numbers, attempt_name(), leave))
 
+        struct = _struct(task.what.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
+        if read.source in self.here:
+            own = task.rows(range(count), uuid.uuid4().hex, self.words.append)
+            table = into_spark(pa.Table.from_batches(own, task.schema()))
+            return self.engine.spark.createDataFrame(table, struct)
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
-        return spread.mapInArrow(
-            rows, _struct(task.what.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
-        )
+        return spread.mapInArrow(rows, struct)
 
     def _map(self, operator: physical.Map, *, sequence: bool, first: bool) -> DataFrame:
         rows = self.frame(operator.input, sequence=sequence, first=first)
