@@ -97,10 +97,12 @@ class _Spark:
         self._beginning = threading.Lock()
 
     def begin(self) -> None:
-        """Start it in the background, unless that was done, and again where it died."""
+        """Start it in the background, unless that was done; again where it died, or another try may succeed."""
         began = time.monotonic()
         self._folder.take()
         with self._beginning:
+            if self._starting.failed:
+                self._starting = spark.Starting(self.settings)
             code = self._starting.death()
             if code is not None:
                 self._died.append((self._starting.result(), self._death(code)))
@@ -131,7 +133,7 @@ class _Spark:
         )
 
     def session(self) -> SparkSession:
-        """Wait until it is up; raises SQ4001 to SQ4003, and CancelledError where all is to stop before that."""
+        """Wait until it is up; raises as `start` does, and CancelledError where all is to stop before that."""
         self.begin()
         while True:
             try:

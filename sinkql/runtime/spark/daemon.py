@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 import zipimport
+
+_FOUND = f"{sys.version_info.major}.{sys.version_info.minor}"
+_EXPECTED = os.environ.get("SINKQL_PYTHON", _FOUND)  # on executors elsewhere, whose archive has modules of one version
+if _EXPECTED != _FOUND:
+    sys.exit(f"SinkQL needs Python {_EXPECTED} here, as where it was packed; {sys.executable} is Python {_FOUND}")
 
 zipimport.zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign]  # see above
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from sinkql import durable
 from sinkql.errors import SinkqlError
+from sinkql.runtime.spark import remote
 from sinkql.runtime.spark.archive import Archive, archive_of
 from sinkql.runtime.spark.java import check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
@@ -121,6 +122,12 @@ class Starting:
         """Tell whether it was begun."""
         return self._begun
 
+    @property
+    def failed(self) -> bool:
+        """Tell whether it came to nothing, and may come to something at another try."""
+        error = self._session.exception() if self._session.done() else None
+        return isinstance(error, SinkqlError) and error.retryable
+
     def death(self) -> int | None:
         """Return with what Java ended where Spark was up and nobody here ended it."""
         up = self._session.done() and self._session.exception() is None
@@ -131,7 +138,7 @@ class Starting:
         self._jvm.wait(seconds)
 
     def result(self, timeout: float | None = None) -> SparkSession:
-        """Wait for it; raises SQ4001 to SQ4003, CancelledError, and TimeoutError where it is not up in time."""
+        """Wait for it; raises as `start` does, CancelledError, and TimeoutError where it is not up in time."""
         return self._session.result(timeout)
 
     def cancel(self) -> None:
@@ -165,7 +172,7 @@ class Starting:
 def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     """Start Spark and return its session; raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start).
 
-    CancelledError if somebody kills `jvm` meanwhile.
+    Of a cluster elsewhere SQ4050 to SQ4053; CancelledError if somebody kills `jvm` meanwhile.
     """
     archive = archive_of(check_java(), HOME)
     # At debug they print all that goes to the JVM, tasks with their credentials too.
@@ -177,11 +184,13 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
         each.mkdir(parents=True, mode=0o700, exist_ok=True)
     durable.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
     defaults = {**_defaults(settings, archive), **settings.conf, **_required(settings, conf)}
+    if not settings.local:
+        defaults = remote.completed(settings.master, defaults)
     text = "".join(f"{key} {_escaped(defaults[key])}\n" for key in defaults)
     durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
-        with settings.log.open("a") as output, _environment():
+        with settings.log.open("a") as output, _environment(settings):
             session = _launch(settings, jvm, conf / "spark-defaults.conf", output)
     except BaseException as error:
         cancelled = jvm.killed
@@ -255,7 +264,6 @@ def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
     return {
         "spark.driver.memory": "2g",
         "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log} {files} {shared}",
-        "spark.local.dir": str(settings.folder / "local"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -324,6 +332,11 @@ def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO)
         # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
         required = _required(settings, properties.parent)
         context = SparkContext(gateway=gateway, conf=SparkConf().setAll([*required.items()]))
+        if not settings.local:
+            remote.check(context, settings.master, settings.conf)
+        session = SparkSession(context)
+    except SinkqlError:
+        raise
     except Exception as error:
         raise SinkqlError(
             "SQ4003",
@@ -333,7 +346,7 @@ def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO)
         ) from error
     context._accumulatorServer.handle_error = _unsaid
     context.setLogLevel("WARN")
-    return SparkSession(context)
+    return session
 
 
 def _runs_files(settings: SparkSettings) -> bool:
@@ -342,14 +355,16 @@ def _runs_files(settings: SparkSettings) -> bool:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
+def _environment(settings: SparkSettings) -> Iterator[None]:
     """Set what the JVM and its Python workers inherit, for as long as it takes to start them."""
     wanted = {
         # There is none: Spark puts it into the class path, where an archive of classes allows no folder with files.
         "SPARK_CONF_DIR": str(HOME / "none"),
         "SPARK_HOME": str(HOME),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable if settings.local else remote.python(settings.conf),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # A setting would be one of executors elsewhere too.
+        "SPARK_LOCAL_DIRS": str(settings.folder / "local"),
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     before = {name: os.environ.get(name) for name in wanted}

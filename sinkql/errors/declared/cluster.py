@@ -1,0 +1,33 @@
+"""Error codes of Spark clusters elsewhere: their masters, executors, and the archive that these are given."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sinkql.errors.code import Code, Family
+
+_code = partial(Code, Family.ENVIRONMENT)
+
+CODES = {
+    "SQ4050": _code(
+        "No Spark master answers at the address that MASTER names.",
+        "Start the master, or correct MASTER and what lies between: a firewall, a name that does not resolve.",
+        retryable=True,
+    ),
+    "SQ4051": _code(
+        "The cluster has given the sinks no executor: no worker has the cores and the memory that are free, "
+        "executors end as soon as they start, or they do not reach this machine.",
+        "Ask for fewer CORES and less MEMORY, or free some; set spark.driver.host in CONF to an address of this "
+        "machine that executors reach.",
+        retryable=True,
+    ),
+    "SQ4052": _code(
+        "The executors' Python does not run SinkQL: it is not there, or its version is not the one of the Python "
+        "that SinkQL runs with.",
+        "Install that version on all machines of the cluster, or name it by spark.pyspark.python in CONF.",
+    ),
+    "SQ4053": _code(
+        "A package that SinkQL needs cannot be packed for executors, because it is installed in editable mode.",
+        "Install it without --editable.",
+    ),
+}

@@ -1,0 +1,22 @@
+"""A Spark cluster without a common folder, and a real S3, for all tests of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.seaweed import Seaweed, seaweed
+from support.spark_cluster import SparkCluster, spark_cluster
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    with seaweed(tmp_path_factory.mktemp("seaweed")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
