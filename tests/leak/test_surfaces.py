@@ -84,7 +84,7 @@ _IN_URLS = [
         "CREATE CONNECTION c TO NOBODY (X = '{}');",
         "CREATE SOURCE f (a int) FROM FILES (PATH = '{}') FORMAT JSON;",
         "CREATE CLUSTER k (SIZE = 'local[1]', CONF = MAP['spark.x' => '{}']);",
-        "CREATE CLUSTER k (MASTER = '{}');",
+        "CREATE CLUSTER k (MASTER = '{}', STATE = '/state');",
         "CREATE SINK k FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = '{}', TABLE = 't') MODE APPEND;",
         "ALTER CONNECTION away SET (OAUTH2 SERVER URL = '{}');",
         "SELECT nope('{}');",

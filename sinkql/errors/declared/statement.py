@@ -77,6 +77,10 @@ CODES = {
         "Create a cluster with the same STATE and set the sink to that, or create another sink, into a new table. A "
         "cluster without STATE can be given one: its sinks take their state there with their next commit.",
     ),
+    "SQ2618": _code(
+        "A cluster with MASTER has no STATE: its executors, on other machines, do not see the catalog's folder.",
+        "Add STATE, a bucket or a folder that all machines of the cluster have.",
+    ),
     "SQ2630": _code(
         "The setting does not exist.",
         "Use one of the settings that the hint lists, or SHOW ALL.",

@@ -177,6 +177,13 @@ def _state(statement: ast.CreateCluster, options: ClusterOptions, planning: Plan
     where = option_span(statement.options, "STATE", statement.name.span)
     if state is None:
         if connection is None:
+            if options.master is not None:
+                raise SinkqlError(
+                    "SQ2618",
+                    "a cluster with MASTER requires STATE",
+                    option_span(statement.options, "MASTER", statement.name.span),
+                    hint=f"Add {_EXAMPLE}, AWS CONNECTION = name, or a folder that all machines of the cluster have.",
+                )
             return None
         raise SinkqlError(
             "SQ2615",

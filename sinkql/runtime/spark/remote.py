@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import EXECUTOR
 from sinkql.runtime.spark.package import packed, python_version
 
 EXPECTED = "SINKQL_PYTHON"
@@ -57,6 +58,7 @@ def completed(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         archives.append(f"{packed()}#{_FOLDER}")
     found[_ARCHIVES] = ",".join(archives)
     found[_PATH] = ":".join(each for each in (_FOLDER, conf.get(_PATH)) if each)
+    found[f"spark.executorEnv.{EXECUTOR}"] = "1"
     found[f"{_ENVIRONMENT}{EXPECTED}"] = python_version()
     return found
 
