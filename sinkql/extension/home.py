@@ -44,6 +44,7 @@ _AT_ONCE = 8
 _READ_ONLY = 0o444
 _FREE = 0.1
 _IDLE_SECONDS = 86400.0
+_UNUSED_SECONDS, _TIDY_SECONDS = 3600.0, 60.0
 _T = TypeVar("_T")
 
 
@@ -225,6 +226,8 @@ class Home:
         One that is there counts if it has the size that is said, or if none is.
         """
         missing = [name for name, size in sizes.items() if not _fits(self.folder / name, size)]
+        if self.remote:
+            _used(self.folder / name for name in sizes.keys() - set(missing))
         if self.store is None or not missing:
             return missing
         got = _at_once(self._get, missing)
@@ -294,10 +297,39 @@ class Home:
 def _arrived(folder: Path, store: StateStore | None, remote: bool) -> Home:
     """Return a home that another process sent: an executor has a folder of its own for it."""
     if remote and EXECUTOR in os.environ:
-        root = Path(os.environ["SPARK_LOCAL_DIRS"].partition(",")[0])
-        folder = root / "sinkql" / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+        root = Path(os.environ["SPARK_LOCAL_DIRS"].partition(",")[0]) / "sinkql"
+        folder = root / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
+        tidy(root)
     return Home(folder, store, remote)
+
+
+def tidy(root: Path) -> None:
+    """Delete files of an executor that no task has used for an hour, and of a nearly full disk those used longest ago.
+
+    Once in a minute: who needs one of them fetches it again.
+    """
+    stamp, now = root / "tidied", time.time()
+    if stamp.exists() and now - stamp.stat().st_mtime < _TIDY_SECONDS:
+        return
+    stamp.touch()
+    for used_at, path in sorted(_ages(root)):
+        if path != stamp and (now - used_at > _UNUSED_SECONDS or (now - used_at > _TIDY_SECONDS and _crowded(root))):
+            path.unlink(missing_ok=True)
+
+
+def _ages(root: Path) -> Iterator[tuple[float, Path]]:
+    for path in root.rglob("*"):
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                yield status.st_mtime, path
+
+
+def _used(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.utime(path)
 
 
 def trim(folders: Path) -> int:

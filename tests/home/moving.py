@@ -7,13 +7,14 @@ import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from sinkql.extension.home import StateStore, state_store
+from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.progress import Event
 from sinkql.session.session import Session
@@ -63,6 +64,8 @@ class Pipeline:
     epochs: int = 0
     rows: list[dict[str, int]] = field(default_factory=list)
     names: list[dict[str, object]] = field(default_factory=list)
+    elsewhere: Engine | None = None
+    """Runs tasks on other machines."""
 
     def put(self, count: int) -> None:
         """Have files come with new events, and with names until all are there."""
@@ -83,8 +86,9 @@ class Pipeline:
         (job,) = self.session.jobs([sink])
         self.epochs += 1
         self.events.clear()
+        context = replace(self.session.context(job), remote=self.elsewhere is not None)
         loop = loop_of(
-            job, self.session.context(job), self.session.catalog.registry, control=self.session.catalog.control
+            job, context, self.session.catalog.registry, engine=self.elsewhere, control=self.session.catalog.control
         )
         loop.progress = self.events.append
         loop.start(epoch=self.epochs, once=True)

@@ -153,7 +153,7 @@ class ViewLog:
 
     def run_path(self, run: Run) -> Path:
         """Return where a run is."""
-        return self.folder / "runs" / f"b{run.bucket}" / run.file
+        return self.folder / run_file(run)
 
     # --- readers -----------------------------------------------------------------------------------------------------
 
@@ -191,6 +191,11 @@ class ViewLog:
 
     def _pin(self, reader: str) -> Path:
         return self.folder / "readers" / f"{reader}{_ENTRY}"
+
+
+def run_file(run: Run) -> str:
+    """Return where a view's folder has a run."""
+    return f"runs/b{run.bucket}/{run.file}"
 
 
 def entry_after(before: tuple[int, Entry] | None, marker: Marker, id_: str) -> tuple[int, Entry]:

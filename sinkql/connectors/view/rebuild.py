@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import faults
-from sinkql.connectors.view.log import Contents, Run, ViewLog
+from sinkql.connectors.view.log import Contents, Run, ViewLog, run_file
 from sinkql.connectors.view.rows import HAD, RunFile, added_up, cut, in_parts, negated, read_runs
 from sinkql.connectors.view.task import Written
+from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
 
 
@@ -24,17 +25,19 @@ class CollectTask:
     buckets: int | None
     key: tuple[str, ...]
     epoch: int
-    log: ViewLog
+    home: Home
     schema: pa.Schema
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write a file; the result's data is its run, None where nothing changed."""
         run = Run(bucket, f"{self.epoch}-{self.commit}-{attempt}-c.arrow", 0, 0)
-        with RunFile(self.log.run_path(run), self.schema) as file:
+        with RunFile(ViewLog(self.home.folder).run_path(run), self.schema) as file:
             for batch in batches:
                 file.add(pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema))
         if not file.rows:
             return WriteResult(bucket, 0, None)
+        if self.home.remote:
+            self.home.put([run_file(run)])
         faults.point("rebuild-part")
         return WriteResult(bucket, file.rows, Run(bucket, run.file, file.rows, file.bytes))
 

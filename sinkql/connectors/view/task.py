@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import faults
-from sinkql.connectors.view.log import Contents, Run, ViewLog
+from sinkql.connectors.view.log import Contents, Run, ViewLog, run_file
 from sinkql.connectors.view.rows import RunFile, added_up, cut, in_parts, read_runs
+from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
 from sinkql.runs import Tiers
 
@@ -26,15 +27,21 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ViewTask:
-    """Write the changes of one bucket; a `WriteTask`. `contents` are those before the batch."""
+    """Write the changes of one bucket; a `WriteTask`. `contents` are those before the batch, `home` has the log's
+    folder."""
 
     commit: str
     buckets: int | None
     key: tuple[str, ...]
     epoch: int
-    log: ViewLog
+    home: Home
     schema: pa.Schema
     contents: Contents
+
+    @property
+    def log(self) -> ViewLog:
+        """Return the log, or where this task finds runs of it."""
+        return ViewLog(self.home.folder)
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the run; the result's data is what it leaves, None where nothing changed."""
@@ -47,6 +54,8 @@ class ViewTask:
         while (length := _due(runs, bucket)) > 0:
             merged += 1
             runs = [*runs[:-length], *self._merged(bucket, f"{name}-m{merged}", runs[-length:])]
+        if self.home.remote:
+            self.home.put(run_file(each) for each in {run, *runs} if each.file.startswith(name))
         return WriteResult(bucket, run.rows, Written(run, tuple(runs)))
 
     def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -55,6 +64,8 @@ class ViewTask:
                 yield pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
 
     def _merged(self, bucket: int, name: str, runs: Sequence[Run]) -> list[Run]:
+        if self.home.remote:
+            self.home.bring({run_file(run): run.bytes for run in runs})
         changes = cut(read_runs(map(self.log.run_path, runs), self.schema))
         merged = self._write(bucket, name, changes, 1 + max(run.merges for run in runs))
         return [merged] if merged is not None else []

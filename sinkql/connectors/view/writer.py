@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -12,11 +12,12 @@ import msgspec
 import pyarrow as pa
 
 from sinkql import durable, faults, physical, runs
-from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, open_log
+from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, open_log, run_file
 from sinkql.connectors.view.rebuild import CollectTask, Comparison
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import ViewTask, Written
 from sinkql.errors import FencedError
+from sinkql.extension.home import Home
 from sinkql.extension.stream import (
     Committed,
     Compacted,
@@ -40,10 +41,14 @@ _OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 @dataclass(slots=True)
 class ViewWriter(Writer):
-    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them."""
+    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them.
+
+    `home` has the runs of the log, which tasks that see no folder of this machine write and put there.
+    """
 
     view: str
     log: ViewLog
+    home: Home
     schema: pa.Schema
     columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...]
@@ -59,7 +64,8 @@ class ViewWriter(Writer):
         log = open_log(write.options["view_id"], context)
         retain: int = write.options.get("tuning", {}).get("retain_ms", 0)
         columns = tuple((column.name, column.type) for column in write.columns)
-        return cls(context.sink, log, schema_of(write.columns), columns, write.key, retain)
+        home = replace(Home.of(context, "log"), folder=log.folder)
+        return cls(context.sink, log, home, schema_of(write.columns), columns, write.key, retain)
 
     def open(self) -> None:
         """Make the folder."""
@@ -94,9 +100,12 @@ class ViewWriter(Writer):
         assert self._last is not None
         entry = self._last[1]
         epoch = entry.marker.epoch
+        if self.home.remote:
+            self.home.keep(run_file(run) for kept in entry.contents.values() for run in kept)
         return ViewTask(
-            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.log, self.schema, dict(entry.contents)
-        )
+            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.home.of_tasks(), self.schema,
+            dict(entry.contents),
+        )  # fmt: skip
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
         """Make the entry of a batch."""
@@ -105,6 +114,7 @@ class ViewWriter(Writer):
         return self._commit(found, marker, task.buckets, sum(each.rows for each in results))
 
     def _commit(self, found: Sequence[Written], marker: Marker, buckets: int, rows: int) -> Committed:
+        self._bring(run for each in found for run in (each.run, *each.contents))
         number, entry = entry_after(self._last, marker, marker.commit)
         contents: Contents = {str(each.run.bucket): each.contents for each in found}
         entry = changing(number, entry, [each.run for each in found], contents, buckets)
@@ -116,6 +126,11 @@ class ViewWriter(Writer):
                 raise RedoBatchError
         self._last, self._mine = (number, entry), marker
         return Committed(marker, number, rows, entry.size, len(entry.runs))
+
+    def _bring(self, runs: Iterable[Run]) -> None:
+        """Have runs of tasks where those who read the log find them."""
+        if self.home.remote and self.home.bring({run_file(each): each.bytes for each in runs}):
+            raise RedoBatchError
 
     def _fenced(self) -> FencedError:
         return FencedError(
@@ -131,7 +146,8 @@ class ViewWriter(Writer):
         assert self._last is not None
         entry = self._last[1]
         self._buckets = entry.buckets or buckets
-        return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, self.log, self.schema)
+        home = self.home.of_tasks()
+        return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, home, self.schema)
 
     def rebuild(
         self, results: Sequence[WriteResult], marker: Marker, between: Callable[[int], None] = lambda rows: None
@@ -141,6 +157,7 @@ class ViewWriter(Writer):
         entry = self._last[1]
         other = bool(entry.columns) and entry.columns != self.columns
         before: Contents = {} if other else entry.contents
+        self._bring(each.data for each in results if each.data is not None)
         found = Comparison(self.log, self.schema, marker.epoch, between).run(results, before)
         if other:
             self._last = self._last[0], msgspec.structs.replace(entry, contents={}, begins=self._last[0] + 1)
@@ -189,7 +206,9 @@ class ViewWriter(Writer):
                 for kept in found.contents.values():
                     live.update(kept)
         paths = (self.log.folder / "runs").glob("*/*.arrow")
-        runs.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=entry.marker.epoch)
+        epoch = entry.marker.epoch
+        runs.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=epoch)
+        self.home.sweep(("runs/",), set(map(run_file, live)), epoch_of=_epoch_of, epoch=epoch)
         return ()
 
     def _floor(self, last: int, entry: Entry) -> int:

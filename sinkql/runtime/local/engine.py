@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import collect
 
 _SEQ_BITS = 40
+Task = TypeVar("Task")
 _TASK_ROWS = 1000
 
 
@@ -42,12 +43,18 @@ class LocalEngine:
 
     def run(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2663 for what only Spark has."""
-        work = _Work(job, batch, self.buckets)
+        work = _Work(job, batch, self.buckets, self.sent)
         results = work.write(work.rows(job.write.input))
         operators = list(map(stateful, job.graph.stateful()))
         buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
         left = collect(work.words, buckets)
+        batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, work.tallies, left.runs, left.flows)
+
+    def sent(self, task: Task) -> Task:
+        """Return a task as it comes to a process of Spark's."""
+        found: Task = pickle.loads(pickle.dumps(task))
+        return found
 
 
 @dataclass(slots=True)
@@ -57,6 +64,7 @@ class _Work:
     job: physical.Job
     batch: Batch
     buckets: int
+    sent: Callable[[Any], Any]
     tallies: dict[str, Tally] = field(default_factory=dict)
     words: list[object] = field(default_factory=list)
     _read: dict[str, pa.Table] = field(default_factory=dict)
@@ -115,8 +123,7 @@ class _Work:
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
         below = [self.batch.below(each, self.job.shared) for each in operator.entering]
-        # as a task comes to a process of Spark's
-        task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, *below)))
+        work = task_of(meant, self.batch.arrangements, *below)
         buckets = meant.preparation.buckets(self.buckets)
         inputs = list(map(self.rows, operator.entering))
         if isinstance(meant.preparation, SidesPreparation):
@@ -129,6 +136,7 @@ class _Work:
         for bucket, rows in enumerate(_split(grouped, at, buckets)):
             numbered = rows.append_column("$b", pa.array(np.full(len(rows), bucket)))
             batches = numbered.to_batches(max_chunksize=_TASK_ROWS)
+            task = self.sent(work)
             given = task(bucket, uuid.uuid4().hex, iter(batches), self.words.append)
             found += [pa.Table.from_batches([each]) for each in given]
         return pa.concat_tables(found)
@@ -140,11 +148,11 @@ class _Work:
         if write.change == "retract":
             rows = _consolidated(rows)
         if task.buckets is None:
-            return [task(0, uuid.uuid4().hex, iter(rows.to_batches()))]
+            return [self.sent(task)(0, uuid.uuid4().hex, iter(rows.to_batches()))]
         keys = zip(*(rows.column(name).to_pylist() for name in task.key), strict=True)
         hashes = np.array([hash_of(key) for key in keys], np.uint64)
         parts = enumerate(_split(rows, hashes, task.buckets))
-        return [task(bucket, uuid.uuid4().hex, iter(part.to_batches())) for bucket, part in parts]
+        return [self.sent(task)(bucket, uuid.uuid4().hex, iter(part.to_batches())) for bucket, part in parts]
 
 
 def _split_rows(

@@ -107,6 +107,7 @@ class SparkEngine:
             totals, missing = tallies(frames.words, batch.splits)
         assert not missing
         left = report.collect(frames.words, frames.stateful)
+        batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, totals, left.runs, left.flows)
 
 

@@ -80,6 +80,7 @@ class Here:
         assert not missing
         operators = {each.name: self._buckets(each) for each in self._operators()}
         left = report.collect(self._words, operators)
+        self.batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, totals, left.runs, left.flows)
 
     def _appended(self) -> list[WriteResult]:

@@ -1,0 +1,134 @@
+"""Tasks on machines that see no folder of this one fetch what they need, and put what they write, wherever they run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+from unittest import mock
+
+import pytest
+
+from home.moving import SINKS, Pipeline, pipeline
+from sinkql.connectors.iceberg.keyindex.index import files
+from sinkql.extension import home as homes
+from sinkql.extension.home import EXECUTOR
+from sinkql.runtime.batch import loop as loops
+from sinkql.runtime.batch.progress import SinkRebuilding
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.state import manifest
+
+Task = TypeVar("Task")
+
+
+class Elsewhere(LocalEngine):
+    """Have each task come to one of two machines, by chance; they keep what they fetched until they are lost."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__()
+        self.chance = random.Random(seed)
+        self.folder = folder
+        self.numbers = itertools.count(2)
+        self.machines = [folder / "m0", folder / "m1"]
+
+    def sent(self, task: Task) -> Task:
+        machine = self.chance.choice(self.machines)
+        machine.mkdir(parents=True, exist_ok=True)
+        with mock.patch.dict(os.environ, {EXECUTOR: "1", "SPARK_LOCAL_DIRS": f"{machine},/nowhere"}):
+            return super().sent(task)
+
+    def lose(self) -> None:
+        """Have another machine in the place of one of them."""
+        place = self.chance.randrange(2)
+        shutil.rmtree(self.machines[place], ignore_errors=True)
+        self.machines[place] = self.folder / f"m{next(self.numbers)}"
+
+
+@pytest.fixture(params=range(3))
+def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pipeline, Elsewhere]]:
+    engine = Elsewhere(tmp_path / "executors", request.param)
+    with pipeline(tmp_path, str(tmp_path / "elsewhere")) as found:
+        found.elsewhere = engine
+        yield found, engine
+
+
+def _runs(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.suffix in (".arrow", ".run")}
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_machines_come_and_go_and_rows_stay_right(
+    remote: tuple[Pipeline, Elsewhere], sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "_SWEEP_EVERY", 2)
+    moving, engine = remote
+    for number in range(8):
+        moving.put(40)
+        moving.run(sink)
+        moving.check(sink)
+        assert not any(isinstance(each, SinkRebuilding) for each in moving.events)
+        if number % 3 == 1:
+            engine.lose()
+        if number == 5:
+            moving.move()
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_the_driver_has_no_runs_of_tasks(remote: tuple[Pipeline, Elsewhere], sink: str) -> None:
+    moving, engine = remote
+    for _ in range(3):
+        moving.put(40)
+        loop = moving.run(sink)
+    here = _runs(loop.folder)
+    assert {name for name in here if not name.startswith("base-")} == set()  # an index of an empty table is made here
+    assert _runs(engine.folder)
+    kept = moving.kept(sink)
+    if loop.marker.state is not None:
+        assert manifest.files(manifest.load(loop.folder, loop.marker.state)).keys() <= kept
+    assert loop.marker.index is not None
+    assert {f"index/{name}" for name in files(loop.folder / "index", loop.marker.index)} <= kept
+
+
+def test_what_tasks_fetched_is_told(remote: tuple[Pipeline, Elsewhere]) -> None:
+    moving, engine = remote
+    moving.put(40)
+    loop = moving.run("sums")
+    assert loop.marker.state is not None
+    needed = manifest.files(manifest.load(loop.folder, loop.marker.state))
+    for machine in engine.machines:
+        shutil.rmtree(machine, ignore_errors=True)
+    moving.put(40)
+    loop = moving.run("sums")
+    fetched = sum(each["fetched"] for each in loop.figures.now["arrangements"].values())
+    assert fetched == sum(needed.values())
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_a_machine_forgets_what_no_task_uses(
+    remote: tuple[Pipeline, Elsewhere], monkeypatch: pytest.MonkeyPatch, *, crowded: bool
+) -> None:
+    moving, engine = remote
+    engine.machines = engine.machines[:1] * 2
+    for sink in ("joined", "sums"):
+        moving.put(40)
+        moving.run(sink)
+    root = engine.machines[0] / "sinkql"
+    paths = [path for path in root.rglob("*") if path.is_file()]
+    used = [path for path in paths if path.suffix == ".arrow"][:2]
+    assert 0 < len(used) < len(paths)
+    for path in paths:  # a day ago, or some minutes
+        os.utime(path, (time.time() - (1000 if crowded else 86400),) * 2)
+    for path in used:
+        os.utime(path)
+    monkeypatch.setattr(homes, "_crowded", lambda folder: crowded)
+    homes.tidy(root)
+    assert {path for path in root.rglob("*") if path.is_file()} == {*used, root / "tidied"}
+    moving.put(40)
+    for sink in SINKS:
+        moving.run(sink)
+        moving.check(sink)
