@@ -12,7 +12,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 
-from sinkql.connectors.iceberg.commit import snapshot as snapshots
+from sinkql.connectors.iceberg.commit import known as manifests
 from sinkql.errors import SinkqlError
 from support import strangers
 from support.eager import compact_eagerly
@@ -96,12 +96,12 @@ def test_own_manifests_are_not_read_again_and_say_the_same_once_merged(
     sink = Sink(lake, name, upsert=upsert)
     sink.start()
     sink.put((0, "a"))
-    reads = counted(monkeypatch, snapshots, "entries_of")
+    reads = counted(monkeypatch, manifests, "said_of")
     for batch in range(1, 20):
         sink.put((batch, "a"), (batch % 3, "b"), (batch // 2, "c"))
     assert reads() == 0
-    manifests, entries = merged(lake, name)
-    assert manifests < entries
+    left, entries = merged(lake, name)
+    assert left < entries
     for _ in range(3):
         sink.put((50, "a"))
         sink.writer.maintain()

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from pyspark.sql import SparkSession
 
 from sinkql import physical
-from sinkql.connectors.iceberg.file.place import divide, place_of
+from sinkql.connectors.iceberg.file.place import Partitions, divide
 from sinkql.connectors.iceberg.table.layout import Layout, Term
 from support.eager import compact_eagerly
 from support.lake import NAMESPACE, Lake, Sink
@@ -66,7 +66,7 @@ def check_places(table: Table) -> None:
         for file in (entry.data_file for entry in entries if entry.data_file.content == DataFileContent.DATA):
             rows = pq.read_table(file.file_path.removeprefix("file://"))
             found = [place for place, _ in divide(rows, table.schema(), table.spec())]
-            assert found == [place_of(file, table.metadata)]
+            assert found == [Partitions(table.metadata).place_of(file)]
 
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])

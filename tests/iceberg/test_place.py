@@ -32,7 +32,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sinkql.connectors.iceberg.file.place import divide, place_of, record
+from sinkql.connectors.iceberg.file.place import Partitions, divide
 from upsert.keyed_sink import create_table
 
 DAY, YEARS = 86_400_000_000, 366 * 8000
@@ -100,7 +100,7 @@ def test_values_are_those_of_pyiceberg(tmp_path: Path, column: str, transform: s
     expected: dict[Any, list[int]] = defaultdict(list)
     for number, value in enumerate(transformed(rows, column, transform)):
         expected[value].append(number)
-    found = {record(place, metadata)[0]: numbers.tolist() for place, numbers in divide(rows, SCHEMA, spec)}
+    found = {Partitions(metadata).record(place)[0]: numbers.tolist() for place, numbers in divide(rows, SCHEMA, spec)}
     plain = {key.bytes if isinstance(key, uuid.UUID) else key: numbers for key, numbers in found.items()}
     assert dict(expected) == plain
 
@@ -115,11 +115,11 @@ def test_several_terms_part_rows_by_all_of_them(tmp_path: Path) -> None:
         expected[values].append(number)
     found = {}
     for place, numbers in divide(rows, SCHEMA, spec):
-        partition = record(place, metadata)
+        partition = Partitions(metadata).record(place)
         found[tuple(partition[each] for each in range(len(terms)))] = numbers.tolist()
         file = DataFile.from_args(partition=partition)
         file.spec_id = 0
-        assert place == place_of(file, metadata)
+        assert place == Partitions(metadata).place_of(file)
     assert dict(expected) == found
 
 

@@ -13,7 +13,6 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DecimalType,
@@ -31,6 +30,7 @@ from sinkql import physical
 from sinkql.connectors.iceberg.commit import snapshot as snapshots
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare, selfcheck
 from sinkql.connectors.iceberg.file.data import ROW_GROUP_ROWS, FileEntry, for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.place import Partitions
 from sinkql.errors import SinkqlError
 from support.lake import COLUMNS, NAMESPACE, Lake, Sink
 from support.readers import connect
@@ -158,8 +158,8 @@ def test_upsert_on_a_table_with_equality_deletes_is_refused(
     table = lake.table(name)
     plain = snapshots.as_data_file
 
-    def by_equality(entry: FileEntry, metadata: TableMetadata) -> DataFile:
-        file = plain(entry, metadata)
+    def by_equality(entry: FileEntry, partitions: Partitions) -> DataFile:
+        file = plain(entry, partitions)
         file[0], file[14] = DataFileContent.EQUALITY_DELETES, [1]
         return file
 

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table import Table
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
-from sinkql.connectors.iceberg.commit import snapshot
+from sinkql.connectors.iceberg.commit import known
 from sinkql.connectors.iceberg.commit.expire import expired
 from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.connectors.iceberg.file import read
@@ -216,7 +216,7 @@ def test_rows_of_an_upgraded_table_have_ids_on_each_branch(lake: Lake, name: str
     for each in branches:
         opened_on(each).put((100, each))
     rewrite(lake.table(name), {"format-version": 3, "next-row-id": 0})
-    snapshot._said.cache_clear()  # as in a process that knows nothing of it
+    known._said.cache_clear()  # as in a process that knows nothing of it
     sinks = [opened_on(each) for each in branches]
     before = [ids(BranchTable(lake.table(name), each)) for each in branches]
     for batch in range(8):  # small manifests are put together meanwhile, which both branches have

@@ -37,7 +37,7 @@ from sinkql.connectors.iceberg.file.delete import (
     write_position_deletes,
 )
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of
-from sinkql.connectors.iceberg.file.place import Place, place_of
+from sinkql.connectors.iceberg.file.place import Partitions, Place
 from sinkql.connectors.iceberg.file.vector import Positions
 from support.strangers import REWRITTEN
 
@@ -150,7 +150,7 @@ class Maintainer:
         with _unstable():
             live = live_files(table)
             for file in live.data.values():
-                groups[place_of(file, table.metadata)].append(file)
+                groups[Partitions(table.metadata).place_of(file)].append(file)
             if not groups:
                 return
             place = self.chance.choice(list(groups))
@@ -171,7 +171,7 @@ class Maintainer:
             live = live_files(table)
             groups: dict[Place, list[str]] = defaultdict(list)
             for path, file in live.deletes.items() if table.metadata.format_version < 3 else ():
-                groups[place_of(file, table.metadata)].append(path)
+                groups[Partitions(table.metadata).place_of(file)].append(path)
             if not groups:
                 return
             place = self.chance.choice(list(groups))

@@ -29,7 +29,7 @@ from sinkql.connectors.iceberg.file.delete import live_files, read_dead
 from sinkql.connectors.iceberg.file.manifest import vector_of
 from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.file.order import sorted_numbers
-from sinkql.connectors.iceberg.file.place import divide, place_of
+from sinkql.connectors.iceberg.file.place import Partitions, divide
 from sinkql.connectors.iceberg.file.vector import read_vector
 from sinkql.connectors.iceberg.keyindex import fold, run
 from sinkql.connectors.iceberg.keyindex.run import TIERS
@@ -245,11 +245,12 @@ def _check_files(sink: Sink) -> None:
         assert [file.place] == [place for place, _ in divide(rows, sink.table.schema(), sink.table.spec())]
     there = {file.path for file in sink.index.files.values()}
     deletes = {note.path: note for note in sink.index.deletes.values()}
-    partitions = {path: place_of(file, sink.table.metadata) for path, file in {**live.data, **live.deletes}.items()}
+    partitions = Partitions(sink.table.metadata)
+    places = {path: partitions.place_of(file) for path, file in {**live.data, **live.deletes}.items()}
     for path, note in deletes.items():
         named = read_dead(sink.table.io, path, live.deletes[path]).keys() & there
         assert note.targets == len(named) > 0
-        assert {partitions[path]} == {partitions[each] for each in named}
+        assert {places[path]} == {places[each] for each in named}
     assert live.deletes.keys() - deletes.keys() <= set(sink.index.idle)
     if sink.table.metadata.format_version == 3:
         vectors = Counter(vector.file for file in live.deletes.values() if (vector := vector_of(file)))

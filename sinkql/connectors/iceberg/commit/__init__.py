@@ -1,6 +1,7 @@
 """Commits: exactly once, by whoever claimed the table last.
 
 * `marker`: what a snapshot says of its sink, and finding the one that holds.
+* `known`: what is known of a table's manifests from one commit to the next.
 * `snapshot`: files → manifests, requirements and updates.
 * `conflict`: what others did meanwhile, and whether a sink may go on.
 * `proposal`: a claim of the table, a batch, or a compaction.

@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -38,20 +37,17 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from sinkql.connectors.iceberg.commit.known import Known
 from sinkql.connectors.iceberg.file.data import FileEntry
 from sinkql.connectors.iceberg.file.manifest import (
     ManifestWriter,
-    entries_of,
-    first_row_of,
     manifests_of,
     name_of,
     number_manifests,
-    numbered,
     pieces,
-    said_of,
     write_list,
 )
-from sinkql.connectors.iceberg.file.place import parted_schema, record
+from sinkql.connectors.iceberg.file.place import Partitions, parted_schema
 from sinkql.connectors.iceberg.table.branch import moved
 from sinkql.runs import Tiers
 
@@ -59,8 +55,8 @@ MAIN = "main"
 _BASE = 500
 _TIERS = Tiers(fan=6, small=8, base=_BASE)
 """When manifests are merged, by the files they name: a file is written again a few times, whatever the table has."""
-_SMALL = 128
-"""Entries of a manifest that are kept in memory: about half a megabyte."""
+_MOST = 1000
+"""Entries of a manifest of new files: a commit that removes one of them later writes no more than these again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ def requirements(table: Table) -> tuple[TableRequirement, ...]:
     )
 
 
-def as_data_file(entry: FileEntry, metadata: TableMetadata) -> DataFile:
+def as_data_file(entry: FileEntry, partitions: Partitions) -> DataFile:
     """Return pyiceberg's form of an entry of a file of the table."""
     deletes = entry.content == "deletes"
     vector = entry.vector
@@ -160,7 +156,7 @@ def as_data_file(entry: FileEntry, metadata: TableMetadata) -> DataFile:
         content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
         file_path=entry.path,
         file_format=FileFormat.PARQUET if vector is None else FileFormat.PUFFIN,
-        partition=record(entry.place, metadata),
+        partition=partitions.record(entry.place),
         record_count=entry.rows,
         file_size_in_bytes=entry.size,
         column_sizes=entry.column_sizes,
@@ -197,35 +193,41 @@ class _Builder:
         self._metadata = table.metadata
         self._name = f"{by}{uuid4()}"
         self._written = 0
-        self._known = _Known(table)
+        self._known = Known(table)
         self._collector = _Collector()
+        self._partitions = Partitions(table.metadata)
         self.parent = table.current_snapshot()
         self.snapshot = table.metadata.new_snapshot_id()
         self.sequence = table.metadata.next_sequence_number()
 
     def added(self, entries: Iterable[FileEntry]) -> list[ManifestFile]:
-        """Write manifests of new files, one a kind and spec."""
+        """Write manifests of new files, each of one kind and spec."""
         groups: dict[tuple[bool, int], list[DataFile]] = defaultdict(list)
         for entry in entries:
-            groups[entry.content == "deletes", entry.place.spec].append(as_data_file(entry, self._metadata))
-        manifests = []
-        for (deletes, spec_id), files in groups.items():
-            spec = self._metadata.specs()[spec_id]
-            with self._writer(deletes, spec_id) as writer:
-                for file in files:
-                    writer.add_entry(
-                        ManifestEntry.from_args(
-                            status=ManifestEntryStatus.ADDED,
-                            snapshot_id=self.snapshot,
-                            sequence_number=None,
-                            file_sequence_number=None,
-                            data_file=file,
-                        )
+            groups[entry.content == "deletes", entry.place.spec].append(as_data_file(entry, self._partitions))
+        return [
+            self._manifest_of(files[start : start + _MOST], deletes, spec_id)
+            for (deletes, spec_id), files in groups.items()
+            for start in range(0, len(files), _MOST)
+        ]
+
+    def _manifest_of(self, files: list[DataFile], deletes: bool, spec_id: int) -> ManifestFile:
+        spec, schema = self._metadata.specs()[spec_id], self._metadata.schema()
+        with self._writer(deletes, spec_id) as writer:
+            for file in files:
+                writer.add_entry(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self.snapshot,
+                        sequence_number=None,
+                        file_sequence_number=None,
+                        data_file=file,
                     )
-                    self._collector.add_file(file, schema=self._metadata.schema(), partition_spec=spec)
-            manifests.append(writer.to_manifest_file())
-            self._known.wrote(manifests[-1].manifest_path, [self._added(file) for file in files])
-        return manifests
+                )
+                self._collector.add_file(file, schema=schema, partition_spec=spec)
+        manifest = writer.to_manifest_file()
+        self._known.wrote(manifest.manifest_path, [self._added(file) for file in files])
+        return manifest
 
     def carried(self, removed: frozenset[str]) -> list[ManifestFile]:
         """Return the parent's manifests: those that name removed files rewritten, small ones merged in tiers."""
@@ -234,8 +236,7 @@ class _Builder:
         parents = manifests_of(self._table, self.parent)
         old = [each for each in parents if each.has_added_files() or each.has_existing_files()]
         self._known.only(old)
-        names = {each.manifest_path: self._known.names(each) for each in old} if removed else {}
-        touched = {path: found for path, found in names.items() if not removed.isdisjoint(found)}
+        touched = self._known.having(old, removed)
         missing = removed.difference(*touched.values())
         if missing:
             raise FileNotFoundError(f"{len(missing)} files to remove are not in the table, such as {min(missing)}")
@@ -324,59 +325,6 @@ def _entries(manifest: ManifestFile) -> int:
     """Return how many files a manifest names, many if it does not say."""
     counts = manifest.added_files_count, manifest.existing_files_count
     return sum(each if each is not None else _BASE for each in counts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What a manifest says: the names of what it has, and of a small one its entries."""
-
-    names: frozenset[str]
-    entries: tuple[ManifestEntry, ...] | None
-
-    @classmethod
-    def of(cls, entries: Iterable[ManifestEntry]) -> _Said:
-        found = tuple(entries)
-        names = frozenset(name_of(entry.data_file) for entry in found)
-        return cls(names, found if len(found) <= _SMALL else None)
-
-
-class _Known:
-    """What is known of a table's manifests, which never change: pyiceberg takes some milliseconds to read one."""
-
-    def __init__(self, table: Table) -> None:
-        self._io = table.io
-        self._said = _said(str(table.metadata.table_uuid))
-
-    def only(self, manifests: Iterable[ManifestFile]) -> None:
-        """Forget all others."""
-        for path in self._said.keys() - {each.manifest_path for each in manifests}:
-            self._said.pop(path, None)  # another sink of this process may forget it as well
-
-    def names(self, manifest: ManifestFile) -> frozenset[str]:
-        """Return the names of what a manifest has."""
-        path = manifest.manifest_path
-        said = self._said.get(path)
-        if said is None:
-            said = self._said[path] = _Said.of(said_of(self._io, manifest))
-        return said.names
-
-    def entries(self, manifest: ManifestFile) -> Iterable[ManifestEntry]:
-        """Return the entries of a manifest, which is one of a list."""
-        said = self._said.get(manifest.manifest_path)
-        if said is None or said.entries is None:
-            return entries_of(self._io, manifest)
-        return numbered(said.entries, first_row_of(manifest))
-
-    def wrote(self, path: str, entries: list[ManifestEntry]) -> None:
-        """Take note of a manifest just written; of large ones, which are seldom asked for, only when they are."""
-        if len(entries) <= _SMALL:
-            self._said[path] = _Said.of(entries)
-
-
-@lru_cache(maxsize=64)
-def _said(table_uuid: str) -> dict[str, _Said]:
-    """Return what is known of a table's manifests, those of the last commit."""
-    return {}
 
 
 def selfcheck() -> None:

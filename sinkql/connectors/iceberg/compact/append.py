@@ -21,7 +21,7 @@ from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, ve
 from sinkql.connectors.iceberg.file.moving import Moving
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
 from sinkql.connectors.iceberg.file.order import SortedWriter
-from sinkql.connectors.iceberg.file.place import Place, place_of
+from sinkql.connectors.iceberg.file.place import Partitions, Place
 
 _SORTED = 64 << 20
 """How large a file becomes at most whose rows are sorted: they all wait until the last one is read."""
@@ -48,6 +48,7 @@ def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, 
     """Put the sink's files of the current snapshot before those that are there; a manifest or delete file a step."""
     head = table.current_snapshot()
     into.deletes = delete_manifests(table)
+    partitions = Partitions(table.metadata)
     found: list[tuple[int, OwnFile]] = []
     deletes: list[DataFile] = []
     for manifest in manifests_of(table, head):
@@ -56,7 +57,7 @@ def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, 
             if manifest.content == ManifestContent.DELETES:
                 deletes.append(file)
             elif has_rows_of(file.file_path, sink) and file.file_format == FileFormat.PARQUET:
-                own = OwnFile(file.file_path, file.file_size_in_bytes, place_of(file, table.metadata))
+                own = OwnFile(file.file_path, file.file_size_in_bytes, partitions.place_of(file))
                 found.append((entry.sequence_number or 0, own))
         yield True
     if any(file.content == DataFileContent.EQUALITY_DELETES for file in deletes):

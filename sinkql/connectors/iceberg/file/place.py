@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -54,17 +54,30 @@ WHOLE = Place()
 """The one partition of a table that has never had others."""
 
 
-def place_of(file: DataFile, metadata: TableMetadata) -> Place:
-    """Return where a file of a manifest lies."""
-    types = _types(metadata, file.spec_id)
-    values = (file.partition[number] for number in range(len(types)))
-    return Place(file.spec_id, tuple(_packed(type_, value) for type_, value in zip(types, values, strict=True)))
+class Partitions:
+    """The partitions of a loaded table: how its manifests name a `Place`. The types of a spec are found out once."""
 
+    def __init__(self, metadata: TableMetadata) -> None:
+        self._metadata = metadata
+        self._known: dict[int, tuple[IcebergType, ...]] = {}
 
-def record(place: Place, metadata: TableMetadata) -> Record:
-    """Return a partition as manifests name it, in Iceberg's physical values."""
-    types = _types(metadata, place.spec)
-    return Record(*(_unpacked(type_, value) for type_, value in zip(types, place.values, strict=True)))
+    def place_of(self, file: DataFile) -> Place:
+        """Return where a file of a manifest lies."""
+        types = self._types(file.spec_id)
+        values = (file.partition[number] for number in range(len(types)))
+        return Place(file.spec_id, tuple(_packed(type_, value) for type_, value in zip(types, values, strict=True)))
+
+    def record(self, place: Place) -> Record:
+        """Return a partition as manifests name it, in Iceberg's physical values."""
+        types = self._types(place.spec)
+        return Record(*(_unpacked(type_, value) for type_, value in zip(types, place.values, strict=True)))
+
+    def _types(self, spec_id: int) -> tuple[IcebergType, ...]:
+        if spec_id not in self._known:
+            spec = self._metadata.specs()[spec_id]
+            fields = spec.partition_type(parted_schema(self._metadata, spec_id)).fields
+            self._known[spec_id] = tuple(field.field_type for field in fields)
+        return self._known[spec_id]
 
 
 def parted_schema(metadata: TableMetadata, spec_id: int) -> Schema:
@@ -192,9 +205,3 @@ def _packed(type_: IcebergType, value: Any) -> bytes | None:
 def _unpacked(type_: IcebergType, value: bytes | None) -> Any:
     assert isinstance(type_, PrimitiveType)
     return None if value is None else from_bytes(type_, value)
-
-
-def _types(metadata: TableMetadata, spec_id: int) -> Sequence[IcebergType]:
-    return [
-        field.field_type for field in metadata.specs()[spec_id].partition_type(parted_schema(metadata, spec_id)).fields
-    ]

@@ -233,17 +233,18 @@ class Index:
         `changes` are at most one a bucket. Raises ValueError for one of another index.
         """
         step = _Step(self)
-        runs = list(self.runs)
+        merged: set[str] = set()
+        fresh: list[Run] = []
         for change in changes:
             if change.index != self.name:
                 raise ValueError(f"a change of index {change.index}, not of {self.name}")
             step.take(change)
-            merged = set(change.merged)
-            runs = [run for run in runs if run.name not in merged]
+            merged.update(change.merged)
             if change.run is not None:
-                runs.insert(0, change.run)
+                fresh.append(change.run)
+        kept = (run for run in self.runs if run.name not in merged)
         step.bury()
-        return self._stepped(step, epoch=epoch, commit=commit, runs=tuple(runs))
+        return self._stepped(step, epoch=epoch, commit=commit, runs=(*reversed(fresh), *kept))
 
     def rewritten(self, rewrite: Rewrite, *, epoch: int, commit: str) -> Index:
         """Return the index that is true once a compaction is committed; saves nothing."""

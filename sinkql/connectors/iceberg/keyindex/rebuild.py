@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.delete import live_files, read_dead
-from sinkql.connectors.iceberg.file.place import Place, place_of
+from sinkql.connectors.iceberg.file.place import Partitions, Place
 from sinkql.connectors.iceberg.file.read import names_by_id
 from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
@@ -67,7 +67,8 @@ def rebuild(
         positions[path] = sum(map(len, found.values()))
         for target in targets[path]:
             dead[target] = np.union1d(dead[target], found[target]) if target in dead else found[target]
-    places = {path: place_of(file, table.metadata) for path, file in data.items()}
+    partitions = Partitions(table.metadata)
+    places = {path: partitions.place_of(file) for path, file in data.items()}
     layer, idle = _layer_of(data, places, dead, targets, positions)
     commit = uuid4().hex
     index = Index(
@@ -134,9 +135,10 @@ def catch_up(
         return index
     empty = tuple(path for path in new if not live.data[path].record_count)
     filled = ((path, live.data[path]) for path in new if live.data[path].record_count)
+    partitions = Partitions(table.metadata)
     added = {
         index.next_file_id + number: FileNote(
-            path, file.record_count, size=file.file_size_in_bytes, place=place_of(file, table.metadata)
+            path, file.record_count, size=file.file_size_in_bytes, place=partitions.place_of(file)
         )
         for number, (path, file) in enumerate(filled)
     }
