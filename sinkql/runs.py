@@ -24,6 +24,10 @@ Column = NDArray[Any]
 """A hash half, or what else tells rows apart or orders them: 64-bit integers."""
 Places = NDArray[np.int64]
 
+_LARGE = 1 << 16
+_GUESSES, _STEPS = 4, 24
+"""The first guess is off by the root of the number of rows, each other one by that of the one before it."""
+
 
 def sort_places(*columns: Column) -> Places:
     """Return the order by the columns; equal rows keep their order. Ties of the first column are taken to be few."""
@@ -68,8 +72,19 @@ def newest(h1: Column, h2: Column) -> Places:
 def find(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Places:
     """Return the place of each key in a run that has each key once, or -1.
 
-    Keys may come in any order; where they come sorted, memory is read in order.
+    Keys may come in any order; where they come sorted, memory is read in order. Hashes are spread evenly, so that in a
+    large run the place of each is guessed, which reads a few lines of memory a key however many rows there are
+    (interpolation search; Perl, Itai and Avni, 1978). What is not spread evenly is searched for.
     """
+    if len(run_h1) < _LARGE:
+        return _searched(run_h1, run_h2, h1, h2)
+    found, left = _guessed(run_h1, run_h2, h1, h2)
+    if len(left):
+        found[left] = _searched(run_h1, run_h2, h1[left], h2[left])
+    return found
+
+
+def _searched(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Places:
     places = np.searchsorted(run_h1, h1)
     found = np.full(len(h1), -1, np.int64)
     open_ = np.arange(len(h1))
@@ -83,6 +98,41 @@ def find(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Places:
         open_ = open_[~hit]
         places[open_] += 1
     return found
+
+
+def _guessed(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> tuple[Places, Places]:
+    """Return what `find` does, and the keys of which it is not known: -1 is said of these too."""
+    rows, per = len(run_h1), len(run_h1) / 2.0**64
+    at = (h1 * per).astype(np.int64)
+    there = np.take(run_h1, at, mode="clip")
+    for _ in range(_GUESSES):
+        further = (h1 - there).view(np.int64) * per
+        at += np.rint(further, out=further).astype(np.int64)
+        there = np.take(run_h1, at, mode="clip")
+    np.clip(at, 0, rows - 1, out=at)
+    found = np.full(len(h1), -1, np.int64)
+    same = np.flatnonzero(there == h1)
+    left = [_confirmed(run_h2, h2, same, at[same], found)]
+    open_ = np.flatnonzero(there != h1)
+    at, wanted, up = at[open_], h1[open_], there[open_] < h1[open_]
+    for _ in range(_STEPS):  # from one row to the next, until it is found or passed
+        at += np.where(up, 1, -1)
+        there = np.take(run_h1, at, mode="clip")
+        same = there == wanted
+        left.append(_confirmed(run_h2, h2, open_[same], at[same], found))
+        on = ~same & ((there < wanted) == up) & (at > 0) & (at < rows - 1)
+        open_, at, wanted, up = open_[on], at[on], wanted[on], up[on]
+        if not len(open_):
+            break
+    return found, np.concatenate([*left, open_])
+
+
+def _confirmed(run_h2: Column, h2: Column, keys: Places, at: Places, found: Places) -> Places:
+    """Note places whose h1 is a key's where h2 is so too; return the other keys, which may be at the next place."""
+    hit = np.take(run_h2, at, mode="clip") == h2[keys]
+    found[keys[hit]] = at[hit]
+    others: Places = keys[~hit]
+    return others
 
 
 def hits(runs: Iterable[tuple[Column, Column]], h1: Column, h2: Column) -> Iterator[tuple[Places, Places]]:

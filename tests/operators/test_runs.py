@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sinkql import runs
 from sinkql.runs import Tiers, find, hits, newest, repeats, sort_places, sweep
 
 FEW = st.integers(0, 3)  # hashes that collide in one half, and in both
@@ -35,8 +38,8 @@ def test_order_is_by_both_halves_and_stable(keys: Keys) -> None:
 
 @settings(deadline=None)
 @given(st.lists(KEYS, max_size=4), KEYS)
-def test_the_newest_run_that_has_a_key_knows_it(runs: list[Keys], asked: Keys) -> None:
-    whole = [sorted(set(keys)) for keys in runs]
+def test_the_newest_run_that_has_a_key_knows_it(given_runs: list[Keys], asked: Keys) -> None:
+    whole = [sorted(set(keys)) for keys in given_runs]
     found: dict[int, tuple[int, int]] = {}
     for number, (which, places) in enumerate(hits(map(columns, whole), *columns(asked))):  # type: ignore[arg-type]  # pairs
         assert not found.keys() & set(which.tolist())
@@ -58,6 +61,53 @@ def test_merging_keeps_the_first_of_each_key(keys: Keys) -> None:
 def test_nothing_is_found_in_an_empty_run() -> None:
     nothing = columns([])
     assert find(*nothing, *columns([(1, 1)])).tolist() == [-1]
+
+
+SPREADS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "evenly": lambda rng, rows: rng.integers(0, 2**64 - 1, rows, np.uint64, endpoint=True),
+    "few": lambda rng, rows: rng.integers(0, 9, rows, np.uint64),
+    "at both ends": lambda rng, rows: np.where(rng.random(rows) < 0.5, 0, 2**64 - 1).astype(np.uint64),
+    "in a corner": lambda rng, rows: rng.integers(2**64 - 2**40, 2**64 - 1, rows, np.uint64, endpoint=True),
+    "one far off": lambda rng, rows: np.append(rng.integers(0, 1 << 20, rows - 1, np.uint64), np.uint64(2**64 - 1)),
+}
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_keys_are_found_in_a_large_run_however_their_hashes_are_spread(spread: str) -> None:
+    rng, rows = np.random.default_rng(5), 70_000
+    some = SPREADS[spread](rng, 2 * rows), rng.integers(0, 2**64 - 1, 2 * rows, np.uint64)
+    h1, h2 = (half[np.lexsort(some[::-1])] for half in some)
+    there = np.sort(rng.permutation(2 * rows)[:rows])  # the others are not in the run, though their h1 may be
+    places = np.full(2 * rows, -1)
+    places[there] = np.arange(rows)
+    asked = rng.permutation(2 * rows)[:5_000]
+    ends = np.array([0, 2**64 - 1], np.uint64)
+    assert places[asked].tolist() == find(h1[there], h2[there], h1[asked], h2[asked]).tolist()
+    assert find(h1[there], h2[there], ends, ends).tolist() == [-1, -1]
+    assert find(h1[there], h2[there], h1[:0], h2[:0]).tolist() == []
+
+
+def test_few_hashes_of_a_large_run_are_looked_at_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    read, take = [0], np.take
+
+    def counting(column: Any, places: Any, **named: Any) -> Any:
+        read[0] += len(places)
+        return take(column, places, **named)
+
+    def searched(*columns: Any) -> Any:
+        raise AssertionError("searched for")
+
+    monkeypatch.setattr(np, "take", counting)
+    monkeypatch.setattr(runs, "_searched", searched)
+    costs = []
+    for rows in (100_000, 3_000_000):
+        h1 = np.sort(rng.integers(0, 2**64 - 1, rows, np.uint64))
+        places, read[0] = np.sort(rng.integers(0, rows, 10_000)), 0
+        assert places.tolist() == find(h1, h1, h1[places], h1[places]).tolist()
+        costs.append(read[0] / 10_000)
+    assert max(costs) < 8  # a search would look at 17 and at 22
+    assert costs[1] / costs[0] < 1.1
 
 
 @pytest.mark.parametrize(
