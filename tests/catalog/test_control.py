@@ -98,6 +98,48 @@ def test_lease_that_ran_out_is_renewed_while_nobody_took_it(control: Control, cl
     assert control.holder("s") is not None
 
 
+def test_very_many_sinks_take_no_more_statements_than_one(
+    control: Control, database: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.write() as connection:
+        kind, plain, statements = type(connection), type(connection).execute, list[str]()
+
+    def counting(self: Any, query: str, values: Any = (), /) -> Any:
+        statements.append(query)
+        return plain(self, query, values)
+
+    counts = []
+    for number in (2, 400):
+        names = [f"sink{each}" for each in range(number)]
+        for each in names:
+            control.set_desired(each, "stopped" if each == "sink1" else "running")
+            control.acquire(each, owner=f"owner of {each}", takeover=True)
+        control.ask("sink0")
+        monkeypatch.setattr(kind, "execute", counting)
+        statements.clear()
+        assert control.renew_all({each: f"owner of {each}" for each in names}) == {}
+        wishes = control.wishes_of([*names, "gone"])
+        counts.append(len(statements))
+        monkeypatch.undo()
+        assert (wishes["sink0"], wishes["sink1"], wishes["gone"]) == (
+            ("running", control.asked("sink0")), ("stopped", None), ("dropped", None),
+        )  # fmt: skip
+        assert control.wishes_of(["sink0"]) == {"sink0": wishes["sink0"]}
+    assert counts[0] == counts[1]
+
+
+def test_of_many_leases_those_are_told_that_others_took(control: Control, clock: Clock) -> None:
+    owners = {f"sink{number}": f"owner{number}" for number in range(1200)}
+    for each, owner in owners.items():
+        control.set_desired(each, "running")
+        control.acquire(each, owner=owner, takeover=False)
+    control.acquire("sink1100", owner="other", takeover=True)
+    clock.time += 29
+    assert {each: error.code for each, error in control.renew_all(owners).items()} == {"sink1100": "SQ5202"}
+    clock.time += 2
+    assert [each for each in owners if not control.held(each)] == ["sink1100"]
+
+
 def test_takeover_ends_the_first_ones_lease(control: Control) -> None:
     control.acquire("s", owner="a", takeover=False)
     control.acquire("s", owner="b", takeover=True)

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -244,6 +244,10 @@ class MemoryControl:
         if self.owners.get(sink_id) != owner:
             raise SinkqlError("SQ5202", "sink was taken over")
 
+    def renew_all(self, owners: Mapping[str, str]) -> Mapping[str, SinkqlError]:
+        taken = {sink_id for sink_id, owner in owners.items() if self.owners.get(sink_id) != owner}
+        return {sink_id: SinkqlError("SQ5202", "sink was taken over") for sink_id in taken}
+
     def release(self, sink_id: str, *, owner: str) -> None:
         if self.owners.get(sink_id) == owner:
             del self.owners[sink_id]
@@ -256,6 +260,9 @@ class MemoryControl:
 
     def asked(self, sink_id: str) -> int | None:
         return self.asking.get(sink_id)
+
+    def wishes_of(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
+        return {each: (self.desired(each), self.asked(each)) for each in sink_ids}
 
     def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:
         self.begun.append(number)

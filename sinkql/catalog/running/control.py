@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -16,6 +16,8 @@ LEASE_SECONDS = 30.0
 _KEPT_CHANGES = 1000  # of status, a sink: older ones go
 _ACCOUNT = ("read", "removed", "superseded", "filtered", "dropped", "failed", "stale")
 _FOOTPRINT = ("files_before", "files_after", "bytes_before", "bytes_after")
+_AT_ONCE = 500
+"""Values of a statement."""
 _MINE = "sink_id = ? AND owner = ?"
 
 Desired = Literal["running", "stopped", "dropped"]
@@ -113,16 +115,26 @@ class Control:
 
     def renew(self, sink_id: str, *, owner: str) -> None:
         """Renew the lease; raises SQ5202 if another process took it over."""
+        for error in self.renew_all({sink_id: owner}).values():
+            raise error
+
+    def renew_all(self, owners: Mapping[str, str]) -> dict[str, LeaseLostError]:
+        """Renew leases by their sinks' ids; return SQ5202 for each that another process took over."""
+        lost: dict[str, LeaseLostError] = {}
         with self._database.write() as connection:
             until = self._time(connection) + self._lease_seconds
-            if connection.update("leases", {"expires": until}, _MINE, sink_id, owner) == 0:
-                holder = _holder(connection, sink_id)
-                by = f" by pid {holder.process.pid} on {holder.process.host}" if holder is not None else ""
-                raise LeaseLostError(
-                    "SQ5202",
-                    f"sink was taken over{by}",
-                    hint="This process stops; the other one continues with the sink.",
-                )
+            every = [*owners.items()]
+            for some in (every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)):
+                marks = ", ".join("?" * len(some))
+                mine = [owner for _, owner in some]
+                if connection.update("leases", {"expires": until}, f"owner IN ({marks})", *mine) != len(some):
+                    found = {sink_id: (_holder(connection, sink_id), owner) for sink_id, owner in some}
+                    lost |= {
+                        sink_id: _lost(holder)
+                        for sink_id, (holder, owner) in found.items()
+                        if holder is None or holder.owner != owner
+                    }
+        return lost
 
     def release(self, sink_id: str, *, owner: str) -> None:
         """Release the lease; does nothing if another owner has it."""
@@ -148,6 +160,16 @@ class Control:
         """Return the sink's desired state; `dropped` if it no longer exists."""
         with self._database.read() as connection:
             return _desired(connection, sink_id)
+
+    def wishes_of(self, sink_ids: Collection[str]) -> dict[str, tuple[Desired, int | None]]:
+        """Return what `desired` and `asked` do of many sinks; of one it reads no more than these."""
+        given = [*sink_ids] if len(sink_ids) == 1 else []
+        those = "sink_id = ?" if given else "TRUE"
+        with self._database.read() as connection:
+            desired = connection.all(f"SELECT sink_id, desired FROM desired WHERE {those}", *given)
+            asked = connection.all(f"SELECT sink_id, asked FROM maintenance WHERE asked > done AND {those}", *given)
+        wanted, numbers = ({row[0]: row[1] for row in rows} for rows in (desired, asked))
+        return {each: (wanted.get(each, "dropped"), numbers.get(each)) for each in sink_ids}
 
     def set_desired(self, sink_id: str, desired: Desired) -> None:
         """Set the sink's desired state; the process that runs it follows at its next poll."""
@@ -311,6 +333,15 @@ def _holder(connection: Connection, sink_id: str) -> Holder | None:
     if row is None:
         return None
     return Holder(row.owner, row.epoch, Process(row.host, row.pid, row.process), row.expires, connection.shared)
+
+
+def _lost(holder: Holder | None) -> LeaseLostError:
+    by = f" by pid {holder.process.pid} on {holder.process.host}" if holder is not None else ""
+    return LeaseLostError(
+        "SQ5202",
+        f"sink was taken over{by}",
+        hint="This process stops; the other one continues with the sink.",
+    )
 
 
 def _running(process: Process) -> LeaseHeldError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, Protocol
 
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Compacted, JobOffsets
 
 Desired = Literal["running", "stopped", "dropped"]
@@ -54,6 +55,12 @@ class Control(CommitLog, Protocol):
     def renew(self, sink_id: str, *, owner: str) -> None:
         """Prolong the lease by `lease_seconds`; raises SQ5202 if somebody else took it."""
 
+    def renew_all(self, owners: Mapping[str, str]) -> Mapping[str, SinkqlError]:
+        """Prolong many leases at once, each by its sink's id with its owner; return SQ5202 for those that others took.
+
+        What it takes of the catalog does not depend on how many they are.
+        """
+
     def release(self, sink_id: str, *, owner: str) -> None:
         """Give the lease back; does nothing if it is no longer the owner's."""
 
@@ -66,6 +73,9 @@ class Control(CommitLog, Protocol):
 
     def desired(self, sink_id: str) -> Desired:
         """Return what users want now; `dropped` for a sink that is gone."""
+
+    def wishes_of(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
+        """Return what `desired` and `asked` do of many sinks at once."""
 
     def asked(self, sink_id: str) -> int | None:
         """Return the number of the OPTIMIZE SINK that is still to be done; None where there is none."""

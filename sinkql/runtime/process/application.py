@@ -295,17 +295,17 @@ class _Application:
     def _renew(self, ended: threading.Event) -> None:
         """Prolong the leases; a sink whose lease is somebody else's now is told so."""
         while not ended.wait(self.workload.control.lease_seconds / 3):
-            for run, _ in list(self.running.values()):
-                if not run.leased:
-                    continue
-                try:
-                    self.workload.control.renew(run.sink_id, owner=run.owner)
-                except LeaseLostError as error:
-                    run.lost = error
-                    run.wake.set()
-                except SinkqlError:
-                    # A catalog that cannot be written now may be at the next turn, before the lease has run out.
-                    continue
+            leased = {run.sink_id: run for run, _ in list(self.running.values()) if run.leased}
+            if not leased:
+                continue
+            try:
+                lost = self.workload.control.renew_all({sink_id: run.owner for sink_id, run in leased.items()})
+            except SinkqlError:
+                # A catalog that cannot be written now may be at the next turn, before the lease has run out.
+                continue
+            for sink_id, error in lost.items():
+                leased[sink_id].lost = error
+                leased[sink_id].wake.set()
 
 
 def _in_thread(function: Callable[[], _T]) -> Future[_T]:

@@ -20,6 +20,7 @@ from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.progress import Ending, Progress
 from sinkql.runtime.sink.claiming import Claiming
 from sinkql.runtime.sink.roster import Roster
+from sinkql.runtime.sink.watch import Watch
 from sinkql.runtime.spark.lane import SparkLane
 
 
@@ -72,9 +73,11 @@ class Host:
     elsewhere: set[str] = field(default_factory=set)
     """The ids of views that another process runs."""
     conductor: Conductor = field(init=False)
+    watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
         self.conductor = Conductor(self._open_lane, self.lanes)
+        self.watch = Watch(self.control)
 
     def _open_lane(self, round_: Callable[[], None]) -> SparkLane:
         return SparkLane(self.session(), self.folder / uuid.uuid4().hex[:8], round_)

@@ -300,7 +300,7 @@ class SinkRunner:
         self._sessions.clear()
         if self._following.take() == "moved":
             return "moved"
-        wish = self._desired()
+        wish = self._desired(now=True)
         if wish != "running":  # also of a sink that only waits to try again
             return wish
         if self._stops():
@@ -465,7 +465,8 @@ class SinkRunner:
             if seat.error is not None:
                 raise seat.error
             if not seat.stalls:
-                answer(loop, self.host.control, self._batch, self._stops_or_leaves)
+                if self._asked():
+                    answer(loop, self.host.control, self._batch, self._stops_or_leaves)
                 replay_asked(loop, self._batch, self._stops_or_leaves)
             if self._batch.acquire(blocking=False):
                 try:
@@ -489,11 +490,18 @@ class SinkRunner:
     def _stops_or_leaves(self) -> bool:
         return self._stops() or self._desired() != "running"
 
-    def _desired(self) -> Desired:
+    def _desired(self, *, now: bool = False) -> Desired:
+        watch = self.host.watch
         try:
-            return self.host.control.desired(self.sink_id)
+            return watch.now(self.sink_id) if now else watch.desired(self.sink_id)
         except SinkqlError:
             return "running"  # a catalog that cannot be read now is asked again; the lease tells whether it matters
+
+    def _asked(self) -> bool:
+        try:
+            return self.host.watch.asked(self.sink_id)
+        except SinkqlError:
+            return False  # it is asked again
 
     def _leave_seat(self, seat: Seat) -> None:
         """Wait for the batch that runs, and let no other begin."""
