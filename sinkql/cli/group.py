@@ -109,6 +109,7 @@ for _command in (
     secret.secret,
     catalog.catalog,
     machine.doctor,
+    machine.package,
     machine.completion,
 ):
     cli.add_command(_takes_common_options(_command))

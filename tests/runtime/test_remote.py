@@ -40,7 +40,16 @@ def test_what_is_packed_is_sinkql_with_all_that_it_needs_but_spark() -> None:
     packed = {each.name for each in package._distributions()}
     assert {"sinkql", "pyarrow", "pyiceberg", "boto3"} <= packed
     assert "pytest" not in packed
-    names = package._files()
+    installed, editable = package._contents()
+    names = {**installed.files, **editable.files}
     assert {"sinkql/runtime/spark/daemon.py", "pyarrow/__init__.py"} <= names.keys()
-    assert [name for name in names if name.startswith(("pyspark/", "py4j/"))] == []
+    assert [name for name in names if name.startswith(("pyspark/", "py4j/", "sqlglot/"))] == []
     assert f"sinkql-{distribution('sinkql').version}.dist-info/entry_points.txt" in names
+
+
+def test_an_archive_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sinkql").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(SinkqlError) as refused:
+        package.packed()
+    assert refused.value.code == "SQ4054"

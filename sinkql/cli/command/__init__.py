@@ -5,5 +5,5 @@
 * `deploy`: plan, apply.
 * `query`: preview, shell.
 * `secret`, `catalog`: groups of commands.
-* `machine`: doctor, completion.
+* `machine`: doctor, package, completion.
 """

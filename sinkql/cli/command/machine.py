@@ -1,4 +1,6 @@
-"""`sinkql doctor`, `completion`: what is wrong on this machine, and how its shell completes commands."""
+"""`sinkql doctor`, `package`, `completion`: what is wrong on this machine, an archive of what is installed on it for
+Spark's executors, and how its shell completes commands.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +74,28 @@ def _tell(output: Output, checks: Iterable[Check]) -> int:
             output.note(f"         {check.fix}")
     output.note("" if wrong else "no problems found")
     return _ENVIRONMENT if wrong else 0
+
+
+@click.command(short_help="Write what Spark's executors need as an archive.")
+@click.argument("target", metavar="FILE.zip", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_context
+def package(context: click.Context, target: Path) -> int:
+    """Write SinkQL and the packages that it needs, as they are installed here, to FILE.zip for executors of a cluster.
+
+    A cluster with MASTER makes such an archive by itself, and hands it out with each start. One that is kept where all
+    machines read it is named in CONF, as in MAP['spark.archives' => 's3a://bucket/FILE.zip#sinkql'].
+    """
+    from sinkql.runtime.spark.package import pack, python_version
+
+    _, output = context.obj
+    if target.suffix != ".zip":
+        raise click.UsageError(f"the name of the archive must end in .zip, as in {target.with_suffix('.zip')}")
+    pack(target)
+    size = target.stat().st_size
+    version = python_version()
+    output.line(f"wrote {size >> 20} MB for Python {version} to {target}", file=target, bytes=size, python=version)
+    output.note(f"name it in a cluster's CONF: MAP['spark.archives' => '{target.absolute()}#sinkql']")
+    return 0
 
 
 @click.command(short_help="Print a script for completion in bash, zsh or fish.")

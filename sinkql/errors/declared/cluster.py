@@ -30,4 +30,8 @@ CODES = {
         "A package that SinkQL needs cannot be packed for executors, because it is installed in editable mode.",
         "Install it without --editable.",
     ),
+    "SQ4054": _code(
+        "The archive of packages for executors cannot be written.",
+        "Make room, or name another file; XDG_CACHE_HOME says where those are that a cluster makes by itself.",
+    ),
 }

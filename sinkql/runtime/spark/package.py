@@ -16,8 +16,10 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -27,17 +29,22 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.registry import GROUP
 
 _OWN = "sinkql"
-_THEIRS = frozenset({"pyspark", "py4j"})
-"""What each executor of a Spark cluster has."""
+_LEFT_OUT = frozenset({"pyspark", "py4j", "hvac", "keyring", "lark", "prompt-toolkit", "sqlglot", "thrift"})
+"""What each executor of a Spark cluster has, and what only statements, shells, catalogs and secrets need."""
 _UNUSED_FOLDERS = frozenset({"tests", "include", "__pycache__"})
-_UNUSED = (".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx", ".c", ".cpp", ".a")
+_UNUSED = (".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx", ".c", ".cpp", ".a", ".pth")
 _UNUSED_LIBRARIES = ("flight",)
-_KEPT = 3
+_KEPT = 6
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LEVEL = 1  # the next ones take twice the time for a tenth less
 
-Files = Mapping[str, Path]
-"""Files by their places in the archive."""
+
+@dataclass(slots=True)
+class Contents:
+    """Files by their places in an archive; `digest` is one of what is in them."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    digest: Any = field(default_factory=lambda: hashlib.sha256(sys.version.encode()))  # hashlib has no type for it
 
 
 def python_version() -> str:
@@ -45,42 +52,58 @@ def python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def packed() -> Path:
-    """Return the archive of what is installed here, out of the cache folder; it is made if it is not there.
+def packed() -> list[Path]:
+    """Return archives of what is installed here, out of the cache folder, where they are made if they are not there.
 
-    Raises SQ4053.
+    What is installed in editable mode has one of its own, which is all that is made again after a change. Raises
+    SQ4053 and SQ4054.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(caches) / "sinkql"
-    files = _files()
-    path = folder / f"package-{python_version()}-{_digest(files)}.zip"
-    if not path.exists():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(path, files)
-        _sweep(folder)
-    with suppress(OSError):
-        os.utime(path)  # the last few that were used are kept
-    return path
+    found = []
+    for contents in _contents():
+        if not contents.files:
+            continue
+        path = folder / f"package-{python_version()}-{contents.digest.hexdigest()[:16]}.zip"
+        if not path.exists():
+            _write(path, contents.files)
+            _sweep(folder)
+        with suppress(OSError):
+            os.utime(path)  # the last few that were used are kept
+        found.append(path)
+    return found
 
 
 def pack(path: Path) -> None:
-    """Write the archive of what is installed here; raises OSError and SQ4053."""
-    _write(path, _files())
+    """Write one archive of all that is installed here; raises SQ4053 and SQ4054."""
+    installed, editable = _contents()
+    _write(path, installed.files | editable.files)
 
 
-def _write(path: Path, files: Files) -> None:
-    with (
-        durable.replacing(path, mode=0o644) as draft,
-        zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
-    ):
-        for name in sorted(files):
-            data = files[name].read_bytes()
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, _LEVEL)
-            if name.endswith(".py"):
-                compiled = _compiled(files[name], name, data)
-                if compiled is not None:
-                    place = importlib.util.cache_from_source(name)
-                    archive.writestr(zipfile.ZipInfo(place, _EPOCH), compiled, zipfile.ZIP_DEFLATED, _LEVEL)
+def _write(path: Path, files: Mapping[str, Path]) -> None:
+    try:
+        with (
+            durable.replacing(path, mode=0o644) as draft,
+            zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
+        ):
+            for name in sorted(files):
+                for place, data in _entries(name, files[name]):
+                    archive.writestr(zipfile.ZipInfo(place, _EPOCH), data, zipfile.ZIP_DEFLATED, _LEVEL)
+    except OSError as error:
+        raise SinkqlError(
+            "SQ4054",
+            f'cannot write the archive of packages "{path}": {error.strerror or error}',
+            hint="Name a file in a folder that can be written; the cache folder is that of XDG_CACHE_HOME.",
+        ) from error
+
+
+def _entries(name: str, path: Path) -> Iterator[tuple[str, bytes]]:
+    data = path.read_bytes()
+    yield name, data
+    if name.endswith(".py"):
+        compiled = _compiled(path, name, data)
+        if compiled is not None:
+            yield importlib.util.cache_from_source(name), compiled
 
 
 def _compiled(path: Path, name: str, source: bytes) -> bytes | None:
@@ -102,16 +125,23 @@ def _compiled(path: Path, name: str, source: bytes) -> bytes | None:
         return None
 
 
-def _files() -> Files:
-    found: dict[str, Path] = {}
-    for each in _distributions():
-        if canonicalize_name(each.name) not in _THEIRS:
-            found.update(_files_of(each))
-    return found
+def _contents() -> tuple[Contents, Contents]:
+    """Return what is installed, and what is in editable mode."""
+    installed, editable = Contents(), Contents()
+    for each in sorted(_distributions(), key=lambda each: each.name):
+        if _editable(each):
+            files = {**dict(_files_of(each)), **dict(_modules_of(each))}
+            editable.files.update(files)
+            for name in sorted(files):
+                editable.digest.update(f"{name}\0".encode() + hashlib.sha256(files[name].read_bytes()).digest())
+        else:
+            installed.files.update(_files_of(each))
+            installed.digest.update((each.read_text("RECORD") or each.version).encode())  # it has a digest of each file
+    return installed, editable
 
 
 def _distributions() -> Iterator[Distribution]:
-    """Yield SinkQL, packages of connectors, and all that they need; of optional ones those that are here."""
+    """Yield SinkQL, packages of connectors, and all that tasks of theirs need; of optional ones those that are here."""
     wanted = [Requirement(_OWN)]
     wanted += [Requirement(each.dist.name) for each in entry_points(group=GROUP) if each.dist is not None]
     seen: set[tuple[str, frozenset[str]]] = set()
@@ -119,7 +149,7 @@ def _distributions() -> Iterator[Distribution]:
     while wanted:
         requirement = wanted.pop()
         name = canonicalize_name(requirement.name)
-        if (name, frozenset(requirement.extras)) in seen:
+        if name in _LEFT_OUT or (name, frozenset(requirement.extras)) in seen:
             continue
         seen.add((name, frozenset(requirement.extras)))
         try:
@@ -138,13 +168,9 @@ def _distributions() -> Iterator[Distribution]:
 
 def _files_of(found: Distribution) -> Iterator[tuple[str, Path]]:
     for file in found.files or []:
-        if _used(PurePosixPath(file)):
-            path = Path(str(found.locate_file(file)))
-            if path.is_file():
-                yield str(file), path
-    if _editable(found):
-        for package in _packages_of(found):
-            yield from _tree(package)
+        path = Path(str(found.locate_file(file)))
+        if _used(PurePosixPath(file)) and path.is_file():
+            yield str(file), path
 
 
 def _editable(found: Distribution) -> bool:
@@ -152,23 +178,20 @@ def _editable(found: Distribution) -> bool:
     return bool(told.get("dir_info", {}).get("editable"))
 
 
-def _packages_of(found: Distribution) -> Iterator[Path]:
-    """Yield the folders, or modules, of a package that is installed as a link to where it is written."""
-    if canonicalize_name(found.name) == _OWN:
-        names = {_OWN}
-    else:
-        names = {each.module.partition(".")[0] for each in found.entry_points if each.group == GROUP}
-        names = names or {found.name.replace("-", "_")}
-    for name in sorted(names):
+def _modules_of(found: Distribution) -> Iterator[tuple[str, Path]]:
+    """Yield the modules of a package that is installed as a link to where it is written; raises SQ4053."""
+    names = {each.module.partition(".")[0] for each in found.entry_points if each.group == GROUP}
+    for name in names or {found.name.replace("-", "_")}:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             raise SinkqlError(
                 "SQ4053",
-                f'the modules of package "{found.name}" cannot be packed',
-                hint="It is installed in editable mode: install it without.",
+                f'package "{found.name}" cannot be packed for executors',
+                detail=f'it is installed in editable mode, and no module "{name}" was found',
+                hint="Install it without --editable.",
             )
         origin = Path(spec.origin)
-        yield origin.parent if spec.submodule_search_locations else origin
+        yield from _tree(origin.parent if spec.submodule_search_locations else origin)
 
 
 def _tree(package: Path) -> Iterator[tuple[str, Path]]:
@@ -183,17 +206,8 @@ def _tree(package: Path) -> Iterator[tuple[str, Path]]:
 
 def _used(file: PurePosixPath) -> bool:
     library = file.name.startswith("libarrow") and any(each in file.name for each in _UNUSED_LIBRARIES)
-    left_out = _UNUSED_FOLDERS.intersection(file.parts) or file.suffix in (*_UNUSED, ".pth") or library
+    left_out = _UNUSED_FOLDERS.intersection(file.parts) or file.suffix in _UNUSED or library
     return not left_out and file.parts[0] != ".." and not file.is_absolute()
-
-
-def _digest(files: Files) -> str:
-    """Return a digest of what is packed: files of installed packages never change, those of editable ones do."""
-    digest = hashlib.sha256(sys.version.encode())
-    for name in sorted(files):
-        status = files[name].stat()
-        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 def _sweep(folder: Path) -> None:

@@ -54,11 +54,14 @@ def completed(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         if executors is not None and cores is not None:
             found.setdefault("spark.cores.max", str(int(executors) * int(cores)))
     archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
+    folders = [_FOLDER]
     if not any(each.endswith(f"#{_FOLDER}") for each in archives):
-        archives.append(f"{packed()}#{_FOLDER}")
+        made = packed()
+        folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
+        archives += [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
     found[_ARCHIVES] = ",".join(archives)
-    found[_PATH] = ":".join(each for each in (_FOLDER, conf.get(_PATH)) if each)
-    found[f"spark.executorEnv.{EXECUTOR}"] = "1"
+    found[_PATH] = ":".join([*folders, *filter(None, [conf.get(_PATH)])])
+    found[f"{_ENVIRONMENT}{EXECUTOR}"] = "1"
     found[f"{_ENVIRONMENT}{EXPECTED}"] = python_version()
     return found
 
