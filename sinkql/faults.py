@@ -5,8 +5,9 @@ as by SIGKILL), stopped until SIGCONT (`stop`), or `FaultError` is raised (`fail
 passes are counted in each process.
 
 No single setting arms them, so that none is armed by accident: `SINKQL_FAULTS` holds the rules, and
-`SINKQL_FAULTS_FILE` the path of a file of the same text, which whoever means it has to write (`arm` in
-`tests/support/fault.py`). Rules that no file repeats do nothing.
+`SINKQL_FAULTS_FILE` the path of a file of the same text, which whoever means it has to write (`armed` in
+`tests/support/fault.py`). Rules that no file repeats do nothing. Where `SINKQL_FAULTS` is `file`, the rules are what the
+file has at each pass, so that they may change while the process runs; of other rules passes are counted anew.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from pathlib import Path
 
 RULES = "SINKQL_FAULTS"
 CONFIRMED_BY = "SINKQL_FAULTS_FILE"
+CHANGING = "file"
 _passes: Counter[str] = Counter()
+_counted: list[str] = []
+"""The rules of which passes are counted."""
 
 
 class FaultError(OSError):
@@ -28,11 +32,18 @@ class FaultError(OSError):
 
 def point(name: str) -> None:
     """Die, stop or fail here if armed rules say so."""
-    wanted, path = os.environ.get(RULES), os.environ.get(CONFIRMED_BY)
-    if not wanted or not path or not _confirmed(wanted, path):
+    rules, path = os.environ.get(RULES), os.environ.get(CONFIRMED_BY)
+    if not rules or not path:
+        return
+    if rules == CHANGING:
+        rules = _said(path)
+        if _counted != [rules]:
+            _counted[:] = [rules]
+            _passes.clear()
+    elif not _confirmed(rules, path):
         return
     _passes[name] += 1
-    for rule in wanted.split(","):
+    for rule in rules.split(","):
         place, _, action = rule.partition("=")
         target, _, number = place.partition("#")
         if target == name and _passes[name] == int(number or 1):
@@ -47,7 +58,11 @@ def point(name: str) -> None:
 
 @lru_cache(maxsize=8)
 def _confirmed(wanted: str, path: str) -> bool:
+    return _said(path) == wanted
+
+
+def _said(path: str) -> str:
     try:
-        return Path(path).read_text() == wanted
+        return Path(path).read_text()
     except OSError:
-        return False
+        return ""

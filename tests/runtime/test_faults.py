@@ -39,3 +39,21 @@ def test_a_file_that_does_not_repeat_the_rules_arms_nothing(
     monkeypatch.setenv(faults.RULES, "here=fail")
     monkeypatch.setenv(faults.CONFIRMED_BY, str(path))
     faults.point("here")
+
+
+def test_rules_that_a_file_says_change_with_it_and_count_passes_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "rules"
+    monkeypatch.setenv(faults.RULES, faults.CHANGING)
+    faults.point("here")
+    monkeypatch.setenv(faults.CONFIRMED_BY, str(path))
+    faults.point("here")
+    for rules in ("here#2=fail", "here#2=fail,once more="):
+        path.write_text(rules)
+        faults.point("here")
+        with pytest.raises(faults.FaultError, match="here"):
+            faults.point("here")
+        faults.point("here")
+    path.unlink()
+    faults.point("here")
