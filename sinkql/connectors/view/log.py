@@ -1,13 +1,11 @@
 """A view's folder ↔ the entries of its log, and the places of those that read it.
 
-Entry n is `log/<n>.json`, n = 1, 2, …: all that a commit says. It is made by a link, which fails where the name is
-taken: of two that would write the same number one does, and the other reads who it was. `readers/<id>.json` says how
-far one reader is; nothing that it still needs goes.
+Entry n is file n of `log` (`sinkql.numbered`), all that a commit says: of two that would write the same one does, and
+the other reads who it was. `readers/<id>.json` says how far one reader is; nothing that it still needs goes.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +15,9 @@ import msgspec
 
 from sinkql import durable, faults, typed
 from sinkql.extension.stream import Context, Marker
+from sinkql.numbered import Numbered
 
-_ENTRY = ".json"
+_PIN = ".json"
 _CACHED = 1000
 _FORGOTTEN_SECONDS = 3600.0
 """After so long a query that ended without a word holds nothing any more."""
@@ -93,31 +92,29 @@ class ViewLog:
     def __reduce__(self) -> tuple[type[ViewLog], tuple[Path]]:
         return ViewLog, (self.folder,)
 
+    @property
+    def _files(self) -> Numbered:
+        return Numbered(self.folder / "log")
+
     def numbers(self) -> list[int]:
         """Return the numbers of the entries that are there, in order."""
-        try:
-            names = os.listdir(self.folder / "log")
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(int(name[:12]) for name in names if name.endswith(_ENTRY) and not name.startswith("."))
+        return self._files.numbers()
 
     def last(self) -> int:
         """Return the number of the last entry, 0 where there is none."""
-        return max(self.numbers(), default=0)
+        return self._files.last()
 
     def entry(self, number: int) -> Entry | None:
         """Return an entry; None where it is not there, or not any more."""
-        try:
-            found = self._known.get(number)
-            if found is None:
-                found = _ENTRIES.decode(self._path(number).read_bytes())
-                self._known[number] = found
-                for old in [each for each in list(self._known) if each < number - _CACHED]:
-                    self._known.pop(old, None)
-            elif not self._path(number).exists():
-                return None
-        except (FileNotFoundError, NotADirectoryError):
+        found = self._known.get(number)
+        if found is not None:
+            return found if self._files.there(number) else None
+        data = self._files.read(number)
+        if data is None:
             return None
+        found = self._known[number] = _ENTRIES.decode(data)
+        for old in [each for each in list(self._known) if each < number - _CACHED]:
+            self._known.pop(old, None)
         return found
 
     def newest(self) -> tuple[int, Entry] | None:
@@ -131,19 +128,17 @@ class ViewLog:
     def publish(self, number: int, entry: Entry) -> bool:
         """Make an entry, durably; tell whether it is the log's: there may be one of its number, or may have been."""
         faults.point("view-entry")
-        try:
-            durable.create(self._path(number), msgspec.json.encode(entry))
-        except FileExistsError:
+        if not self._files.create(number, msgspec.json.encode(entry)):
             return False
         faults.point("view-entry-made")
-        if number > 1 and not self._path(number - 1).exists() and self.last() > number:
+        if not self._files.follows(number):
             return False  # one of its number was there, and has gone, while this process slept
         self._known[number] = entry
         return True
 
     def remove(self, number: int) -> None:
         """Delete an entry."""
-        self._path(number).unlink(missing_ok=True)
+        self._files.remove(number)
         self._known.pop(number, None)
 
     @property
@@ -175,7 +170,7 @@ class ViewLog:
     def places(self) -> list[int]:
         """Return how far the readers are; those of queries that ended without a word are forgotten."""
         found = []
-        for path in (self.folder / "readers").glob(f"*{_ENTRY}"):
+        for path in (self.folder / "readers").glob(f"*{_PIN}"):
             try:
                 pin = _PINS.decode(path.read_bytes())
                 if pin.passing and path.stat().st_mtime < time.time() - _FORGOTTEN_SECONDS:
@@ -186,11 +181,8 @@ class ViewLog:
             found.append(pin.at)
         return found
 
-    def _path(self, number: int) -> Path:
-        return self.folder / "log" / f"{number:012}{_ENTRY}"
-
     def _pin(self, reader: str) -> Path:
-        return self.folder / "readers" / f"{reader}{_ENTRY}"
+        return self.folder / "readers" / f"{reader}{_PIN}"
 
 
 def run_file(run: Run) -> str:
