@@ -73,12 +73,22 @@ class LogReader(Subscription, Reader):
 
     def reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether a target is reached: the snapshot is whole, and no change of it is still to come."""
-        place, until = place_of(offsets), typed.convert(target, Target).until
+        place = place_of(offsets)
+        if "until" not in target:
+            return place.done and place.log == target["log"] and place.entry >= target["entry"]
+        until = typed.convert(target, Target).until
         return place.done and place.to >= until and place.to >= place.high and not self.overtaken(offsets)
 
     def here(self) -> bool:
         """Tell whether the log lies in a folder of this machine."""
         return isinstance(self.log.store, FolderStore)
+
+    def common(self, offsets: Offsets) -> Offsets | None:
+        """Return the place in the log; None before the first snapshot is whole, for each sink has its own."""
+        place = place_of(offsets)
+        if not place.done or place.to < place.high or self.overtaken(offsets):
+            return None
+        return {"log": place.log, "entry": place.entry}
 
     def whole_now(self) -> bool:
         """Tell whether the server has the rows: those that are pushed are in the log alone."""

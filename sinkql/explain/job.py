@@ -23,9 +23,20 @@ def job_tree(job: physical.Job) -> Tree:
         f"commit interval: {duration(job.commit_interval)}",
         f"most rows a commit: {job.max_rows_per_commit}",
         None if job.snapshot else "starts at: the source's end",
+        _timeline(job),
         _write(job),
         _shared(job.graph),
     )
+
+
+def _timeline(job: physical.Job) -> str | None:
+    """Return what is read at the ticks that jobs have in common."""
+    followed = [each for each in job.reads() if each.source in job.timeline]
+    names = ", ".join(each.name for each in followed)
+    if not followed:
+        return None
+    jointly = any(each.connector == physical.VIEW for each in followed) and len(followed) > 1
+    return f"reads at one tick: {names}" if jointly else f"reads up to common ticks: {names}"
 
 
 def graph_tree(graph: physical.Graph) -> Tree:

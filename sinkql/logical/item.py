@@ -99,7 +99,7 @@ class Source:
     """A source: the connector that reads it, JSON-able options for the reader, and its shape.
 
     One that has `tables` has no rows of its own: they are read by subsources, and by tables FROM SOURCE, which are
-    sources themselves.
+    sources themselves. `common`: how far one job has read it, others may read it too, for exactly the same rows.
     """
 
     name: str
@@ -108,6 +108,7 @@ class Source:
     shape: Shape
     connection: str | None = None
     tables: tuple[SourceTable, ...] = ()
+    common: bool = False
 
 
 @dataclass(frozen=True, slots=True)

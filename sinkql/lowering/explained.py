@@ -17,6 +17,7 @@ from sinkql.lowering.in_line import computed_in, why_no_log
 from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
 from sinkql.lowering.log import Logs, readers_of, view_id
 from sinkql.lowering.spark.job import job_sql
+from sinkql.lowering.timeline import timeline_of_sink
 from sinkql.planner import plan
 from sinkql.planner.name import find
 
@@ -116,7 +117,9 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
     if statement.stage == "OPTIMIZED":
         return item
     if isinstance(item, logical.Sink):
-        return lower_sink(item, plans, logs=Logs(plans, (item.relation,)).read)
+        logs = Logs(plans, (item.relation,), whole=item.snapshot)
+        job = lower_sink(item, plans, logs=logs.read)
+        return msgspec.structs.replace(job, timeline=timeline_of_sink(logs, plans))
     return _work(item, plans)
 
 

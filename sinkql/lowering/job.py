@@ -10,6 +10,7 @@ from sinkql import logical, physical, typed
 from sinkql.lowering.context import Context
 from sinkql.lowering.log import interval_of, logs_of, view_id
 from sinkql.lowering.share import named, once, settled
+from sinkql.lowering.timeline import timeline_of
 from sinkql.lowering.together import together
 from sinkql.lowering.view import ItemLowering, physical_columns
 
@@ -30,7 +31,7 @@ def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
     assert isinstance(item, logical.Sink)
     logs = logs_of(name, catalog).read
     job = lower_sink(item, catalog, sink_id=entry.facts.get("sink_id"), logs=logs)
-    return msgspec.structs.replace(job, follows=_earlier(entry.facts))
+    return msgspec.structs.replace(job, follows=_earlier(entry.facts), timeline=timeline_of(name, catalog))
 
 
 def _earlier(facts: logical.Facts) -> tuple[physical.Earlier, ...]:
@@ -131,6 +132,7 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         write=write,
         texts=context.texts,
         shared=graph.shared,
+        timeline=timeline_of(view.name, catalog),
     )
 
 

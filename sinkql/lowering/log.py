@@ -1,8 +1,8 @@
 """Which materialized views a job reads from their logs, and which it computes itself.
 
-A view is a job of its own where its facts have an id for it. Whoever reads it reads its log then, but for a view whose
-log would come at other offsets than something else that the job reads: one that has a source in common with another
-input is put in line, so that a row is the batch evaluation of one state of that source.
+A view is a job of its own where its facts have an id for it. Whoever reads it reads its log then, at the tick at which
+its other inputs are (`sinkql.lowering.timeline`), so that a row is the batch evaluation of one state of the sources
+below. A view is put in line that has a source in common with another input which cannot be read up to a tick.
 """
 
 from __future__ import annotations
@@ -62,12 +62,16 @@ def _relations(relation: logical.Relation) -> Iterable[logical.Relation]:
 
 @dataclass(frozen=True)
 class Logs:
-    """The logs that a job reads whose relations are `names`; views with one of the ids `apart` are not among them."""
+    """The logs that a job reads whose relations are `names`; views with one of the ids `apart` are not among them.
+
+    A job that does not read the `whole` of its inputs, from their beginnings, begins at no tick.
+    """
 
     catalog: logical.CatalogReader
     names: tuple[str, ...]
     apart: Collection[str] = ()
     timed: bool = False
+    whole: bool = True
     _sources: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
@@ -81,6 +85,11 @@ class Logs:
         return self._found[1]
 
     @cached_property
+    def inputs(self) -> dict[str, frozenset[str]]:
+        """Return what the job reads by itself, and which sources are below each."""
+        return {name: sources for name, sources in self._leaves(self.in_line).items() if name != CLOCK}
+
+    @cached_property
     def _found(self) -> tuple[frozenset[str], dict[str, str]]:
         inside: dict[str, str] = {}
         while True:
@@ -90,6 +99,7 @@ class Logs:
                 for name, own in leaves.items()
                 if view_id(name, self.catalog) is not None
                 and (common := {each for other, those in leaves.items() if other != name for each in own & those})
+                and not (self.whole and all(at_ticks(each, self.catalog) for each in common))
             }
             if not shared:
                 logs = frozenset(name for name in leaves if view_id(name, self.catalog) is not None)
@@ -133,7 +143,14 @@ def logs_of(name: str, catalog: logical.CatalogReader) -> Logs:
     entry, item = catalog.entry(name), catalog.item(name)
     facts = entry.facts if entry is not None else {}
     timed = isinstance(item, logical.View) and _timed(item.relation)
-    return Logs(catalog, inputs_of(name, catalog), facts.get(IN_LINE, ()), timed)
+    whole = not isinstance(item, logical.Sink) or item.snapshot
+    return Logs(catalog, inputs_of(name, catalog), facts.get(IN_LINE, ()), timed, whole)
+
+
+def at_ticks(source: str, catalog: logical.CatalogReader) -> bool:
+    """Tell whether a source can be read up to a tick: how far one job has read it means the same to others."""
+    item = catalog.item(source) if source != CLOCK else None
+    return isinstance(item, logical.Source) and item.common
 
 
 def _timed(relation: logical.Relation) -> bool:

@@ -43,7 +43,7 @@ def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope
             hint=f"Write FROM SOURCE {short} (REFERENCE {_text(source.tables[0])}). {_tables(source)}",
         )
     found = table_of(source, statement, kind)
-    return logical.Source(full_name, source.kind, found.options, found.shape, source.connection)
+    return logical.Source(full_name, source.kind, found.options, found.shape, source.connection, common=source.common)
 
 
 def table_of(source: logical.Source, statement: ast.CreateTableFrom, kind: SourceKind) -> logical.SourceTable:

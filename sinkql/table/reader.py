@@ -53,6 +53,14 @@ class TableReader(Reader):
         """Tell that the table lies in the catalog's folder."""
         return True
 
+    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+        """Tell whether all changes up to a target were read."""
+        return bool(offsets["change"] >= target["change"])
+
+    def common(self, offsets: Offsets) -> Offsets | None:
+        """Return the offsets: a change is the same one to all readers."""
+        return offsets
+
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return the log's present end, or `until`."""
         return until if until is not None else self.target(end)

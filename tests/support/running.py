@@ -161,7 +161,7 @@ def loop_of(
 
 def drain(loop: BatchLoop) -> int:
     """Commit all that there is now, or up to the loop's targets; return how many batches. `start` came before."""
-    pacer = Pacer(loop.readers, comes=lambda: loop.due)
+    pacer = Pacer(loop.readers, comes=lambda: loop.due, timeline=loop.timeline)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     batches = 0
     if loop.rebuilds():
@@ -184,7 +184,7 @@ def catch_up(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
     """Commit up to the loop's targets, waiting for what captures have not handed over yet. `start` came before."""
     if loop.rebuilds():
         loop.rebuild()
-    pacer = Pacer(loop.readers, comes=lambda: loop.due)
+    pacer = Pacer(loop.readers, comes=lambda: loop.due, timeline=loop.timeline)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     until = time.monotonic() + patience
     while not loop.caught_up():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +18,7 @@ from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.connectors.view.rows import read_runs, schema_of
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.registry import discover
+from sinkql.extension.stream import Reader
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.local.engine import LocalEngine
 from support.running import MemoryControl, contexts, drain
@@ -25,7 +26,6 @@ from support.running import MemoryControl, contexts, drain
 Rows = Counter[Row]
 REGISTRY = discover()
 _TRIES = 8
-_NAMES = ("mv", "top", "copy")
 
 
 def view_job(name: str, body: physical.Operator, key: tuple[str, ...]) -> physical.Job:
@@ -61,7 +61,7 @@ TOP = view_job(
     ),
     ("n",),
 )  # fmt: skip
-JOBS = {"mv": MV, "top": TOP, "copy": COPY}
+JOBS = {"mv": MV, "copy": COPY, "top": TOP}
 
 
 def contents(log: ViewLog, job: physical.Job, entry: Entry) -> Rows:
@@ -113,6 +113,10 @@ class History:
     rebuilt: int = 0
     left: int | None = None
 
+    @property
+    def jobs(self) -> Mapping[str, physical.Job]:
+        return JOBS
+
     def change(self) -> None:
         """Give the source some changes, of which some take rows back."""
         changes: list[Change] = []
@@ -157,16 +161,20 @@ class History:
             self.fenced += 1
 
     def _started(self, name: str) -> BatchLoop:
-        job = JOBS[name]
+        job = self.jobs[name]
         context = contexts(self.folder, job)
-        readers = {
-            read.source: self.listed if read.source == "e" else REGISTRY.reader(read, context) for read in job.reads()
-        }
-        writer = REGISTRY.writer(job.write, context)
+        readers, writer = self.readers(job), REGISTRY.writer(job.write, context)
         loop = BatchLoop(job, readers, writer, LocalEngine(2), context.folder, MemoryControl())
         loop.start(epoch=1)
         self.rebuilt += loop.rebuilds()
         return loop
+
+    def readers(self, job: physical.Job) -> dict[str, Reader]:
+        """Return the readers of a job."""
+        context = contexts(self.folder, job)
+        return {
+            read.source: self.listed if read.source == "e" else REGISTRY.reader(read, context) for read in job.reads()
+        }
 
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:
         """Hold an entry against the input that its marker names."""
@@ -215,10 +223,18 @@ class History:
         with self.watched():
             for step in range(steps):
                 self.change()
-                last = step == steps - 1
-                chosen = _NAMES if last else self.rng.sample(_NAMES, self.rng.randint(1, 3))
-                for name in chosen:
-                    self.turn(name, failing=not last and self.rng.random() < 0.5)
+                self.take_turns(last=step == steps - 1)
+        self.check_end()
+
+    def take_turns(self, *, last: bool) -> None:
+        """Run some jobs, the last time all of them to the end."""
+        names = list(self.jobs)
+        chosen = names if last else self.rng.sample(names, self.rng.randint(1, len(names)))
+        for name in chosen:
+            self.turn(name, failing=not last and self.rng.random() < 0.5)
+
+    def check_end(self) -> None:
+        """Hold what all have in the end against all input."""
         expected = grouped(self.present)
         for name, rows in {"mv": expected, "copy": expected, "top": topped(expected)}.items():
             newest = self.log(name).newest()

@@ -44,15 +44,62 @@ def test_a_view_of_which_nothing_is_kept(session: Session) -> None:
     assert why(session, "w") == ["nothing is kept for it"]
 
 
-def test_a_view_with_a_source_in_common(session: Session) -> None:
+def test_a_view_with_a_source_in_common_that_can_be_read_up_to_no_tick(session: Session, tmp_path: Path) -> None:
     session.execute(
-        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM t GROUP BY g;"
-        "CREATE MATERIALIZED VIEW mixed AS SELECT g, m FROM w UNION ALL SELECT g, x FROM t"
+        f"CREATE SOURCE f (g int, x int) FROM FILES (PATH = '{tmp_path}') FORMAT JSON;"
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM f GROUP BY g;"
+        "CREATE MATERIALIZED VIEW mixed AS SELECT g, m FROM w UNION ALL SELECT g, x FROM f"
     )
     sink(session, "a", "mixed", "MODE APPEND")
     assert computed(session, "SINK a") == [
         "mixed: only sink a reads it",
-        "w: table t is below another input of this sink, too, and a log would be at another point",
+        "w: source f is below another input of this sink, too, and a log would be at another point",
+    ]
+
+
+_TICKS = """
+CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW w2 WITH (COMMIT INTERVAL = '1s') AS SELECT g, min(x) AS m FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW alone WITH (COMMIT INTERVAL = '1s') AS SELECT g, count(*) AS n FROM other GROUP BY g;
+CREATE MATERIALIZED VIEW mixed AS SELECT w.g, w.m, t.x, alone.n FROM w JOIN t ON t.g = w.g JOIN alone
+  ON alone.g = w.g;
+"""
+
+
+def ticks(session: Session, what: str) -> list[str]:
+    return [line for line in explained(session, what) if line.startswith("reads ")]
+
+
+def test_what_shares_a_source_is_read_at_ticks(session: Session) -> None:
+    session.execute(_TICKS)
+    sink(session, "a", "mixed", "MODE APPEND")
+    sink(session, "b", "w", "MODE APPEND")
+    assert computed(session, "SINK a") == ["mixed: only sink a reads it"]
+    assert ticks(session, "SINK a") == ["reads at one tick: materialize.public.w, materialize.public.t"]
+    assert ticks(session, "SINK b") == []
+    assert ticks(session, "MATERIALIZED VIEW w") == ["reads up to common ticks: materialize.public.t"]
+    assert ticks(session, "MATERIALIZED VIEW alone") == []
+
+
+def test_a_view_of_a_source_that_no_other_job_reads_does_without_ticks(session: Session) -> None:
+    session.execute(_TICKS)
+    session.execute("DROP MATERIALIZED VIEW mixed")
+    assert ticks(session, "MATERIALIZED VIEW w") == ["reads up to common ticks: materialize.public.t"]
+    session.execute("DROP MATERIALIZED VIEW w2")
+    assert ticks(session, "MATERIALIZED VIEW w") == []
+
+
+def test_a_sink_of_the_rows_to_come_begins_at_no_tick(session: Session) -> None:
+    session.execute(
+        "CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE SOURCE n2 FROM LOAD GENERATOR COUNTER;"
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT n.counter FROM n JOIN n2 USING (counter);"
+        "CREATE MATERIALIZED VIEW mixed AS SELECT n.counter FROM w JOIN n USING (counter);"
+    )
+    into = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{0}') MODE APPEND"
+    session.execute(f"CREATE SINK a FROM mixed {into.format('a')} WITH (COMMIT INTERVAL = '1s', SNAPSHOT = false)")
+    assert computed(session, "SINK a") == [
+        "mixed: only sink a reads it",
+        "w: source n is below another input of this sink, too, and a log would be at another point",
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sinkql import physical
+from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.lowering.log import view_jobs
@@ -121,18 +122,53 @@ def test_a_view_keeps_its_form_as_sinks_go(session: Session) -> None:
     assert [pin.stem for pin in Path(".sinkql/views").glob("*/readers/*.json")] == [jobs(session)["a"].sink_id]
 
 
-def test_views_with_a_source_in_common_are_put_in_line(session: Session) -> None:
+def test_views_with_a_source_in_common_are_read_at_one_tick(session: Session) -> None:
     session.execute(
         "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM t GROUP BY g;"
         "CREATE MATERIALIZED VIEW o WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(name) AS m FROM other GROUP BY g;"
+        "CREATE MATERIALIZED VIEW w2 WITH (COMMIT INTERVAL = '1s') AS SELECT g, min(x) AS l FROM t GROUP BY g;"
         "CREATE MATERIALIZED VIEW mixed AS SELECT g, m FROM w UNION ALL SELECT g, x FROM t;"
-        "CREATE MATERIALIZED VIEW apart AS SELECT g, m::text AS m FROM w UNION ALL SELECT g, m FROM o"
+        "CREATE MATERIALIZED VIEW apart AS SELECT g, m::text AS m FROM w UNION ALL SELECT g, m FROM o;"
+        "CREATE MATERIALIZED VIEW both AS SELECT w.g, w.m, w2.l FROM w JOIN w2 USING (g)"
     )
     sink(session, "a", "mixed", "MODE APPEND")
     sink(session, "b", "apart", "MODE APPEND")
+    sink(session, "c", "both")
+    sink(session, "d", "w2")
     found = jobs(session)
-    assert sources(found["a"]) == {"t"}
-    assert sources(found["b"]) == {"w", "o"}
+    assert {name: sources(job) for name, job in found.items()} == {
+        "w": {"t"}, "o": {"other"}, "w2": {"t"}, "a": {"w", "t"}, "b": {"w", "o"}, "c": {"w", "w2"}, "d": {"w2"},
+    }  # fmt: skip
+    assert {name for name, job in found.items() if job.timeline} == {"w", "w2", "a", "c"}
+    for changes in (
+        "INSERT INTO t VALUES (1, 1, 5), (2, 1, 7), (3, 2, 9)",
+        "DELETE FROM t WHERE id = 2; UPDATE t SET x = 3 WHERE id = 3",
+    ):
+        session.execute(changes)
+        run(session)
+        (mixed,) = session.execute("SELECT g, max(x) FROM t GROUP BY g UNION ALL SELECT g, x FROM t")
+        (both,) = session.execute("SELECT g, max(x), min(x) FROM t GROUP BY g")
+        assert changed("a") == Counter(mixed.rows)
+        assert table("c") == Counter(both.rows)
+        told = {name: newest(name) for name in "cd"}
+        assert told["c"]["tick"] == told["d"]["tick"]
+
+
+def changed(name: str) -> Counter[tuple[Any, ...]]:
+    """Return what the changes in a table of changes add up to."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for *row, diff, _ in pyiceberg_rows(open_table(Path(), f"n.{name}")):
+        found[tuple(row)] += diff
+    return +found
+
+
+def newest(name: str) -> dict[str, str]:
+    """Return what the newest snapshot of a table says of its sink."""
+    snapshot = open_table(Path(), f"n.{name}").current_snapshot()
+    assert snapshot is not None
+    told = markers.own(snapshot, markers.writer_of(snapshot) or "")
+    assert told is not None
+    return told
 
 
 def test_a_dropped_view_leaves_nothing(session: Session) -> None:

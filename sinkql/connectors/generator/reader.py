@@ -65,6 +65,10 @@ class GeneratorReader(Reader):
         """Tell whether all places up to a target were read: when the source began says nothing of them."""
         return bool(offsets["count"] >= target["count"])
 
+    def common(self, offsets: Offsets) -> Offsets | None:
+        """Return how many places were read."""
+        return {"count": offsets["count"]}
+
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return as many places as the clock has made, within the limit; all up to `until` if that is given."""
         count: int = start["count"]

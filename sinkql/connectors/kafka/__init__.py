@@ -167,6 +167,7 @@ connector = Connector(
                 _progress,
             ),
             about=_ABOUT,
+            common=True,
         ),
     ),
     messages=FORMATS,

@@ -154,6 +154,10 @@ class KafkaReader(Reader):
             return False  # what it had of the other topic
         return all(read.get(each, 0) >= to for each, to in target["partitions"].items())
 
+    def common(self, offsets: Offsets) -> Offsets | None:
+        """Return how far the partitions were read: not where that began."""
+        return {"topic_id": offsets["topic_id"], "partitions": offsets["partitions"]}
+
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return as many messages as there are, by offsets, within the limit, of all partitions alike.
 

@@ -12,7 +12,7 @@ from sinkql import physical
 from sinkql.connectors.view.log import Entry, Run, ViewLog, open_log
 from sinkql.connectors.view.rows import added_up, check_present, cut, in_parts, read_runs, repeated, schema_of
 from sinkql.errors import GoneError, SinkqlError
-from sinkql.extension.stream import Context, Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.extension.stream import Context, Derived, JobOffsets, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.planner.name import short_name
 
 _BATCH_ROWS = 1 << 16
@@ -21,7 +21,7 @@ _BEGINNING: Offsets = {"at": 0, "id": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class ViewReader(Reader):
+class ViewReader(Derived):
     """Read a view's log. Offsets: `at`, the last entry that was read, 0 for none, and its `id`.
 
     `consumer` is who reads: for it, entries are kept.
@@ -70,6 +70,29 @@ class ViewReader(Reader):
                 break
             end = _offsets(number, entry)
         return end
+
+    def below(self, offsets: Offsets) -> JobOffsets | None:
+        """Return how far the sources of the view were read at an entry."""
+        found = self.log.entry(offsets["at"]) if offsets["at"] else None
+        return found.marker.below if found is not None and found.id == offsets["id"] else None
+
+    def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
+        """Yield the entries from `start` on, the last one first; from the beginning, all that are there."""
+        first = start["at"]
+        if first == 0 or self.anew(start):
+            newest = self.log.newest()
+            first = max(self._held(), newest[1].begins if newest is not None and self._fits(newest[1]) else 0)
+        for number in reversed(self.log.numbers()):
+            if number < first:
+                return
+            entry = self.log.entry(number)
+            if entry is not None and entry.marker.below is not None and self._fits(entry):
+                yield _offsets(number, entry), entry.marker.below
+
+    def changed(self, offsets: Offsets) -> Offsets:
+        """Return the number of the last entry up to there that has changes."""
+        found = self.log.entry(offsets["at"]) if offsets["at"] else None
+        return {"at": found.changed if found is not None else 0}
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return what changed in each bucket; from the beginning, what is in it at the end."""
@@ -186,6 +209,17 @@ class ViewReader(Reader):
     def _fits(self, entry: Entry) -> bool:
         """Tell whether an entry has the columns that are read: before a view that was changed has run, it has not."""
         return set(entry.columns) >= {(column.name, column.type) for column in self.columns}
+
+    def _held(self) -> int:
+        """Return the first of the entries that are kept for this reader from now on, which has read none of them."""
+        while True:
+            first = min(self.log.numbers(), default=0)
+            before = self.log.pinned(self.consumer)
+            if before is not None and self.log.entry(before) is not None:
+                return min(first, before)
+            self.log.pin(self.consumer, first, passing=self.passing)
+            if not first or self.log.entry(first) is not None:
+                return first
 
     def _pinned(self) -> Offsets | None:
         """Return the log's end, whose contents are kept from now on; None where there is nothing yet."""

@@ -20,6 +20,8 @@ class Marker:
 
     `plan` is "none" until the first batch; `claim` identifies the claim, `commit` the attempt; `index` and `state`
     name manifests, None where there is none. `replayed` names what lists the records that were replayed last.
+    `below` is how far the sources below all inputs were read (`Reader.common`), where that was asked for, and `tick`
+    the first tick of the timeline at which that is so, if there is one.
     """
 
     sink: str
@@ -33,6 +35,8 @@ class Marker:
     state: str | None
     replayed: str | None = None
     consistent: bool | None = None
+    tick: int | None = None
+    below: JobOffsets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +83,6 @@ def claimed(
     switch.check(kept)
     end = {source: kept.end.get(source, begin) for source, begin in initial.items()}
     plan = NO_PLAN if kept.plan == NO_PLAN and switch.empties else switch.plan
-    return replace(marker, start=end, end=end, plan=plan, state=kept.state if switch.stateful else None)
+    state = kept.state if switch.stateful else None
+    tick, below = (kept.tick, kept.below) if end == kept.end else (None, None)
+    return replace(marker, start=end, end=end, plan=plan, state=state, tick=tick, below=below)

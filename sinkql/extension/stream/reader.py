@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sinkql.extension.stream.message import DecodedMessages
-from sinkql.extension.stream.place import Limit, Offsets, Split
+from sinkql.extension.stream.place import JobOffsets, Limit, Offsets, Split
 from sinkql.extension.stream.record import RowError, Tally, unkept
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Reader(Protocol):
 
     A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last fifteen methods as
     they are for a source whose rows only come, that cannot go back, that keeps nothing for its readers, whose offsets
-    say all, and that cannot tell how old its input is, nor how much there is.
+    say all but mean nothing to others, and that cannot tell how old its input is, nor how much there is.
 
     A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
     name other rows then. `verify` compares it.
@@ -230,6 +230,30 @@ class Reader(Protocol):
         """
         return None
 
+    def common(self, offsets: Offsets) -> Offsets | None:
+        """Return what all have in common who have read the source up to there, JSON; None where nobody can tell.
+
+        Equal ones mean equal rows. To any of its readers they are a `target`, which `reached` takes, in an order.
+        """
+        return None
+
     def measure(self, offsets: Offsets) -> Measure:
         """Return how far that is; called every second, in a thread of its own. It may raise a SinkqlError."""
         return Measure()
+
+
+@runtime_checkable
+class Derived(Reader, Protocol):
+    """Read what a job has made of sources: a log, whose places say how far these were read."""
+
+    def below(self, offsets: Offsets) -> JobOffsets | None:
+        """Return how far the sources below were read at a place, by `Reader.common`; None where that is gone."""
+
+    def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
+        """Yield the places from `start` on, and how far the sources below were read there; the last ones first.
+
+        All that are there, where what follows `start` is gone; they are kept for this reader from then on.
+        """
+
+    def changed(self, offsets: Offsets) -> Offsets:
+        """Return the last place up to there at which a row changed, as a `target`."""

@@ -35,8 +35,8 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     if complete is not statement:
         _tell(complete, scope)
     planned = kind.plan(complete, facts, scope)
-    tables = _taken(planned.tables, facts)
-    source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, tables)
+    tables, common = _taken(planned.tables, facts), kind.common or kind.stream is not None
+    source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, tables, common)
     for each in subsources(replace(statement, name=as_name(full_name)), source):  # raises what is wrong with FOR
         table_of(source, each, kind)
     progress_of(replace(statement, name=as_name(full_name)))  # raises what is wrong with its name

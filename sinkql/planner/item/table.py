@@ -46,7 +46,7 @@ def plan_table(full_name: str, statement: ast.CreateTable, facts: logical.Facts)
     for column, written in zip(columns, statement.columns, strict=True):
         _check_default(column, written)
     shape = logical.Shape(columns, tuple(dict.fromkeys(keys)), logical.Change.RETRACT)
-    return logical.Source(full_name, KIND, {"table_id": facts.get("table_id")}, shape)
+    return logical.Source(full_name, KIND, {"table_id": facts.get("table_id")}, shape, common=True)
 
 
 def unique_keys(statement: ast.CreateTable) -> tuple[tuple[str, ...], ...]:

@@ -21,6 +21,7 @@ from sinkql.runtime.batch.conservation import Account, account
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after
+from sinkql.runtime.batch.timeline import Timeline, extended
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 
@@ -68,6 +69,7 @@ class Reread:
     writer: Writer
     home: Home
     marker: Marker
+    timeline: Timeline
     between: Callable[[int], None]
     onward: bool = True
     failing: WriteTask | None = None
@@ -88,7 +90,7 @@ class Reread:
                 if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
                     raise
                 raise self._refused(error) from error
-        target = self._target(done.at) if self.onward else done.at
+        target = self._awaited(done) if self.onward or (self.timeline.joint and not done.parts) else done.at
         if done.parts == 0 or not self._reached(done.at, target):
             self._read(done, target)
         return done
@@ -112,16 +114,26 @@ class Reread:
 
     def _target(self, known: JobOffsets) -> JobOffsets:
         """Return where it ends: at what there is now."""
-        found = {}
+        jointly = self.timeline.targets(known) if self.timeline.joint else {}
+        found: dict[str, Offsets] = dict(jointly or {name: known[name] for name in self.timeline.inputs})
         for name, reader in self.readers.items():
+            if name in found:
+                continue
             try:
                 found[name] = reader.target(known[name])
             except EndlessError:
                 found[name] = reader.latest(known[name], Limit(self.job.max_rows_per_commit))
         return found
 
+    def _awaited(self, done: Anew) -> JobOffsets:
+        """Return where it ends, once the logs that are read at the same tick have one in common."""
+        while self.timeline.joint and self.timeline.targets(done.at) is None:
+            time.sleep(_LOOK_SECONDS)
+            self.between(done.read)
+        return self._target(done.at)
+
     def _read(self, done: Anew, target: JobOffsets) -> None:
-        pacer = Pacer(self.readers, comes=lambda: 0)
+        pacer = Pacer(self.readers, comes=lambda: 0, timeline=self.timeline if self.timeline.joint else None)
         while True:
             orders = Orders(done.at, timedelta(0), self._most_rows(done), target)
             end = pacer.offer(done.at, orders, time.time_ns() // 1_000_000)
@@ -186,7 +198,7 @@ class Reread:
         return beyond
 
     def _extended(self, end: JobOffsets, target: JobOffsets) -> JobOffsets:
-        return {name: reader.extended(end[name], target[name]) for name, reader in self.readers.items()}
+        return extended(self.readers, self.timeline, end, target)
 
     def _cleared(self, done: Anew, end: JobOffsets) -> frozenset[str]:
         """Return the sources that were emptied after something of them was read."""

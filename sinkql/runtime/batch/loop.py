@@ -43,6 +43,7 @@ from sinkql.runtime.batch.rebuild import rebuildable
 from sinkql.runtime.batch.replay import Identities, Replayed, decoding, replay, settle
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after, whole_at
 from sinkql.runtime.batch.state import JobState
+from sinkql.runtime.batch.timeline import Timeline, extended
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.operator.pick import CONFLICTS
@@ -65,8 +66,9 @@ class BatchLoop:
 
     `folder` is the sink's own state folder, the readers' `Context.folder`; `allowance` is how much time goes into the
     table between batches; `committing` is called before a batch commits, and may raise; `letters` keeps records that
-    do not decode; `home` has the state in a store besides the folder, if it is to be there. `start` comes first; after
-    an error of `process` the same batch may be processed again.
+    do not decode; `home` has the state in a store besides the folder, if it is to be there; `since_ms` is when a run
+    began that commits what there is. `start` comes first; after an error of `process` the same batch may be processed
+    again.
     """
 
     job: physical.Job
@@ -80,9 +82,11 @@ class BatchLoop:
     committing: Callable[[], None] = lambda: None
     letters: DeadLetters | None = None
     home: Home | None = None
+    since_ms: int = 0
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
     figures: Figures = field(init=False)
+    timeline: Timeline = field(init=False)
     _beginning: Beginning = field(init=False)
     _state: JobState = field(init=False)
     _positions: PositionFiles = field(init=False)
@@ -94,6 +98,7 @@ class BatchLoop:
 
     def __post_init__(self) -> None:
         self.figures = Figures(self.job)
+        self.timeline = Timeline.of(self.job, self.readers, self.folder, since_ms=self.since_ms)
         self.allowance.last = self.caught_up
         self.allowance.share = self.writer.share()
 
@@ -122,7 +127,7 @@ class BatchLoop:
                 reader.resumed(begin[source])
             self._verify(begin)
         if once and self.targets is None:
-            self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
+            self.targets = self.timeline.targets(begin) or begin
         self._owned_at = time.time()
         self.marker = self.writer.claim(begin, epoch=epoch, switch=switch)
         self._batches = self.marker.epoch  # of a sink that runs for one batch each time, some sweep too
@@ -163,8 +168,9 @@ class BatchLoop:
         onward = self.letters is None
         failing = Identities() if self.letters is not None else None
         again = Reread(
-            self.job, self.readers, self.engine, self.writer, self._state.home, self.marker, reading, onward, failing
-        )
+            self.job, self.readers, self.engine, self.writer, self._state.home, self.marker, self.timeline, reading, onward,
+            failing,
+        )  # fmt: skip
         try:
             anew = again.run()
         except SinkqlError as error:
@@ -176,8 +182,7 @@ class BatchLoop:
         for _ in range(_ATTEMPTS):
             self.marker = self.writer.refresh()
             self._verify(anew.at)
-            whole = whole_at(self.readers, anew.at)
-            marker = replace(self.marker, start=anew.at, end=anew.at, plan=self.job.plan, state=named, consistent=whole)
+            marker = self._marker(anew.at, anew.at, named)
             if self.letters is not None:
                 replayed = decoding(self, self.letters, anew.letters, uuid4().hex)
                 marker = replace(marker, replayed=replayed)
@@ -363,8 +368,7 @@ class BatchLoop:
         return further
 
     def _extended(self, end: JobOffsets) -> JobOffsets:
-        targets = self.targets or {}
-        return {name: reader.extended(end[name], targets.get(name)) for name, reader in self.readers.items()}
+        return extended(self.readers, self.timeline, end, self.targets or {})
 
     def _try(self, start: JobOffsets, end: JobOffsets) -> tuple[Committed, Outcome]:
         cleared = cleared_between(self.job, self.readers, start, end)
@@ -386,15 +390,21 @@ class BatchLoop:
         self._verify(end)  # of the one that was there before and is still there, all that was read is
         named = self._state.after(before, outcome, epoch=self.marker.epoch)
         self._positions.attach(end)
-        whole = whole_at(self.readers, end)
-        marker = replace(
-            self.marker, commit=task.commit, start=start, end=end, plan=self.job.plan, state=named, consistent=whole
-        )
+        marker = replace(self._marker(start, end, named), commit=task.commit)
         self._owned_at = time.time()
         self._announce(end)
         if self.letters is not None and letters is not None:
             self.letters.commit(letters, outcome.letters(), start=start, end=end)
         return self.writer.commit(task, outcome.results, marker), outcome
+
+    def _marker(self, start: JobOffsets, end: JobOffsets, state: str | None) -> Marker:
+        whole, below = whole_at(self.readers, end), self.timeline.below(end)
+        if not self.timeline.agrees(end):
+            whole = False
+        return replace(
+            self.marker, start=start, end=end, plan=self.job.plan, state=state, consistent=whole, below=below,
+            tick=self.timeline.tick(below),
+        )  # fmt: skip
 
     def _buckets(self, state: manifest.Manifest) -> int:
         """Return how many buckets the table has: as many as state whose tasks write, whatever runs them now."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from sinkql.extension.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch.clock import CLOCK
+from sinkql.runtime.batch.timeline import Step, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ class Pacer:
 
     A window begins at the first call, and where the previous one ended. At its end a batch is due if anything is new;
     at once after a batch that a limit cut. Where the clock is among the readers something is new, too, once it is
-    `comes`: when a row comes or goes by itself.
+    `comes`: when a row comes or goes by itself. Inputs that are read at ticks go as far as the `timeline` says.
     """
 
     readers: Mapping[str, Looking]
     window_ms: int | None = None
     cut: bool = False
     comes: Callable[[], int | None] = lambda: None
+    timeline: Timeline | None = None
 
     def due(self, orders: Orders, now_ms: int) -> bool:
         """Tell whether a batch is due."""
@@ -77,17 +79,21 @@ class Pacer:
         self, readers: Mapping[str, Looking], start: JobOffsets, orders: Orders, now_ms: int
     ) -> dict[str, Offsets]:
         limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(readers))))
+        step = self.timeline.ahead(start, limit, orders.targets) if self.timeline is not None else Step({})
+        readers = {name: reader for name, reader in readers.items() if name not in step.ends}
         if orders.targets is not None:
             targets = orders.targets
-            return {name: reader.latest(start[name], limit, targets[name]) for name, reader in readers.items()}
+            own = {name: reader.latest(start[name], limit, targets[name]) for name, reader in readers.items()}
+            return {**own, **step.ends}
         # A little more than the limit tells whether it cuts, and costs no look at all of a backlog. The clock has no
         # say in the difference: the second answer is bounded by the first.
         wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
         there = {name: reader.latest(start[name], wider) for name, reader in readers.items()}
         end = {name: self._limited(name, start[name], there[name], limit) for name in readers}
-        self.cut = end != there
-        self.window_ms = now_ms
-        return end
+        self.cut = end != there or step.more
+        # who follows a tick of another job is due again when that one is
+        self.window_ms = now_ms if step.at is None else min(now_ms, step.at)
+        return {**end, **step.ends}
 
     def _limited(self, name: str, start: Offsets, there: Offsets, limit: Limit) -> Offsets:
         return start if there == start else self.readers[name].latest(start, limit, there)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable
@@ -72,6 +73,8 @@ class Host:
     """The ids of what has run here, and has ended."""
     elsewhere: set[str] = field(default_factory=set)
     """The ids of views that another process runs."""
+    since_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    """When it began: what was there then is all that a run with `once` is to commit."""
     conductor: Conductor = field(init=False)
     watch: Watch = field(init=False)
 

@@ -37,6 +37,7 @@ from sinkql.runtime.batch.progress import (
     SinkStopped,
     Stage,
 )
+from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.sink.optimize import answer
 from sinkql.runtime.sink.replay import replay_asked
@@ -327,7 +328,8 @@ class SinkRunner:
             return "caught up"
         self._stage("waiting for Spark")
         self._spark()
-        pacer = Pacer(self._readers(), comes=lambda: loop.due)
+        readers = self._readers()
+        pacer = Pacer(readers, comes=lambda: loop.due, timeline=self._timeline(readers))
         seat = self._seat = Seat(pacer, self._orders(loop), self._process(loop), self.wake)
         if not self.host.once:
             loop.allowance.left = lambda: self.host.conductor.left(seat)
@@ -346,6 +348,9 @@ class SinkRunner:
     def _readers(self) -> dict[str, Reader]:
         readers = {read.source: self.host.registry.reader(read, self.context) for read in self.job.reads()}
         return with_clock(self.job, readers)
+
+    def _timeline(self, readers: Mapping[str, Reader]) -> Timeline:
+        return Timeline.of(self.job, readers, self.context.folder, since_ms=self.host.since_ms)
 
     def _orders(self, loop: BatchLoop) -> Orders:
         return Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)
@@ -392,7 +397,7 @@ class SinkRunner:
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
             Allowance(stops=self._stops), self._commits, dead_letters(host.registry, job, self.context),
-            Home.of(self.context),
+            Home.of(self.context), host.since_ms,
         )  # fmt: skip
         with host.claiming[job.write.connection.name].turn(self._stops):
             loop.start(epoch=epoch, once=host.once)

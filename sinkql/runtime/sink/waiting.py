@@ -10,6 +10,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Offsets
 from sinkql.runtime.batch.clock import with_clock
+from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.host import Host
 
 _LOOK_SECONDS = 0.05
@@ -28,6 +29,21 @@ def await_views(job: physical.Job, host: Host, stops: Callable[[], bool]) -> Non
                 if ahead():
                     break
             host.stopping.wait(_LOOK_SECONDS)
+    _await_tick(job, host, stops)
+
+
+def _await_tick(job: physical.Job, host: Host, stops: Callable[[], bool]) -> None:
+    """Wait until the logs that a job reads at the same tick have one in common."""
+    if not job.timeline:
+        return
+    context = host.contexts(job)
+    readers = {each.source: host.registry.reader(each, context) for each in job.reads()}
+    timeline, began = Timeline.of(job, readers, context.folder), time.monotonic()
+    if not timeline.joint:
+        return
+    begin = {name: readers[name].initial(at_end=False) for name in job.timeline}
+    while not stops() and not timeline.meets(begin) and time.monotonic() < began + _ABSENT_SECONDS:
+        host.stopping.wait(_LOOK_SECONDS)
 
 
 def _ahead(view: str, host: Host) -> Callable[[], bool]:

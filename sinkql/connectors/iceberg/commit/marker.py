@@ -24,7 +24,7 @@ from sinkql.vocabulary import join_name
 _INLINE_LIMIT = 2_000
 _FIELDS = (
     "sink", "epoch", "claim", "commit", "offsets", "plan", "index", "state", "timestamp", "compaction", "replayed",
-    "consistent",
+    "consistent", "tick",
 )  # fmt: skip
 
 
@@ -90,6 +90,7 @@ def encode(
         "compaction": compaction,
         "replayed": marker.replayed,
         "consistent": None if marker.consistent is None else str(marker.consistent).lower(),
+        "tick": None if marker.tick is None else str(marker.tick),
     }
     return {f"sinkql.{name}": value for name, value in values.items() if value is not None}
 
@@ -295,6 +296,7 @@ def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: in
         state=values.get("state"),
         replayed=values.get("replayed"),
         consistent=values["consistent"] == "true" if "consistent" in values else None,
+        tick=int(values["tick"]) if "tick" in values else None,
     )
     return Kept(marker, timestamp=int(values.get("timestamp", 0)), snapshot=snapshot, sequence=sequence)
 

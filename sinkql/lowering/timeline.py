@@ -1,0 +1,69 @@
+"""Which inputs of a job are read at ticks: those whose sources other jobs of materialized views read as well.
+
+Two views of one source are jobs that read it each for itself. Their batches end at the same ticks, so that whoever
+reads both, or one of them and the source, reads them where they are of one state of it. Jobs that share nothing do
+without.
+"""
+
+from __future__ import annotations
+
+from sinkql import logical
+from sinkql.lowering.log import Logs, at_ticks, logs_of, readers_of, view_id
+
+
+def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
+    """Return the inputs of a sink, or of a view, that are read at ticks, with the sources below each that are.
+
+    By the names that offsets have.
+    """
+    return _timeline(logs_of(name, catalog), catalog, keeps=view_id(name, catalog) is not None)
+
+
+def timeline_of_sink(logs: Logs, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
+    """Return those of a sink that need not be in the catalog, which reads these logs."""
+    return _timeline(logs, catalog, keeps=False)
+
+
+def _timeline(logs: Logs, catalog: logical.CatalogReader, *, keeps: bool) -> dict[str, tuple[str, ...]]:
+    if not keeps and (not logs.read or len(logs.inputs) < 2):
+        return {}
+    twice = _twice(logs)
+    below = frozenset().union(*logs.inputs.values())
+    shared = {each for each in below if at_ticks(each, catalog) and (each in twice or _shared(each, catalog))}
+    found = {name: own & shared for name, own in logs.inputs.items() if own & shared}
+    if not keeps and (len(found) < 2 or not found.keys() & logs.read):
+        return {}
+    return {
+        _known_as(name, catalog): tuple(sorted(_known_as(source, catalog) for source in sources))
+        for name, sources in sorted(found.items())
+    }
+
+
+def _twice(logs: Logs) -> frozenset[str]:
+    """Return the sources that are below several inputs."""
+    found = list(logs.inputs.values())
+    return frozenset(each for place, own in enumerate(found) for other in found[:place] for each in own & other)
+
+
+def _shared(source: str, catalog: logical.CatalogReader) -> bool:
+    """Tell whether several views are jobs that read a source, or a job reads it in several ways."""
+    readers = readers_of(source, catalog)
+    if sum(view_id(each, catalog) is not None for each in readers) > 1:
+        return True
+    waiting, seen = list(readers), set(readers)
+    while waiting:
+        reader = waiting.pop()
+        if source in _twice(logs_of(reader, catalog)):
+            return True
+        if view_id(reader, catalog) is not None:
+            above = [each for each in readers_of(reader, catalog) if each not in seen]
+            seen.update(above)
+            waiting += above
+    return False
+
+
+def _known_as(name: str, catalog: logical.CatalogReader) -> str:
+    """Return the name that offsets have of an input."""
+    entry = catalog.entry(name)
+    found = view_id(name, catalog) or (entry.facts.get("identity") if entry is not None else None)
+    return str(found or name)

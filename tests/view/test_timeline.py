@@ -1,0 +1,41 @@
+"""Jobs that share sources meet at ticks: what reads several of them is the batch evaluation of one state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from sinkql import physical
+from view.ticks import TickHistory, jobs
+
+_SEEDS, _STEPS = 3, 12
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, physical.Job]:
+    return jobs(tmp_path_factory.mktemp("catalog"))
+
+
+def _run(folder: Path, seed: int, made: Mapping[str, physical.Job]) -> TickHistory:
+    """Run a history; every other one keeps as few entries, and ticks, as it may."""
+    history = TickHistory(folder / str(seed), random.Random(seed), made=made)
+    with (
+        patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
+        patch("sinkql.runtime.batch.tick._KEPT", 8 if seed % 2 else 256),
+        patch("sinkql.runtime.batch.tick._SWEEP_EVERY", 4 if seed % 2 else 32),
+    ):
+        history.run(_STEPS)
+    return history
+
+
+def test_each_commit_is_of_one_state_of_the_sources_whatever_fails(
+    tmp_path: Path, made: Mapping[str, physical.Job]
+) -> None:
+    found = [_run(tmp_path, seed, made) for seed in range(_SEEDS)]
+    print([(each.commits, each.failures, each.fenced, each.apart) for each in found])
+    assert sum(each.failures for each in found) > _SEEDS
+    assert sum(each.fenced for each in found) > 0
