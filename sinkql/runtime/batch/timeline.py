@@ -8,7 +8,7 @@ tick to tick, for what it reads has to be of one state of the sources below.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,11 +96,11 @@ class Timeline:
 
     def tick(self, below: JobOffsets | None) -> int | None:
         """Return the number of the first tick at which the sources below are read so far; None where there is none."""
-        found = None
+        found: int | None = None
+        known: Collection[str] = ()
         for number, tick in self.ticks.newest_first() if below else ():
-            assert below is not None
-            known = below.keys() & tick.sources.keys()
-            at = bool(known) and all(_same(below[source], tick.sources[source]) for source in known)
+            known = known or tick.sources.keys() & (below or {}).keys()
+            at = bool(known) and all(_same((below or {})[each], tick.sources.get(each)) for each in known)
             if found is not None and not at:
                 break
             found = number if at else found
