@@ -6,8 +6,8 @@ passes are counted in each process.
 
 No single setting arms them, so that none is armed by accident: `SINKQL_FAULTS` holds the rules, and
 `SINKQL_FAULTS_FILE` the path of a file of the same text, which whoever means it has to write (`armed` in
-`tests/support/fault.py`). Rules that no file repeats do nothing. Where `SINKQL_FAULTS` is `file`, the rules are what the
-file has at each pass, so that they may change while the process runs; of other rules passes are counted anew.
+`tests/support/fault.py`). Rules that no file repeats do nothing. Where `SINKQL_FAULTS` is `file`, the rules are what
+the file has at each pass, so that they may change while the process runs; of other rules passes are counted anew.
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ class BatchLoop:
         onward = self.letters is None
         failing = Identities() if self.letters is not None else None
         again = Reread(
-            self.job, self.readers, self.engine, self.writer, self._state.home, self.marker, self.timeline, reading, onward,
-            failing,
+            self.job, self.readers, self.engine, self.writer, self._state.home, self.marker, self.timeline, reading,
+            onward, failing,
         )  # fmt: skip
         try:
             anew = again.run()
