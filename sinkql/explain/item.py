@@ -28,6 +28,7 @@ def sink_tree(sink: logical.Sink) -> Tree:
         f"key: {', '.join(sink.key)}{'' if sink.enforced else ' not enforced'}" if sink.key else None,
         f"commit interval: {duration(sink.commit_interval)}",
         f"most rows a commit: {sink.max_rows_per_commit}",
+        f"buckets: {sink.buckets}" if sink.buckets is not None else None,
         None if sink.snapshot else "starts at: the source's end",
         shape(sink.shape),
     )

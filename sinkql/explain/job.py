@@ -22,6 +22,7 @@ def job_tree(job: physical.Job) -> Tree:
         None if job.state is None else f"state: {job.state.path}",
         f"commit interval: {duration(job.commit_interval)}",
         f"most rows a commit: {job.max_rows_per_commit}",
+        f"buckets: {job.buckets}" if job.buckets is not None else None,
         None if job.snapshot else "starts at: the source's end",
         _timeline(job),
         _write(job),

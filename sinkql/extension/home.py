@@ -16,6 +16,7 @@ import os
 import shutil
 import stat
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -386,8 +387,9 @@ def check_state(path: str, connection: str | None, open_store: Callable[[str], O
     if connection is None:
         try:
             durable.make_folder(Path(path))
-            durable.write(Path(path) / ".try", b"")
-            (Path(path) / ".try").unlink()
+            tried = Path(path) / f".try-{uuid.uuid4().hex}"
+            durable.write(tried, b"")
+            tried.unlink()
         except OSError as error:
             raise SinkqlError(
                 "SQ2616",

@@ -10,6 +10,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.options import described, option_span
 
 SHORTEST_INTERVAL = timedelta(seconds=1)
+MOST_BUCKETS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class SinkOptions:
     commit_interval: timedelta = described("the time between two commits, a second or more")
     snapshot: bool = described("false starts at the source's present end", default=True)
     max_rows_per_commit: int = described("how many rows one commit takes at most", default=5_000_000)
+    buckets: int | None = described(
+        "in how many parts rows are put by key, each the work of one task; the cores of its cluster, or twice those of "
+        "its executors, if left out. Another number has a sink with state compute its rows again, once",
+        default=None,
+    )
 
 
 def check_pace(statement: ast.CreateSink, options: SinkOptions) -> None:
@@ -31,6 +37,7 @@ def check_pace(statement: ast.CreateSink, options: SinkOptions) -> None:
             hint="Write COMMIT INTERVAL = '1s' or more.",
         )
     check_positive(statement, "MAX ROWS PER COMMIT", options.max_rows_per_commit)
+    check_positive(statement, "BUCKETS", options.buckets, most=MOST_BUCKETS)
 
 
 def check_positive(statement: ast.CreateSink, name: str, value: int | None, *, most: int | None = None) -> None:

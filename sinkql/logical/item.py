@@ -187,6 +187,7 @@ class Sink:
     shape: Shape
     destination: Destination | None = None
     final: bool = False
+    buckets: int | None = None
 
 
 Item = Database | Schema | Secret | Connection | Cluster | Source | View | Sink

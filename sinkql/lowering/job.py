@@ -91,6 +91,7 @@ def lower_sink(
         snapshot=sink.snapshot,
         shared=graph.shared,
         state=context.state(cluster),
+        buckets=sink.buckets,
     )
 
 
@@ -132,6 +133,7 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         write=write,
         texts=context.texts,
         shared=graph.shared,
+        state=context.state(cluster),
         timeline=timeline_of(view.name, catalog),
     )
 

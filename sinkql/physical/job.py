@@ -54,8 +54,9 @@ class StatePath(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """One sink's work. `texts` are the CREATE statements that origins point into, by item; `follows` the plans that the
     sink had before. `shared` has the operators that are used several times, each after those that it uses. `state` is
-    where the sink's state is kept, None for the catalog's folder. `timeline` has the inputs that are read at ticks, by
-    the names that offsets have, and the sources below each.
+    where the sink's state is kept, None for the catalog's folder. `buckets` is how many parts rows are in by key, None
+    for as many as the cluster has. `timeline` has the inputs that are read at ticks, by the names that offsets have,
+    and the sources below each.
 
     A reader's options under the name `tuning` decide no rows.
     """
@@ -73,6 +74,7 @@ class Job(msgspec.Struct, frozen=True):
     follows: tuple[Earlier, ...] = ()
     shared: dict[str, Operator] = {}
     state: StatePath | None = None
+    buckets: int | None = None
     timeline: dict[str, tuple[str, ...]] = {}
 
     @property

@@ -42,7 +42,7 @@ SHOW CONNECTIONS;
 SHOW REDACTED CREATE CONNECTION aws;
 --# Clusters
 CREATE CLUSTER c2 (SIZE = 'local[2]');
-CREATE CLUSTER c2 (MASTER = 'spark://host:7077', EXECUTORS = 2, CORES = 1, MEMORY = '2g', STATE = 's3://b/state', AWS CONNECTION = aws, CONF = MAP['spark.ui.enabled' => 'true']);
+CREATE CLUSTER c2 (MASTER = 'spark://host:7077', EXECUTORS = 2, CORES = 1, MEMORY = '2g', STATE = '/tmp', CONF = MAP['spark.ui.enabled' => 'true']);
 CREATE CLUSTER c2 (SIZE = 'local[2]', REPLICATION FACTOR = 2);
 CREATE CLUSTER c2 (REPLICAS (r1 (SIZE = 'local[2]')));
 CREATE CLUSTER c2 (SIZE = 'local[2]', SCHEDULE = ON REFRESH);

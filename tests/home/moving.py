@@ -64,8 +64,9 @@ class Pipeline:
     epochs: int = 0
     rows: list[dict[str, int]] = field(default_factory=list)
     names: list[dict[str, object]] = field(default_factory=list)
-    elsewhere: Engine | None = None
-    """Runs tasks on other machines."""
+    engine: Engine | None = None
+    remote: bool = False
+    """Whether the engine runs tasks on other machines."""
 
     def put(self, count: int) -> None:
         """Have files come with new events, and with names until all are there."""
@@ -86,9 +87,9 @@ class Pipeline:
         (job,) = self.session.jobs([sink])
         self.epochs += 1
         self.events.clear()
-        context = replace(self.session.context(job), remote=self.elsewhere is not None)
+        context = replace(self.session.context(job), remote=self.remote)
         loop = loop_of(
-            job, context, self.session.catalog.registry, engine=self.elsewhere, control=self.session.catalog.control
+            job, context, self.session.catalog.registry, engine=self.engine, control=self.session.catalog.control
         )
         loop.progress = self.events.append
         loop.start(epoch=self.epochs, once=True)

@@ -53,7 +53,7 @@ class Elsewhere(LocalEngine):
 def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pipeline, Elsewhere]]:
     engine = Elsewhere(tmp_path / "executors", request.param)
     with pipeline(tmp_path, str(tmp_path / "elsewhere")) as found:
-        found.elsewhere = engine
+        found.engine, found.remote = engine, True
         yield found, engine
 
 

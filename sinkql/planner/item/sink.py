@@ -53,6 +53,7 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
         enforced=statement.key is None or statement.key.enforced,
         commit_interval=planned.common.commit_interval,
         max_rows_per_commit=planned.common.max_rows_per_commit,
+        buckets=planned.common.buckets,
         snapshot=planned.common.snapshot,
         options=planned.options,
         shape=shape,

@@ -137,7 +137,9 @@ class BatchLoop:
             self._settle()
         if not self._anew:
             self._beginning.check_plan(self.marker)
-            self._anew = self._beginning.given_up(self.marker.end) or self._state.forgotten
+            self._anew = (
+                self._beginning.given_up(self.marker.end) or self._state.forgotten or self._state.spread(self.marker)
+            )
         if not self._anew:
             self._positions.restore(self.marker.end)
             if found is not None and not same(found.end, self.marker.end):

@@ -93,6 +93,16 @@ class JobState:
                 raise
             return None
 
+    def spread(self, marker: Marker) -> bool:
+        """Tell whether it is to be in another number of buckets, and can be: then all rows are to come anew."""
+        known = self.known(marker) if self.job.buckets is not None and self.job.stateful() else None
+        return (
+            known is not None
+            and marker.state is not None
+            and self.job.renewable
+            and (int(known["buckets"]) != self.job.buckets)
+        )
+
     def after(self, before: manifest.Manifest, outcome: Outcome, *, epoch: int) -> str | None:
         """Save what a batch makes of it; return its name for a marker, None of a job without state."""
         return self.save(manifest.after(before, outcome.runs), epoch=epoch)

@@ -393,7 +393,7 @@ class SinkRunner:
     def _claim(self, epoch: int) -> BatchLoop:
         host, job = self.host, self.job
         writer = host.registry.writer(job.write, self.context)
-        engine = SparkEngine(self._spark, buckets=host.buckets)
+        engine = SparkEngine(self._spark, buckets=job.buckets or host.buckets)
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
             Allowance(stops=self._stops), self._commits, dead_letters(host.registry, job, self.context),

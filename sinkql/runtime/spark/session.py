@@ -33,6 +33,8 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _NEVER = "3650d"
 _MOST_LANES = 8
+_SOME_BUCKETS = 16
+"""Of a cluster of which nobody says how large it is."""
 _LISTENING = (
     "spark.eventLog.", "spark.extraListeners", "spark.plugins", "spark.metrics.", "spark.sql.queryExecutionListeners",
     "spark.sql.streaming.streamingQueryListeners", "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions",
@@ -86,7 +88,13 @@ class SparkSettings:
 
 def buckets(settings: SparkSettings) -> int:
     """Return the number of shuffle partitions, which are the buckets of state and key indexes."""
-    return int(settings.conf.get("spark.sql.shuffle.partitions") or max(2, _cores(settings.master)))
+    told = settings.conf.get("spark.sql.shuffle.partitions")
+    if told:
+        return int(told)
+    if settings.local:
+        return max(2, _cores(settings.master))
+    executors, cores = (int(settings.conf.get(f"spark.executor.{each}", 0)) for each in ("instances", "cores"))
+    return 2 * max(1, executors) * max(1, cores) if executors else _SOME_BUCKETS
 
 
 def lanes(settings: SparkSettings) -> int:
