@@ -55,6 +55,12 @@ class Worker:
         return f"127.0.0.{self.number + 2}"
 
     @property
+    def pid(self) -> int:
+        """Return the id of the process below which all of it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def root(self) -> Path:
         """Return its root folder, as long as it runs."""
         return Path(f"/proc/{self._first()}/root")
