@@ -167,7 +167,7 @@ def _running(home: Path) -> Iterator[tuple[int, Iterator[dict[str, Any]]]]:
 
 
 def _cpu_of(cluster: SparkCluster | None) -> float:
-    return sum(tree_cpu(worker.pid) for worker in cluster.workers) if cluster is not None else 0.0
+    return sum(tree_cpu(worker.first) for worker in cluster.workers) if cluster is not None else 0.0
 
 
 def _fetched(home: Path) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.spark import package
+from sinkql.runtime.spark import package, remote
 from sinkql.runtime.spark.session import SparkSettings, start
 from support.port import held_ports
 
@@ -47,9 +50,74 @@ def test_what_is_packed_is_sinkql_with_all_that_it_needs_but_spark() -> None:
     assert f"sinkql-{distribution('sinkql').version}.dist-info/entry_points.txt" in names
 
 
+def test_executors_get_the_certificates_that_variables_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.pem").write_text("-----BEGIN CERTIFICATE-----")
+    monkeypatch.setattr(remote, "packed", lambda: [tmp_path / "a.zip", tmp_path / "b.zip"])
+    for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "own.pem"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "gone.pem"))
+    theirs = {"spark.executorEnv.SSL_CERT_FILE": "/etc/ssl/theirs.pem", "spark.files": "/opt/one.txt"}
+    found = remote.completed("yarn", theirs, tmp_path)
+    assert found == {
+        **theirs,
+        **dict.fromkeys(remote._LEAVING, "true"),
+        "spark.archives": f"{tmp_path}/a.zip#sinkql,{tmp_path}/b.zip#sinkql1",
+        "spark.executorEnv.PYTHONPATH": "sinkql:sinkql1",
+        "spark.executorEnv.SINKQL_PYTHON": package.python_version(),
+        "spark.files": f"/opt/one.txt,{tmp_path}/aws_ca_bundle.pem",
+        "spark.executorEnv.AWS_CA_BUNDLE": "aws_ca_bundle.pem",
+    }
+    assert (tmp_path / "aws_ca_bundle.pem").read_text() == "-----BEGIN CERTIFICATE-----"
+
+
+def test_an_archive_that_is_named_is_all_that_executors_get(tmp_path: Path) -> None:
+    found = remote.completed("yarn", {"spark.archives": "s3a://b/x.zip#sinkql"}, tmp_path)
+    assert (found["spark.archives"], found["spark.executorEnv.PYTHONPATH"]) == ("s3a://b/x.zip#sinkql", "sinkql")
+    found = remote.completed("yarn", {"spark.archives": ""}, tmp_path)
+    assert (found["spark.archives"], "spark.executorEnv.PYTHONPATH" in found) == ("", False)
+
+
 def test_an_archive_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sinkql").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(SinkqlError) as refused:
         package.packed()
     assert refused.value.code == "SQ4054"
+
+
+_JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted: Lost task 0.3 (127.0.0.2 executor 1): java.io.IOException: {}
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+PYTHONPATH was:
+  /opt/spark/python/lib/pyspark.zip:sinkql
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ('Cannot run program "python3.9": error=2', 'the executors have no program "python3.9"'),
+        (
+            "\nError from python worker:\n  SinkQL needs Python 3.9 here, as where it was packed; /bin/p is Python 3.8",
+            "the executors' p is of another version: SinkQL needs Python 3.9 here, as where it was packed; "
+            "/bin/p is Python 3.8",
+        ),
+        ("\nError from python worker:\n  No module named sinkql", "the executors' p does not run SinkQL"),
+    ],
+)
+def test_executors_without_the_right_python_are_told(said: str, message: str) -> None:
+    refused = remote._refused(_JAVA.format(said), "p")
+    assert (refused.code, refused.message) == ("SQ4052", message)
+    assert "/opt/spark" not in (refused.detail or "")
+
+
+def test_a_daemon_of_another_python_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sinkql.runtime.spark.daemon"],
+        env={**os.environ, remote.EXPECTED: "3.99"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"SinkQL needs Python 3.99 here, as where it was packed; {sys.executable} is Python" in done.stderr

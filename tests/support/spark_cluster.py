@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,15 +55,17 @@ class Worker:
         return f"127.0.0.{self.number + 2}"
 
     @property
-    def pid(self) -> int:
-        """Return the id of the process below which all of it runs."""
+    def first(self) -> int:
+        """Return the id of its first process, of which the others come."""
         assert self._process is not None
-        return self._process.pid
+        found = _child(self._process.pid)
+        assert found is not None, self.log
+        return found
 
     @property
     def root(self) -> Path:
         """Return its root folder, as long as it runs."""
-        return Path(f"/proc/{self._first()}/root")
+        return Path(f"/proc/{self.first}/root")
 
     @property
     def log(self) -> str:
@@ -75,7 +77,14 @@ class Worker:
         assert self._process is None
         self.folder.mkdir(parents=True, exist_ok=True)
         java = [
-            *(_java(), *_JAVA, "-cp", f"{_THERE}/jars/*", _CLASS.format("worker.Worker")),
+            *(
+                _java(),
+                *_JAVA,
+                "-Dspark.decommission.enabled=true",
+                "-cp",
+                f"{_THERE}/jars/*",
+                _CLASS.format("worker.Worker"),
+            ),
             *("--host", self.host, "--webui-port", "0", "--cores", str(self.cores), "--memory", self.memory),
             *("--work-dir", f"{_WORK}/work", self.master),
         ]
@@ -91,6 +100,10 @@ class Worker:
                 start_new_session=True,
             )
 
+    def decommission(self) -> None:
+        """Tell it that it will go: it takes no more work, and its executors hand on what they have, and end."""
+        os.kill(self.first, signal.SIGPWR)
+
     def kill(self) -> None:
         """Kill all of its processes, and wait until none is left."""
         process, self._process = self._process, None
@@ -104,12 +117,6 @@ class Worker:
         """Return what its executors printed, for a test that fails."""
         found = self.root.glob(f"{_WORK[1:]}/work/*/*/stderr")
         return "\n".join(path.read_text(errors="replace") for path in found)
-
-    def _first(self) -> int:
-        assert self._process is not None
-        found = _child(self._process.pid)
-        assert found is not None, self.log
-        return found
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -165,9 +172,16 @@ class SparkCluster:
 
     def wait_for_workers(self, number: int) -> None:
         """Wait until the master knows so many workers that live."""
+        self._wait(lambda: self._alive() == number, f"{number} workers")
+
+    def wait_for_cores(self, number: int) -> None:
+        """Wait until executors have so many cores."""
+        self._wait(lambda: self.state()["coresused"] == number, f"{number} cores in use")
+
+    def _wait(self, until: Callable[[], bool], what: str) -> None:
         deadline = Deadline()
-        while self._alive() != number:
-            deadline.check(f"{number} workers")
+        while not until():
+            deadline.check(what)
             assert self._master
             with suppress(subprocess.TimeoutExpired):
                 code = self._master[0].wait(_LOOK_S)

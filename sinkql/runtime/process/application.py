@@ -105,22 +105,22 @@ class _Spark:
                 self._starting = spark.Starting(self.settings)
             code = self._starting.death()
             if code is not None:
-                self._died.append((self._starting.result(), self._death(code)))
+                self._died.append((self._starting.result(), self._starting.starved or self._death(code)))
                 self._starting.end()
                 self._starting = spark.Starting(self.settings)
             if self._starting.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
                 self._progress(SparkStarting(self.cluster))
 
     def death(self, session: SparkSession) -> SinkqlError | None:
-        """Return the error of a session's Spark if it died, also where another one was begun since.
+        """Return the error of a session's Spark if it died, or got no executors, also where another was begun since.
 
         One that answers no more may be about to end: its connections go first.
         """
         self._starting.wait(_DYING_SECONDS)
         with self._beginning:
-            code = self._starting.death()
-            if code is not None and self._starting.result() is session:
-                return self._death(code)
+            code, starved = self._starting.death(), self._starting.starved
+            if (code is not None or starved is not None) and self._starting.result() is session:
+                return starved or self._death(code or 0)
             return next((error for died, error in self._died if died is session), None)
 
     def _death(self, code: int) -> SinkqlError:
@@ -133,14 +133,21 @@ class _Spark:
         )
 
     def session(self) -> SparkSession:
-        """Wait until it is up; raises as `start` does, and CancelledError where all is to stop before that."""
+        """Wait until it is up, and elsewhere for an executor; raises as `start` and `try_executor` do.
+
+        CancelledError where all is to stop before that.
+        """
         self.begin()
         while True:
+            starting = self._starting
             try:
-                return self._starting.result(_LOOK_SECONDS)
+                session = starting.result(_LOOK_SECONDS)
             except TimeoutError:
                 if self._stopping.is_set():
-                    self._starting.cancel()
+                    starting.cancel()
+                continue
+            starting.try_executor(self._stopping.is_set)
+            return session
 
     def end(self, patience: float) -> None:
         """Stop it, by force after `patience` seconds, and delete its files but the log."""

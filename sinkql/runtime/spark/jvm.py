@@ -1,7 +1,8 @@
 """Spark's script → a JVM that has a process group of its own, and ends at a word, by force, or with this process.
 
 The JVM reads its standard input and exits at its end, so none outlives a process that was killed. Keys and hang-ups of
-a terminal do not reach its group: the process that started it decides what they mean.
+a terminal do not reach its group: the process that started it decides what they mean. A process that spark-submit
+started came from a JVM itself: the first Spark elsewhere is in that one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -24,6 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 _LOOK_SECONDS = 0.05
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 PATIENCE_SECONDS = 30.0
 
 
@@ -35,6 +37,8 @@ class Jvm:
     """One JVM, from `start` to `end`; `kill` may be called at any time, by any thread, and before it starts."""
 
     def __init__(self) -> None:
+        self.shared = False
+        """Whether it is the one that started this process."""
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
         self._lock = threading.Lock()
@@ -54,6 +58,23 @@ class Jvm:
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
+
+    def submitted(self, name: str) -> JavaGateway | None:
+        """Return the way to the JVM that this process was submitted to, unless Spark runs there.
+
+        A Spark of the same `name` was that of a process that died, and is stopped.
+        """
+        if _PORT not in os.environ:
+            return None
+        gateway = launch_gateway()
+        running = gateway.jvm.org.apache.spark.SparkContext.getActive()
+        if running.isDefined():
+            if running.get().appName() != name:
+                gateway.close()
+                return None
+            running.get().stop()
+        self.shared = True
+        return gateway
 
     def start(self, home: Path, properties: Path, output: IO[str], *, master: str) -> JavaGateway:
         """Start it by the script of Spark's `home`, with a file of settings, and return the way to it.
@@ -81,16 +102,24 @@ class Jvm:
                 time.sleep(_LOOK_SECONDS)
             with answer.open("rb") as told:
                 port, secret = read_int(told), UTF8Deserializer().loads(told)
-        with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+        with _variables({_PORT: str(port), _SECRET: secret}):
             return launch_gateway()
 
     def kill(self) -> None:
         """End it and all that it started at once."""
         with self._lock:
             self._killed = True
-            if self._process is not None and self._process.poll() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+            self._kill()
+
+    def abandon(self) -> None:
+        """End one that is of no use any more, which is seen as its death."""
+        with self._lock:
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     @contextmanager
     def ending(self, *, patience: float = PATIENCE_SECONDS) -> Iterator[None]:
@@ -114,11 +143,14 @@ class Jvm:
 
 
 @contextmanager
-def _variables(**wanted: str) -> Iterator[None]:
+def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
     """Set variables of the environment, which no process started meanwhile needs to see."""
+    before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name in wanted:
+        for name, value in before.items():
             del os.environ[name]
+            if value is not None:
+                os.environ[name] = value

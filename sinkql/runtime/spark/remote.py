@@ -6,14 +6,19 @@ run, and their Python finds it there.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
+from sinkql import durable
 from sinkql.errors import SinkqlError
 from sinkql.extension.home import EXECUTOR
 from sinkql.runtime.spark.package import packed, python_version
@@ -26,13 +31,27 @@ _PYTHON = "spark.pyspark.python"
 _ARCHIVES = "spark.archives"
 _PATH = f"{_ENVIRONMENT}PYTHONPATH"
 _HOST = "spark.driver.host"
+_FILES = "spark.files"
+_LEAVING = (
+    "spark.decommission.enabled",
+    "spark.storage.decommission.enabled",
+    "spark.storage.decommission.rddBlocks.enabled",
+    "spark.storage.decommission.shuffleBlocks.enabled",
+)
+"""An executor that is to go hands on what others have not fetched yet, and gets no more tasks."""
+_CERTIFICATES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+_EXECUTORS = "spark.executor.instances"
+_CORES = "spark.executor.cores"
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 _STANDALONE = "spark://"
 _REACHED_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
+_WATCH_SECONDS = 2.0
+_SHOWN = 12
 _PATIENCE = "120s"
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .+)$", re.MULTILINE)
+_OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
 _ABSENT = re.compile(r'Cannot run program "([^"]+)"')
 
 
@@ -41,72 +60,165 @@ def python(conf: Mapping[str, str]) -> str:
     return conf.get(_PYTHON) or f"python{python_version()}"
 
 
-def completed(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+def cores(conf: Mapping[str, str]) -> int | None:
+    """Return how many cores the executors have together that are asked for; None where it is not said how many."""
+    executors = conf.get(_EXECUTORS)
+    return int(executors) * int(conf.get(_CORES, "1")) if executors is not None else None
+
+
+def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the settings with those that executors need to find SinkQL, and the driver; what users set stays.
 
-    Raises SQ4050 where no master answers, and SQ4053.
+    `folder` takes copies of files that executors are to have. Raises SQ4050 where no master answers, SQ4053, SQ4054.
     """
     found = {**conf}
     if master.startswith(_STANDALONE):
         here = _own_address(master)
         found.setdefault(_HOST, here)
-        executors, cores = conf.get("spark.executor.instances"), conf.get("spark.executor.cores")
-        if executors is not None and cores is not None:
-            found.setdefault("spark.cores.max", str(int(executors) * int(cores)))
-    archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
-    folders = [_FOLDER]
-    if not any(each.endswith(f"#{_FOLDER}") for each in archives):
-        made = packed()
-        folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
-        archives += [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
-    found[_ARCHIVES] = ",".join(archives)
-    found[_PATH] = ":".join([*folders, *filter(None, [conf.get(_PATH)])])
+        wanted = cores(conf)
+        if wanted is not None:  # it gives an executor all cores of a machine, and takes no number of executors
+            found.setdefault(_CORES, "1")
+            if conf.get("spark.dynamicAllocation.enabled") != "true":
+                found.setdefault("spark.cores.max", str(wanted))
+    for name in _LEAVING:
+        found.setdefault(name, "true")
+    if conf.get(_ARCHIVES) != "":  # who names none has SinkQL installed there
+        archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
+        folders = [_FOLDER]
+        if not any(each.endswith(f"#{_FOLDER}") for each in archives):
+            made = packed()
+            folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
+            archives += [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
+        found[_ARCHIVES] = ",".join(archives)
+        found[_PATH] = ":".join([*folders, *filter(None, [conf.get(_PATH)])])
     found[f"{_ENVIRONMENT}{EXECUTOR}"] = "1"
     found[f"{_ENVIRONMENT}{EXPECTED}"] = python_version()
-    return found
+    return found | _trusted(found, folder)
 
 
-def check(context: SparkContext, master: str, conf: Mapping[str, str]) -> None:
-    """Wait for an executor, and see that its Python runs SinkQL; raises SQ4051 and SQ4052."""
-    java = context._jsc.sc()
-    patience = _seconds(conf.get(_WAITING, _PATIENCE))
-    deadline = time.monotonic() + patience
-    while java.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
-        if java.isStopped() or time.monotonic() > deadline:
-            raise no_executor(master, None if java.isStopped() else patience, java.conf().get(_HOST))
-        time.sleep(_LOOK_SECONDS)
-    try:
-        context.parallelize([0], 1).map(lambda _: None).collect()
-    except Py4JError as error:
-        raise _refused(str(error), python(conf)) from None
+def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the settings with which executors trust the certificates that variables here name the files of."""
+    files, found = [each for each in (conf.get(_FILES),) if each], {}
+    for name in _CERTIFICATES:
+        path = Path(os.environ.get(name, ""))
+        if f"{_ENVIRONMENT}{name}" not in conf and path.is_file():
+            copy = folder / f"{name.lower()}.pem"  # next to an executor's other files
+            durable.write(copy, path.read_bytes(), sync=False)
+            files.append(str(copy))
+            found[f"{_ENVIRONMENT}{name}"] = copy.name
+    return found | ({_FILES: ",".join(files)} if found else {})
 
 
-def no_executor(master: str, waited: float | None, here: str) -> SinkqlError:
-    """Return the error for a cluster that gives no executor; None where its master gave up."""
-    seconds = f" in {waited:.0f} seconds" if waited is not None else ""
-    return SinkqlError(
-        "SQ4051",
-        f'the cluster of "{master}" has given no executor{seconds}',
-        detail=f"executors are to reach this process at {here}",
-        hint="Look at the master's page for free cores and memory, and at the log of an executor, if one began. CORES, "
-        "MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors reach this machine.",
-    )
+class Executors:
+    """Those of a Spark application, which a thread looks at: jobs that wait for them, as Spark would for ever, end.
+
+    `error` is the reason, until there are executors again.
+    """
+
+    def __init__(self, context: SparkContext, master: str, conf: Mapping[str, str], end: Callable[[], None]) -> None:
+        """Begin; `end` is called where Spark has given the application up."""
+        self.error: SinkqlError | None = None
+        self._context = context
+        self._java = context._jsc
+        self._master = master
+        self._python = python(conf)
+        self._patience = _seconds(conf.get(_WAITING, _PATIENCE))
+        self._end = end
+        self._left = threading.Event()
+        self._trying = threading.Lock()
+        self._tried = False
+        threading.Thread(target=self._watch, name="executors", daemon=True).start()
+
+    def try_first(self, stops: Callable[[], bool]) -> None:
+        """Wait for the first one, and see that its Python runs SinkQL; raises SQ4051, and SQ4052.
+
+        The application stays where none comes in time: another call goes on to wait. Nothing is known where it
+        `stops` before.
+        """
+        with self._trying:
+            deadline = time.monotonic() + self._patience
+            while not self._tried and not stops():
+                try:
+                    self._try(deadline)
+                except Py4JError:
+                    if self.error is None:
+                        raise
+                    raise self.error from None
+
+    def leave(self) -> None:
+        """End it: Spark is to stop."""
+        self._left.set()
+
+    def _try(self, deadline: float) -> None:
+        if not self._count():
+            if time.monotonic() > deadline:
+                raise self._missing(self._patience)
+            time.sleep(_LOOK_SECONDS)
+            return
+        try:
+            self._context.parallelize([0], 1).map(lambda _: None).collect()
+        except Py4JJavaError as error:
+            if self.error is not None or self._java.sc().isStopped():
+                raise self.error or self._missing(None) from None
+            raise _refused(str(error), self._python) from None
+        self._tried = True
+
+    def _watch(self) -> None:
+        alone_at: float | None = None
+        with suppress(Py4JError, OSError):  # Java has ended
+            while not self._left.wait(_WATCH_SECONDS):
+                if self._java.sc().isStopped():
+                    if not self._left.is_set():
+                        self.error = self._missing(None)
+                        self._end()
+                    return
+                if self._count():
+                    alone_at = self.error = None
+                elif not self._java.statusTracker().getActiveJobIds():
+                    alone_at = None
+                elif alone_at is None:
+                    alone_at = time.monotonic()
+                elif time.monotonic() > alone_at + self._patience:
+                    self.error = self._missing(self._patience)
+                    self._java.cancelAllJobs()
+
+    def _count(self) -> int:
+        """Return how many there are: Spark counts the driver as one."""
+        return int(self._java.sc().getExecutorMemoryStatus().size()) - 1
+
+    def _missing(self, waited: float | None) -> SinkqlError:
+        """Return the error for a cluster that gives none; None where its master gave up."""
+        message = f'the cluster at "{self._master}" has given no executor for {waited:.0f} seconds'
+        if waited is None:
+            message = f'the cluster at "{self._master}" has removed the application: its executors end as they start'
+        return SinkqlError(
+            "SQ4051",
+            message,
+            detail=f"executors are to reach this process at {self._java.sc().conf().get(_HOST)}",
+            hint="Look at the master's page for free cores and memory, and at the log of an executor, if one began. "
+            "CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors reach this "
+            "machine.",
+        )
 
 
 def _refused(text: str, python_: str) -> SinkqlError:
+    """Return the error for executors whose Python does not come up, which Spark tells in Java's words."""
     said, absent = _SAID.search(text), _ABSENT.search(text)
+    detail = None
     if said is not None:
         message = f"the executors' {python_} is of another version: {said[1].strip()}"
     elif absent is not None:
         message = f'the executors have no program "{absent[1]}"'
     else:
         message = f"the executors' {python_} does not run SinkQL"
+        own = [line.strip() for line in text.splitlines() if not _OF_JAVA.match(line)]
+        detail = "\n".join(own[-_SHOWN:])
     return SinkqlError(
         "SQ4052",
         message,
-        detail="\n".join(line for line in text.splitlines() if line.strip())[:2000] if said is None else None,
+        detail=detail,
         hint=f"Install Python {python_version()} on the machines of the cluster, and name it in CONF if it is not on "
-        f"their PATH: MAP['{_PYTHON}' => '/usr/bin/{python_}'].",
+        f"their PATH: MAP['{_PYTHON}' => '/usr/bin/python{python_version()}'].",
     )
 
 

@@ -33,13 +33,15 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _NEVER = "3650d"
 _MOST_LANES = 8
-_SOME_BUCKETS = 16
-"""Of a cluster of which nobody says how large it is."""
+_CORES_ELSEWHERE = 8
+"""How many there are taken to be where a cluster does not say how many executors it is to have."""
 _LISTENING = (
     "spark.eventLog.", "spark.extraListeners", "spark.plugins", "spark.metrics.", "spark.sql.queryExecutionListeners",
     "spark.sql.streaming.streamingQueryListeners", "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions",
 )  # fmt: skip
 """Settings with which something in the JVM may have work to do as it ends."""
+_OF_JVM = ("spark.driver.memory", "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+"""What a JVM that is there already cannot be told any more."""
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _WRITING = re.compile("(?i)exit|agent|flight")
 """Java's own options of that kind: an archive of classes, a coverage, a recording."""
@@ -91,15 +93,12 @@ def buckets(settings: SparkSettings) -> int:
     told = settings.conf.get("spark.sql.shuffle.partitions")
     if told:
         return int(told)
-    if settings.local:
-        return max(2, _cores(settings.master))
-    executors, cores = (int(settings.conf.get(f"spark.executor.{each}", 0)) for each in ("instances", "cores"))
-    return 2 * max(1, executors) * max(1, cores) if executors else _SOME_BUCKETS
+    return max(2, _cores(settings)) if settings.local else 2 * _cores(settings)
 
 
 def lanes(settings: SparkSettings) -> int:
     """Return how many sinks may have a batch at the same time."""
-    return min(_MOST_LANES, _cores(settings.master)) if settings.local else _MOST_LANES
+    return min(_MOST_LANES, _cores(settings)) if settings.local else _MOST_LANES
 
 
 class CancelledError(Exception):
@@ -113,6 +112,7 @@ class Starting:
         self.settings = settings
         self._jvm = Jvm()
         self._session: Future[SparkSession] = Future()
+        self._executors: remote.Executors | None = None
         self._begun = False
         self._lock = threading.Lock()
 
@@ -136,6 +136,11 @@ class Starting:
         error = self._session.exception() if self._session.done() else None
         return isinstance(error, SinkqlError) and error.retryable
 
+    @property
+    def starved(self) -> SinkqlError | None:
+        """Return why the last jobs were broken off where executors were missing."""
+        return self._executors.error if self._executors is not None else None
+
     def death(self) -> int | None:
         """Return with what Java ended where Spark was up and nobody here ended it."""
         up = self._session.done() and self._session.exception() is None
@@ -149,6 +154,13 @@ class Starting:
         """Wait for it; raises as `start` does, CancelledError, and TimeoutError where it is not up in time."""
         return self._session.result(timeout)
 
+    def try_executor(self, stops: Callable[[], bool]) -> None:
+        """Wait for an executor elsewhere, once; raises SQ4051 and SQ4052, CancelledError where it `stops` before."""
+        if self._executors is not None:
+            self._executors.try_first(stops)
+            if stops():
+                raise CancelledError
+
     def cancel(self) -> None:
         """End what is not up yet at once."""
         if not self._session.done():
@@ -161,6 +173,8 @@ class Starting:
         """
         if not self._begun:
             return
+        if self._executors is not None:
+            self._executors.leave()
         if self.settings.killable:
             self._jvm.kill()
         self.cancel()
@@ -173,6 +187,9 @@ class Starting:
         except BaseException as error:
             self._session.set_exception(error)
             return
+        if not self.settings.local:
+            context, settings = session.sparkContext, self.settings
+            self._executors = remote.Executors(context, settings.master, settings.conf, self._jvm.abandon)
         self._session.set_result(session)
         then()
 
@@ -180,7 +197,7 @@ class Starting:
 def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     """Start Spark and return its session; raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start).
 
-    Of a cluster elsewhere SQ4050 to SQ4053; CancelledError if somebody kills `jvm` meanwhile.
+    Of a cluster elsewhere SQ4050, SQ4053 and SQ4054; CancelledError if somebody kills `jvm` meanwhile.
     """
     archive = archive_of(check_java(), HOME)
     # At debug they print all that goes to the JVM, tasks with their credentials too.
@@ -193,13 +210,13 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     durable.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
     defaults = {**_defaults(settings, archive), **settings.conf, **_required(settings, conf)}
     if not settings.local:
-        defaults = remote.completed(settings.master, defaults)
+        defaults = remote.completed(settings.master, defaults, settings.folder)
     text = "".join(f"{key} {_escaped(defaults[key])}\n" for key in defaults)
     durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
         with settings.log.open("a") as output, _environment(settings):
-            session = _launch(settings, jvm, conf / "spark-defaults.conf", output)
+            session = _launch(settings, jvm, conf / "spark-defaults.conf", output, defaults)
     except BaseException as error:
         cancelled = jvm.killed
         jvm.kill()
@@ -225,7 +242,10 @@ def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
                 _let_go(session)
             else:
                 session.stop()
-            gateway.shutdown()
+            if gateway.proc.shared:
+                gateway.close()
+            else:
+                gateway.shutdown()
     _forget()
 
 
@@ -326,25 +346,34 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
     return required
 
 
-def _cores(master: str) -> int:
-    wanted = re.match(r"local\[(\d+)", master)
+def _cores(settings: SparkSettings) -> int:
+    """Return how many tasks may run at once; elsewhere what is asked for, whichever machine asks."""
+    if not settings.local:
+        return remote.cores(settings.conf) or _CORES_ELSEWHERE
+    wanted = re.match(r"local\[(\d+)", settings.master)
     if wanted is not None:
         return int(wanted[1])
-    return 1 if master == "local" else len(os.sched_getaffinity(0))
+    return 1 if settings.master == "local" else len(os.sched_getaffinity(0))
 
 
-def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO) -> SparkSession:
+def _launch(
+    settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO, wanted: Mapping[str, str]
+) -> SparkSession:
     try:
-        gateway = jvm.start(HOME, properties, output, master=settings.master)
+        gateway = None if settings.local else jvm.submitted(settings.name)
+        if gateway is None:
+            gateway = jvm.start(HOME, properties, output, master=settings.master)
+            # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
+            conf = SparkConf().setAll([*_required(settings, properties.parent).items()])
+        else:
+            conf = SparkConf(_jvm=gateway.jvm)
+            ours = set(_defaults(settings, Archive(Path()))) - set(settings.conf)
+            for key, value in wanted.items():
+                if not key.startswith(_OF_JVM) and not (key in ours and conf.contains(key)):
+                    conf.set(key, value)
         gateway.proc = jvm
-        # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
-        required = _required(settings, properties.parent)
-        context = SparkContext(gateway=gateway, conf=SparkConf().setAll([*required.items()]))
-        if not settings.local:
-            remote.check(context, settings.master, settings.conf)
+        context = SparkContext(gateway=gateway, conf=conf)
         session = SparkSession(context)
-    except SinkqlError:
-        raise
     except Exception as error:
         raise SinkqlError(
             "SQ4003",

@@ -1,0 +1,92 @@
+"""Files in S3 that a cluster reads, and the table in S3 that it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.fs
+
+from support.readers import Rows, duckdb_rest
+from support.seaweed import SECRET, Seaweed
+from support.spark_cluster import SparkCluster
+
+_SCRIPT = """
+CREATE SECRET key AS '{secret}';
+CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'admin', SECRET ACCESS KEY = SECRET key, ENDPOINT = '{s3}',
+  REGION = 'us-east-1');
+CREATE CLUSTER big (MASTER = '{master}', EXECUTORS = 2, CORES = 1, STATE = 's3://data/state/{name}',
+  AWS CONNECTION = aws, CONF = MAP[{conf}]);
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'rest', URL = '{rest}', WAREHOUSE = 'lake',
+  CREDENTIAL = 'admin:' || SECRET key);
+CREATE SOURCE events (id bigint NOT NULL, name text)
+  FROM FILES CONNECTION aws (PATH = 's3://data/{name}', GLOB = '*.json') FORMAT JSON;
+CREATE SINK s IN CLUSTER big FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = '{name}', TABLE = 't')
+  USING AWS CONNECTION aws MODE APPEND WITH (COMMIT INTERVAL = '1s');
+"""
+_FAST = {
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.memory": "1g",
+}
+"""What pays after minutes only is left out."""
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """Hold what came so far; the script is `pipeline.sql` in `folder`, and `name` is its own among tests."""
+
+    server: Seaweed
+    cluster: SparkCluster
+    folder: Path
+    name: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    count: int = 0
+    _storage: pyarrow.fs.S3FileSystem = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._storage = pyarrow.fs.S3FileSystem(
+            access_key="admin",
+            secret_key=SECRET,
+            endpoint_override=f"127.0.0.1:{self.server.s3}",
+            scheme="http",
+            region="us-east-1",
+        )
+        self.folder.joinpath("pipeline.sql").write_text(
+            _SCRIPT.format(
+                secret=SECRET,
+                s3=self.server.storage["s3.endpoint"],
+                rest=f"http://127.0.0.1:{self.server.rest}",
+                master=self.cluster.url,
+                name=self.name,
+                conf=", ".join(f"'{key}' => '{value}'" for key, value in {**_FAST, **self.conf}.items()),
+            )
+        )
+
+    def put(self, *counts: int) -> None:
+        """Have files come with so many new rows each: enough of them are no batch that the driver does by itself."""
+        for count in counts:
+            first, self.count = self.count, self.count + count
+            rows = ({"id": each, "name": _name(each)} for each in range(first, self.count))
+            with self._storage.open_output_stream(f"data/{self.name}/{first:09}.json") as file:
+                file.write("\n".join(map(json.dumps, rows)).encode())
+
+    @property
+    def expected(self) -> Rows:
+        """Return what has come."""
+        return [(each, _name(each)) for each in range(self.count)]
+
+    def rows(self) -> Rows:
+        """Return what DuckDB finds in the table."""
+        port, columns = self.server.rest, "id, name"
+        return duckdb_rest(f"{self.name}.t", rest_port=port, s3_port=self.server.s3, secret=SECRET, columns=columns)
+
+    def written(self) -> list[str]:
+        """Return the paths of the table's data files."""
+        found = pyarrow.fs.FileSelector(f"lake/{self.name}/t/data", recursive=True)
+        return [each.path for each in self._storage.get_file_info(found)]
+
+
+def _name(number: int) -> str:
+    return f"name {number % 1000}"
