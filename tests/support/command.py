@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,6 +75,13 @@ class Running:
 
         if not there():
             self.wait_for_line(there)
+
+    def to_end(self) -> Iterator[dict[str, Any]]:
+        """Yield the events that come until its end."""
+        deadline = Deadline()
+        while (line := self._line(deadline)) is not None:
+            if (event := _event(line)) is not None:
+                yield event
 
     def rest(self) -> list[str]:
         """Return the lines that come until its end."""

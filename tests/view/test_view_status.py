@@ -29,8 +29,9 @@ def run(session: Session, *names: str) -> None:
         loop.start(epoch=1, once=True)
         drain(loop)
         Meter(job.sink_id, control, silent).look(
-            job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now
-        )
+            job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now,
+            tick=loop.marker.tick,
+        )  # fmt: skip
 
 
 def status(session: Session, *names: str) -> dict[str, dict[str, Any]]:
@@ -139,3 +140,20 @@ def test_lines_of_progress_name_views_as_such(capsys: pytest.CaptureFixture[str]
     assert [line.partition(" v")[0] for line in lines if " v" in line] == ["materialized"] * 3
     assert any(line.startswith("sink a is run by another process") for line in lines)
     assert any(line == "materialized view v ended: dropped" for line in lines)
+
+
+def test_where_jobs_are_on_the_timeline_is_told(session: Session) -> None:
+    session.execute(
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM t GROUP BY g;"
+        "CREATE MATERIALIZED VIEW w2 WITH (COMMIT INTERVAL = '1s') AS SELECT g, min(x) AS l FROM t GROUP BY g;"
+        "CREATE MATERIALIZED VIEW w3 WITH (COMMIT INTERVAL = '1s') AS SELECT name, count(*) AS n FROM other"
+        " GROUP BY name;"
+        "INSERT INTO t VALUES (1, 1, 5); INSERT INTO other VALUES (1, 'a')"
+    )
+    run(session, "w", "w2", "w3")
+    query = (
+        "SELECT o.name, t.tick FROM mz_internal.mz_timeline AS t JOIN mz_objects AS o ON o.id = t.id ORDER BY o.name"
+    )
+    found = rows(session, query)
+    assert [name for name, _ in found] == ["w", "w2"]
+    assert len({tick for _, tick in found}) == 1

@@ -238,6 +238,16 @@ fetched_bytes uint8 coalesce(a.value ->> 'fetched', 0)
         f"FROM items AS i\nJOIN measures AS m ON m.id = {job_id('i')}\n"
         "JOIN json_each(m.figures, '$.\"$state\".arrangements') AS a",
     ),
+    # SinkQL's own: the tick at which a sink, or a materialized view, is that shares sources with others.
+    relation(
+        "mz_internal.mz_timeline",
+        """
+id text
+tick uint8 m.figures ->> '$."$timeline".tick'
+""",
+        f"FROM items AS i\nJOIN measures AS m ON m.id = {job_id('i')}\n"
+        "WHERE m.figures ->> '$.\"$timeline\".tick' IS NOT NULL",
+    ),
     # SinkQL's own: what compactions of its table did, and why the last one failed if it did.
     relation(
         "mz_internal.mz_sink_maintenance",

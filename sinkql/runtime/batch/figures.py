@@ -13,8 +13,8 @@ from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.report import Flow
 from sinkql.runtime.state.run import Entry
 
-STATE = "$state"
-"""The name that the figures of a sink's state have among those of its sources."""
+STATE, TIMELINE = "$state", "$timeline"
+"""The names that the figures of a sink's state, and of where it is on the timeline, have among those of its sources."""
 
 
 @dataclass(slots=True)

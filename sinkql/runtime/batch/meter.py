@@ -12,7 +12,7 @@ from typing import Any
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import FirstSnapshot, JobOffsets, Measure, Reader
 from sinkql.runtime.batch.control import Control
-from sinkql.runtime.batch.figures import STATE
+from sinkql.runtime.batch.figures import STATE, TIMELINE
 from sinkql.runtime.batch.progress import Progress, SinkSnapshotting
 
 _EVERY_SECONDS = 5.0
@@ -41,15 +41,18 @@ class Meter:
         waits: bool,
         last: bool,
         state: Mapping[str, Any] | None = None,
+        tick: int | None = None,
     ) -> None:
         """Look how far a sink is at `at`; of one that `waits`, as its batch fails, also for how long it has.
 
-        `state` is what `Figures.now` has. Nothing is left untold at the `last` look.
+        `state` is what `Figures.now` has, `tick` where it is on the timeline. Nothing is left untold at the `last`
+        look.
         """
         with self._lock:
             going_on = self._snapshot is not None and not self._snapshot.done
             if last or going_on or self.clock() >= self._looked_at + _EVERY_SECONDS:
-                self._look(sink, readers, at, {STATE: state} if state else {}, waits=waits, last=last)
+                own = {**({STATE: state} if state else {}), **({TIMELINE: {"tick": tick}} if tick is not None else {})}
+                self._look(sink, readers, at, own, waits=waits, last=last)
 
     def _look(
         self,

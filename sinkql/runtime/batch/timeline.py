@@ -172,7 +172,7 @@ class Timeline:
             candidate = next(self._candidates(self._own(begin), here=True), None)
             if candidate is None:
                 return None
-            logs = {name: self._logs[name].changed(at) for name, at in candidate.places.items()}
+            logs = {name: at if self.keeps else self._logs[name].changed(at) for name, at in candidate.places.items()}
             return {**found, **logs, **{name: candidate.tick.sources[name] for name in self._sources}}
         _, newest = self.ticks.newest() or (0, Tick(0, {}))
         for name, reader in self._sources.items():

@@ -137,7 +137,8 @@ class SinkRunner:
         if loop is not None:
             waits = seat is not None and seat.stalls
             at, state = loop.marker.end, loop.figures.now
-            self._meter.look(loop.job.sink, loop.readers, at, waits=waits, last=last, state=state)
+            tick = loop.marker.tick
+            self._meter.look(loop.job.sink, loop.readers, at, waits=waits, last=last, state=state, tick=tick)
 
     def leave(self) -> SinkOutcome | None:
         """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it.
