@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
@@ -22,7 +23,7 @@ from sinkql.catalog.file.layout import APPLICATION_ID, UPGRADES, VERSION, Layout
 from sinkql.catalog.running.control import Control
 from sinkql.catalog.system import LAYOUT, RELATIONS
 from sinkql.errors import SinkqlError
-from support.patience import ended
+from support.patience import PATIENCE_S, ended, joined
 
 _NEXT = VERSION + 1
 _SPAWN = multiprocessing.get_context("spawn")
@@ -289,3 +290,27 @@ def test_an_interrupt_right_after_a_statement_leaves_no_transaction(
         connection.put("settings", "name", {"name": "a", "value": "b"})
     with database.read() as connection:
         assert connection.scalar("SELECT value FROM settings WHERE name = 'a'") == "b"
+
+
+def test_threads_that_write_at_once_take_few_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = _open(tmp_path / ".sinkql" / "catalog.db")
+    control, opened, at_once = Control(database), [0], 60
+    plain, begin = Connection.open, threading.Barrier(at_once)
+
+    def counting(path: Path | str) -> Connection:
+        opened[0] += 1
+        return plain(path)
+
+    monkeypatch.setattr(Connection, "open", counting)
+
+    def write(number: int) -> None:
+        begin.wait(PATIENCE_S)
+        control.set_desired(f"s{number}", "running")
+
+    threads = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        joined(thread)
+    assert opened[0] <= 1
+    assert control.wishes().keys() == {f"s{number}" for number in range(at_once)}

@@ -122,3 +122,49 @@ def test_a_sink_that_is_to_stop_waits_for_no_turn() -> None:
         joined(waiting)
         hung.set()
     assert len(refused) == 1
+
+
+def test_those_whose_turn_it_is_not_are_left_alone() -> None:
+    waiting = 100
+    looks = 0
+
+    def stops() -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    turns, threads, hold = Claiming(), [], threading.Event()
+
+    def claim() -> None:
+        with turns.turn(stops):
+            assert hold.wait(PATIENCE_S)
+
+    for _ in range(waiting):
+        threads.append(threading.Thread(target=claim, daemon=True))
+        threads[-1].start()
+    hold.set()
+    for thread in threads:
+        joined(thread)
+    assert looks < 8 * waiting
+
+
+def test_all_that_wait_can_be_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming, "_REST_SECONDS", PATIENCE_S)
+    stopped, turns, refused = threading.Event(), Claiming(), list[str]()
+
+    def claim() -> None:
+        try:
+            with turns.turn(stopped.is_set):
+                pass
+        except CancelledError:
+            refused.append("stopped")
+
+    with turns.turn(_never):
+        threads = [threading.Thread(target=claim, daemon=True) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        stopped.set()
+        turns.look()
+        for thread in threads:
+            joined(thread)
+    assert len(refused) == 20

@@ -109,6 +109,23 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
     assert lane.calls == 1
 
 
+def test_no_thread_but_the_conductors_asks_how_lanes_are() -> None:
+    lanes: list[ThreadLane] = []
+    with _conductor(lanes) as found:
+        found.enrol(_Sink().seat())
+        (lane,) = lanes
+        for _ in range(20):
+            thread = threading.Thread(target=found.enrol, args=(_Sink().seat(),), daemon=True)
+            thread.start()
+            joined(thread)
+        assert {thread.name for thread in lane.asked} == {"conductor"}
+        lane.broken = OSError("Java has ended")
+        late = _Sink()
+        found.enrol(late.seat())  # the lane that is gone does not count
+        late.has(1)
+    assert len(lanes) == 2
+
+
 def test_a_batch_that_went_on_further_is_followed_by_what_comes_after_it() -> None:
     sink = _Sink(further=3)
     with _conductor([]) as found:

@@ -14,6 +14,7 @@ class ThreadLane:
     def __init__(self, round_: Callable[[], None]) -> None:
         self.calls, self.worn, self.stopped = 0, False, False
         self.broken: Exception | None = None
+        self.asked: list[threading.Thread] = []
         self.ended = threading.Event()
         self._called = threading.Semaphore(0)
         self._played = threading.Semaphore(0)
@@ -40,6 +41,7 @@ class ThreadLane:
 
     def failure(self) -> Exception | None:
         """Return why it runs no rounds."""
+        self.asked.append(threading.current_thread())
         return self.broken
 
     def stop(self) -> None:

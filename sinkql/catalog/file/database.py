@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -14,7 +15,7 @@ from sinkql.catalog.address import Address
 from sinkql.catalog.file.backup import back_up
 from sinkql.catalog.file.connection import BUSY_SECONDS, Connection
 from sinkql.catalog.file.layout import Layout
-from sinkql.catalog.file.sqlite_file import check_ours, coded, make_private
+from sinkql.catalog.file.sqlite_file import check_ours, coded, locked, make_private
 
 _KEPT = 5  # connections, while nobody uses them
 
@@ -30,6 +31,7 @@ class Database:
         self.path = path.absolute()
         self._inherited: list[list[Connection]] = []
         self._idle: list[Connection] = []
+        self._turn, self._pid = threading.Lock(), os.getpid()
         with self._coded():
             make_private(self.path)
             self._place = _place(self.path)
@@ -41,8 +43,21 @@ class Database:
         """Open the only transaction that may write."""
         # One that begins by reading and writes later fails at once if another one wrote in between; one that takes the
         # write lock first waits its turn.
-        with self._coded(), self._connected() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
+        with self._alone(), self._coded(), self._connected() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
             yield connection
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait until no thread of this process writes, which takes no connection; SQLite only looks again and again."""
+        if self._pid != os.getpid():
+            self._turn, self._pid = threading.Lock(), os.getpid()  # who had the other one may not be in this process
+        turn = self._turn
+        if not turn.acquire(timeout=BUSY_SECONDS):
+            raise locked(self.path)
+        try:
+            yield
+        finally:
+            turn.release()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -166,6 +181,10 @@ class Memory(Database):
     def close(self) -> None:
         """Forget it."""
         self.connection.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        yield
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:

@@ -92,15 +92,20 @@ def version_of(path: Path) -> int:
             plain.close()
 
 
+def locked(path: Path, reason: str | None = None) -> LateError:
+    """Return the error for a catalog whose turn to write does not come."""
+    return LateError(
+        "SQ4104",
+        f'catalog file "{path}" is locked by another process',
+        detail=reason,
+        hint="Try again; if the error stays, look for a program that keeps the file open.",
+    )
+
+
 def _error(error: BaseException, path: Path) -> SinkqlError:
     reason = str(error)
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
-        return LateError(
-            "SQ4104",
-            f'catalog file "{path}" is locked by another process',
-            detail=reason,
-            hint="Try again; if the error stays, look for a program that keeps the file open.",
-        )
+        return locked(path, reason)
     if "not a database" in reason:
         return _foreign(path)
     if no_room(error) is not None:

@@ -123,12 +123,13 @@ class Conductor:
         self._wants_lane = self._relief = False
         self._closed = False
         self._tended_at = time.monotonic()
+        self._tended = self._tending_asked = 0
         self._thread: threading.Thread | None = None
 
     def enrol(self, seat: Seat) -> None:
         """Let a sink's batches run from now on; return once there is a lane. Raises what opening it raises."""
+        self._have_tended()
         with self._opening:
-            self._tend()
             if not self._places:
                 self._open()
         with self._changed:
@@ -137,6 +138,19 @@ class Conductor:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
                 self._thread.start()
+
+    def _have_tended(self) -> None:
+        """Have the conductor's thread look after the lanes, and wait for it.
+
+        Each thread that asks Spark something has a connection, and a thread of Java's, as long as it lives.
+        """
+        with self._changed:
+            if self._thread is None:
+                return  # there are no lanes yet
+            self._tending_asked = asked = self._tending_asked + 1
+            self._changed.notify_all()
+            while self._tended < asked and not self._closed:
+                self._changed.wait()
 
     def pace(self, seat: Seat, orders: Orders) -> None:
         """Let a seat keep other orders from now on."""
@@ -248,6 +262,7 @@ class Conductor:
                 self._step()
             except Exception as error:  # as where no thread can be started: no sink waits for ever without a word
                 with self._changed:
+                    self._tended = self._tending_asked
                     self._tell(error)
 
     def _step(self) -> None:
@@ -255,7 +270,8 @@ class Conductor:
         with self._changed:
             if self._closed:
                 return
-            now, tend_at = time.monotonic(), self._tended_at + _TEND_SECONDS
+            now, asked = time.monotonic(), self._tending_asked
+            tend_at = self._tended_at + _TEND_SECONDS if asked == self._tended else now
             while (due_at := self._due_at()) is not None and due_at <= now:
                 self._look(heapq.heappop(self._heap)[2])
             wants_lane = self._lacks_lane(now)
@@ -265,9 +281,12 @@ class Conductor:
         with self._opening:
             if wants_lane:
                 self._open_more()
-            else:
-                self._tended_at = time.monotonic()
-                self._tend()
+                return
+            self._tended_at = time.monotonic()
+            self._tend()
+        with self._changed:
+            self._tended = asked
+            self._changed.notify_all()
 
     def _lacks_lane(self, now: float) -> bool:
         return self._wants_lane and len(self._places) - self._slow(now) < self._most

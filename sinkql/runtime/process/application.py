@@ -189,6 +189,8 @@ class _Application:
                 if self.stopping.is_set():
                     for run, _ in self.running.values():
                         run.wake.set()
+                    for claiming in list(host.claiming.values()):
+                        claiming.look()
                     if self._stuck():
                         patience = _PATIENCE_SECONDS
                         self._leave()
