@@ -3,9 +3,9 @@
 Rows are Parquet files in a local S3 (seaweedfs); the table and STATE are there too. `aggregate` counts and sums by
 100,000 groups, `upsert` keeps the latest row of 400,000 keys. All runs have the same number of buckets, and commit the
 same batches, one after the other: the first ones warm up, the others are measured, in CPU-seconds of the driver with
-its Java and Python, and of workers with their executors, each a machine of its own (`support.spark_cluster`, which needs
-to be root). DuckDB counts the rows of the table at the end. Executors are of one core; this machine's cores are what there
-is, so wall time says nothing.
+its Java and Python, and of workers with their executors, each a machine of its own (`support.spark_cluster`, which
+needs to be root). DuckDB counts the rows of the table at the end. Executors are of one core; this machine's cores are
+what there is, so wall time says nothing.
 """
 
 from __future__ import annotations
