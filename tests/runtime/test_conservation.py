@@ -88,6 +88,14 @@ class _Changing:
         return self.task(bucket, attempt, (part for each in batches for part in self.change(each)))
 
 
+def _lost(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return [rows.slice(1)]
+
+
+def _doubled(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return [rows, rows]
+
+
 class _Losing(LocalEngine):
     """Change what write tasks get."""
 
@@ -100,7 +108,7 @@ class _Losing(LocalEngine):
 
 
 @pytest.mark.parametrize("mode", ["MODE APPEND", "KEY (k) NOT ENFORCED MODE UPSERT"])
-@pytest.mark.parametrize("change", [lambda rows: [rows.slice(1)], lambda rows: [rows, rows]], ids=["lost", "doubled"])
+@pytest.mark.parametrize("change", [_lost, _doubled])
 def test_a_batch_with_a_row_too_few_or_too_many_is_not_committed(tmp_path: Path, mode: str, change: Any) -> None:
     loop = _loop(tmp_path, "s", mode, _Losing(change))
     before = loop.start(epoch=1, once=True)

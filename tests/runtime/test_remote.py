@@ -64,6 +64,7 @@ def test_executors_get_the_certificates_that_variables_name(tmp_path: Path, monk
         "spark.archives": f"{tmp_path}/a.zip#sinkql,{tmp_path}/b.zip#sinkql1",
         "spark.executorEnv.PYTHONPATH": "sinkql:sinkql1",
         "spark.executorEnv.SINKQL_PYTHON": package.python_version(),
+        "spark.executorEnv.SINKQL_EXECUTOR": "1",
         "spark.files": f"/opt/one.txt,{tmp_path}/aws_ca_bundle.pem",
         "spark.executorEnv.AWS_CA_BUNDLE": "aws_ca_bundle.pem",
     }

@@ -64,12 +64,12 @@ def test_a_java_that_does_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("local", {}, 2),
         ("local[1]", {}, 2),
         ("local[2]", {"spark.sql.shuffle.partitions": "7"}, 7),
-        ("spark://host:7077", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
-        ("yarn", {"spark.executor.instances": "3"}, 3),
-        ("spark://host:7077", {}, 8),
+        ("spark://host:7077", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, 24),
+        ("yarn", {"spark.executor.instances": "3"}, 6),
+        ("spark://host:7077", {}, 16),
     ],
 )
-def test_buckets_are_the_cores_at_least_two(master: str, conf: dict[str, str], expected: int, tmp_path: Path) -> None:
+def test_buckets_are_the_cores_at_least_two_and_twice_those_elsewhere(master: str, conf: dict[str, str], expected: int, tmp_path: Path) -> None:
     assert buckets(SparkSettings(master, conf, tmp_path)) == expected
 
 

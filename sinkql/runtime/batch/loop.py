@@ -98,7 +98,6 @@ class BatchLoop:
 
     def __post_init__(self) -> None:
         self.figures = Figures(self.job)
-        self.timeline = Timeline.of(self.job, self.readers, self.folder, since_ms=self.since_ms)
         self.allowance.last = self.caught_up
         self.allowance.share = self.writer.share()
 
@@ -110,6 +109,7 @@ class BatchLoop:
         plan, SQ3412 for a lost file of a source, SQ34… for lost state, SQ2405 for a source that has no end to pin; and
         what the writer and `Reader.verify` raise.
         """
+        self.timeline = Timeline.of(self.job, self.readers, self.folder, since_ms=self.since_ms)
         self._beginning = Beginning(self.job, self.readers, self.writer)
         home = self.home or Home(self.folder)
         self._state = JobState(self.job, self.readers, self.engine, home, self.progress)
