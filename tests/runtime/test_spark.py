@@ -69,7 +69,9 @@ def test_a_java_that_does_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("spark://host:7077", {}, 16),
     ],
 )
-def test_buckets_are_the_cores_at_least_two_and_twice_those_elsewhere(master: str, conf: dict[str, str], expected: int, tmp_path: Path) -> None:
+def test_buckets_are_the_cores_at_least_two_and_twice_those_elsewhere(
+    master: str, conf: dict[str, str], expected: int, tmp_path: Path
+) -> None:
     assert buckets(SparkSettings(master, conf, tmp_path)) == expected
 
 
