@@ -22,7 +22,7 @@ from sinkql.session import Session
 pytestmark = pytest.mark.long
 
 _ROOT = Path(__file__).parents[2]
-_PAGES = ("README.md", "docs/guide.md", "docs/shell.md", "docs/embedding.md")
+_PAGES = ("README.md", "docs/guide.md", "docs/shell.md", "docs/embedding.md", "docs/cluster.md")
 _ELSEWHERE = ("'rest'", "vault(", "'s3://")
 """What the blocks say that need another system: they are compiled, each with those before it, and not run."""
 
@@ -65,6 +65,12 @@ def test_the_sql_of_the_guide_runs_in_order(folder: Path) -> None:
                 session.execute(_planned(statement) or block[statement.span.start : statement.span.end])
         sinks = {row[0] for row in session.execute("SELECT name FROM mz_sinks")[0].rows}
         assert sinks == {"daily_sink", "raw_orders", "audited_sink"}
+
+
+def test_the_sql_of_the_page_of_clusters_is_planned() -> None:
+    blocks = sql_blocks("docs/cluster.md")
+    assert len(blocks) == 2
+    assert sinkql.compile("".join(blocks)).jobs == ()
 
 
 def _planned(statement: ast.Statement) -> str | None:
