@@ -33,11 +33,11 @@ def job_tree(job: physical.Job) -> Tree:
 def _timeline(job: physical.Job) -> str | None:
     """Return what is read at the ticks that jobs have in common."""
     followed = [each for each in job.reads() if each.source in job.timeline]
-    names = ", ".join(each.name for each in followed)
-    if not followed:
+    names = [*(each.name for each in followed), *["mz_now()"] * (len(job.timeline) > len(followed))]
+    if not names:
         return None
-    jointly = any(each.connector == physical.VIEW for each in followed) and len(followed) > 1
-    return f"reads at one tick: {names}" if jointly else f"reads up to common ticks: {names}"
+    jointly = any(each.connector == physical.VIEW for each in followed) and len(names) > 1
+    return f"reads {'at one tick' if jointly else 'up to common ticks'}: {', '.join(names)}"
 
 
 def graph_tree(graph: physical.Graph) -> Tree:

@@ -164,8 +164,8 @@ class SourceKind:
     capture reads it with, `forget` takes away what a dropped source left on it; a new source has a `source_id` among
     its facts. Where sources are captured `together`, by one process, its context gives what opens their streams.
     `examine` yields what keeps a source without a connection from running; it raises SinkqlError. `progress` is what
-    EXPOSE PROGRESS shows, which is refused without it. It has places in `common` where offsets mean the same to all who
-    read a source of the catalog (`Reader.common`), as those of a captured one always do.
+    EXPOSE PROGRESS shows, which is refused without it. `common` tells of what sources offsets mean the same to all who
+    read one (`Reader.common`), as those of a captured one always do.
     """
 
     name: str
@@ -185,7 +185,7 @@ class SourceKind:
     examine: Callable[[logical.Source, Access], Iterator[Check]] | None = None
     progress: Progress | None = None
     about: str = ""
-    common: bool = False
+    common: Callable[[SourcePlan], bool] = lambda planned: False
 
 
 @dataclass(frozen=True, slots=True)

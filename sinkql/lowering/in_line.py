@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import logical
-from sinkql.lowering.log import CLOCK, Logs, gets, inputs_of, lettered, loggable, logs_of, plain, readers_of, view_id
+from sinkql.lowering.log import Logs, gets, inputs_of, lettered, loggable, logs_of, plain, readers_of, view_id
 from sinkql.planner.name import short_name
 
 _LATER = "it becomes a job of its own with its next sink"
@@ -30,8 +30,8 @@ def _why(view: str, kind: str, logs: Logs) -> str:
     if view_id(view, catalog) is None or not loggable(view, catalog):
         return why_no_log(view, catalog)
     if (common := logs.in_line.get(view)) is not None:
-        what = "mz_now() stands" if common == CLOCK else f"{_called(common, catalog)} is"
-        return f"{what} below another input of this {kind}, too, and a log would be at another point"
+        what = _called(common, catalog)
+        return f"{what} is below another input of this {kind}, too, and a log would be at another point"
     return f"this {kind} had begun when a second reader came"
 
 

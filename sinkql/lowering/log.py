@@ -87,7 +87,7 @@ class Logs:
     @cached_property
     def inputs(self) -> dict[str, frozenset[str]]:
         """Return what the job reads by itself, and which sources are below each."""
-        return {name: sources for name, sources in self._leaves(self.in_line).items() if name != CLOCK}
+        return self._leaves(self.in_line)
 
     @cached_property
     def _found(self) -> tuple[frozenset[str], dict[str, str]]:
@@ -99,7 +99,7 @@ class Logs:
                 for name, own in leaves.items()
                 if view_id(name, self.catalog) is not None
                 and (common := {each for other, those in leaves.items() if other != name for each in own & those})
-                and not (self.whole and all(at_ticks(each, self.catalog) for each in common))
+                and (common := {each for each in common if not (self.whole and at_ticks(each, self.catalog))})
             }
             if not shared:
                 logs = frozenset(name for name in leaves if view_id(name, self.catalog) is not None)
@@ -149,7 +149,9 @@ def logs_of(name: str, catalog: logical.CatalogReader) -> Logs:
 
 def at_ticks(source: str, catalog: logical.CatalogReader) -> bool:
     """Tell whether a source can be read up to a tick: how far one job has read it means the same to others."""
-    item = catalog.item(source) if source != CLOCK else None
+    if source == CLOCK:
+        return True
+    item = catalog.item(source)
     return isinstance(item, logical.Source) and item.common
 
 

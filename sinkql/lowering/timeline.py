@@ -8,7 +8,7 @@ without.
 from __future__ import annotations
 
 from sinkql import logical
-from sinkql.lowering.log import Logs, at_ticks, logs_of, readers_of, view_id
+from sinkql.lowering.log import CLOCK, Logs, at_ticks, logs_of, readers_of, view_id
 
 
 def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
@@ -16,22 +16,23 @@ def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[st
 
     By the names that offsets have.
     """
-    return _timeline(logs_of(name, catalog), catalog, keeps=view_id(name, catalog) is not None)
+    return _timeline(logs_of(name, catalog), catalog, name if view_id(name, catalog) is not None else None)
 
 
 def timeline_of_sink(logs: Logs, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
     """Return those of a sink that need not be in the catalog, which reads these logs."""
-    return _timeline(logs, catalog, keeps=False)
+    return _timeline(logs, catalog, None)
 
 
-def _timeline(logs: Logs, catalog: logical.CatalogReader, *, keeps: bool) -> dict[str, tuple[str, ...]]:
-    if not keeps and (not logs.read or len(logs.inputs) < 2):
+def _timeline(logs: Logs, catalog: logical.CatalogReader, view: str | None) -> dict[str, tuple[str, ...]]:
+    """Return those of a `view` that is a job, or of a sink."""
+    if view is None and (not logs.read or len(logs.inputs) < 2):
         return {}
     twice = _twice(logs)
     below = frozenset().union(*logs.inputs.values())
-    shared = {each for each in below if at_ticks(each, catalog) and (each in twice or _shared(each, catalog))}
+    shared = {each for each in below if at_ticks(each, catalog) and (each in twice or _shared(each, catalog, view))}
     found = {name: own & shared for name, own in logs.inputs.items() if own & shared}
-    if not keeps and (len(found) < 2 or not found.keys() & logs.read):
+    if view is None and (len(found) < 2 or not found.keys() & logs.read):
         return {}
     return {
         _known_as(name, catalog): tuple(sorted(_known_as(source, catalog) for source in sources))
@@ -45,11 +46,21 @@ def _twice(logs: Logs) -> frozenset[str]:
     return frozenset(each for place, own in enumerate(found) for other in found[:place] for each in own & other)
 
 
-def _shared(source: str, catalog: logical.CatalogReader) -> bool:
-    """Tell whether several views are jobs that read a source, or a job reads it in several ways."""
+def _shared(source: str, catalog: logical.CatalogReader, view: str | None) -> bool:
+    """Tell whether several views are jobs that read a source, or a job reads it in several ways.
+
+    The clock of a view is shared where a job above reads it in several ways.
+    """
+    if source == CLOCK:
+        return view is not None and _twice_above(readers_of(view, catalog), source, catalog)
     readers = readers_of(source, catalog)
     if sum(view_id(each, catalog) is not None for each in readers) > 1:
         return True
+    return _twice_above(readers, source, catalog)
+
+
+def _twice_above(readers: list[str], source: str, catalog: logical.CatalogReader) -> bool:
+    """Tell whether one of some jobs, or of those above, reads a source in several ways."""
     waiting, seen = list(readers), set(readers)
     while waiting:
         reader = waiting.pop()

@@ -138,6 +138,33 @@ def test_a_job_that_stands_holds_up_only_those_that_read_it(tmp_path: Path) -> N
     assert held.at["first"]["at"] == 5
 
 
+def test_who_waits_for_a_log_makes_no_tick(tmp_path: Path) -> None:
+    source = Counting(5)
+    quick, slow = (source_job(tmp_path, s=source) for _ in range(2))
+    beside = Job(tmp_path, {"slow": slow.log, "s": source}, {"slow": ("s",), "s": ("s",)})
+    for job in (quick, slow, beside):
+        assert job.step()
+    source.count = 7
+    quick.step()
+    source.count = 9
+    assert not beside.step()
+    assert [tick.sources["s"]["at"] for _, tick in Ticks(tmp_path).newest_first()] == [7, 5]
+    assert slow.step()
+    assert beside.step()
+    assert beside.at["s"] == {"at": 7}
+
+
+def test_a_tick_of_more_sources_takes_none_back(tmp_path: Path) -> None:
+    s, t = Counting(50), Counting(7)
+    one, two = source_job(tmp_path, s=s), source_job(tmp_path, s=s, t=t)
+    one.step()
+    two.step(Limit(10))
+    assert [tick.sources for _, tick in Ticks(tmp_path).newest_first()] == [
+        {"s": {"at": 50}, "t": {"at": 7}},
+        {"s": {"at": 50}},
+    ]
+
+
 def test_a_limit_cuts_a_batch_of_sources_and_no_batch_of_logs(tmp_path: Path) -> None:
     source = Counting(100)
     far, near = source_job(tmp_path, s=source), source_job(tmp_path, s=source)

@@ -12,7 +12,7 @@ import pytest
 from sinkql import physical
 from view.ticks import TickHistory, jobs
 
-_SEEDS, _STEPS = 3, 12
+_SEEDS, _STEPS = 3, 10
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,9 @@ from sinkql import physical
 from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.extension.stream import Limit, Offsets, Reader
 from sinkql.lowering.job import lower
+from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.tick import Ticks
 from sinkql.session import Session
 from support.running import contexts
 from view.histories import REGISTRY, History, Rows, contents
@@ -33,6 +35,10 @@ VIEWS = {
     "ab": "SELECT a.g, a.n, b.m, b.k FROM a FULL JOIN b ON a.g = b.m",
     "beside": "SELECT e.g, e.x, a.n FROM e LEFT JOIN a ON a.g IS NOT DISTINCT FROM e.g",
     "above": "SELECT ab.g, ab.k, a.s FROM ab LEFT JOIN a ON ab.g = a.g",
+    "t1": "SELECT g, x FROM e WHERE mz_now() < 400 * x + 400",
+    "t2": "SELECT h, count(*) AS k FROM f WHERE mz_now() >= 200 * y GROUP BY h",
+    "timed": "SELECT t1.g, t1.x, t2.k FROM t1 JOIN t2 ON t1.g = t2.h",
+    "late": "SELECT t1.g, t1.x, a.n FROM t1 JOIN a ON a.g = t1.g WHERE mz_now() >= 300 * a.n",
     "mixed": "SELECT c.h, c.t, d.pairs, a.n FROM c LEFT JOIN d ON d.g = c.h LEFT JOIN a ON a.g = c.h",
 }
 SINK = "SELECT ab.g, ab.m, d.pairs, f.y FROM ab LEFT JOIN d ON d.g = ab.g JOIN f ON f.h = ab.m"
@@ -90,8 +96,9 @@ class TickHistory(History):
     feeds: dict[str, Shared] = field(default_factory=dict)
     tables: dict[str, Rows] = field(default_factory=dict)
     at: dict[int, list[dict[str, str]]] = field(default_factory=dict)
-    answers: dict[tuple[str, int, int], Rows] = field(default_factory=dict)
+    answers: dict[tuple[str, int, int, int], Rows] = field(default_factory=dict)
     apart: int = 0
+    now: int = 0
 
     def __post_init__(self) -> None:
         self.feeds = {
@@ -107,6 +114,7 @@ class TickHistory(History):
         return self.made
 
     def change(self) -> None:
+        self.now += self.rng.randint(0, 250)
         for name, feed in self.feeds.items():
             if self.rng.random() < 0.3:
                 continue
@@ -128,12 +136,13 @@ class TickHistory(History):
 
     def readers(self, job: physical.Job) -> dict[str, Reader]:
         context = contexts(self.folder, job)
-        return {
+        found = {
             read.source: self.feeds[read.name.rpartition(".")[2]]
             if read.connector == "TABLE"
             else REGISTRY.reader(read, context)
             for read in job.reads()
         }
+        return with_clock(job, found, lambda: self.now)
 
     def _started(self, name: str) -> BatchLoop:
         loop = super()._started(name)
@@ -150,7 +159,13 @@ class TickHistory(History):
             return
         assert entry.marker.consistent is not False, (name, number)
         places = {each: below.get(self.feeds[each].read_.source, {"batch": 0})["batch"] for each in SOURCES}
-        assert contents(log, self.jobs[name], entry) == self.answer(name, **places), (name, number, places)
+        now = below.get(CLOCK, {"at": 0})["at"]
+        assert contents(log, self.jobs[name], entry) == self.answer(name, **places, now=now), (
+            name,
+            number,
+            places,
+            now,
+        )
         if entry.marker.tick is None:
             self.apart += 1
             return
@@ -159,9 +174,9 @@ class TickHistory(History):
             assert known <= {json.dumps(below[source])}, (name, number)
         self.at.setdefault(entry.marker.tick, []).append({source: json.dumps(place) for source, place in below.items()})
 
-    def answer(self, name: str, e: int, f: int) -> Rows:
-        """Return the rows of a view, or of the sink, after so many batches of the sources."""
-        if (name, e, f) not in self.answers:
+    def answer(self, name: str, e: int, f: int, now: int) -> Rows:
+        """Return the rows of a view, or of the sink, after so many batches of the sources, at a time."""
+        if (name, e, f, now) not in self.answers:
             with duckdb.connect() as connection:
                 for each, count in (("e", e), ("f", f)):
                     rows: Rows = Counter()
@@ -171,15 +186,26 @@ class TickHistory(History):
                     if +rows:
                         connection.executemany(f"INSERT INTO {each} VALUES (?, ?)", list((+rows).elements()))
                 for view, query in VIEWS.items():
-                    connection.execute(f"CREATE VIEW {view} AS {query}")
-                query = SINK if name == "snk" else VIEWS[name]
-                self.answers[name, e, f] = Counter(connection.execute(query).fetchall())
-        return self.answers[name, e, f]
+                    connection.execute(f"CREATE VIEW {view} AS {query.replace('mz_now()', str(now))}")
+                query = SINK if name == "snk" else f"FROM {name}"
+                self.answers[name, e, f, now] = Counter(connection.execute(query).fetchall())
+        return self.answers[name, e, f, now]
+
+    def take_turns(self, *, last: bool) -> None:
+        """Run some jobs; the last time all of them, until none has anything to do for what others did."""
+        super().take_turns(last=last)
+        if last:
+            super().take_turns(last=last)
 
     def check_end(self) -> None:
-        """All have everything, and so had each several states before."""
+        """All have everything, and no tick goes back."""
+        before: dict[str, int] = {}
+        for _, tick in reversed(list(Ticks(self.folder / "ticks").newest_first())):
+            now = {name: next(iter(place.values())) for name, place in tick.sources.items()}
+            assert all(now[name] >= at for name, at in before.items())
+            before = now
         ends = {each: len(feed.batches) for each, feed in self.feeds.items()}
         for name, job in self.jobs.items():
             newest = self.log(name).newest()
             assert newest is not None
-            assert contents(self.log(name), job, newest[1]) == self.answer(name, **ends), name
+            assert contents(self.log(name), job, newest[1]) == self.answer(name, **ends, now=self.now), name

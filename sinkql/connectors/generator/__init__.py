@@ -43,7 +43,14 @@ def _begin(statement: ast.CreateSource, planning: Planning, access: Access) -> l
 
 def _kind(name: str, planned: PlanSource, options: type, told: str, first: First = _first) -> SourceKind:
     return SourceKind(
-        f"LOAD GENERATOR {name}", planned, _open_reader, options, facts=_begin, first=first, about=told, common=True
+        f"LOAD GENERATOR {name}",
+        planned,
+        _open_reader,
+        options,
+        facts=_begin,
+        first=first,
+        about=told,
+        common=lambda planned: True,
     )
 
 
@@ -53,7 +60,12 @@ connector = Connector(
         _kind("AUCTION", plan.plan_auction, TickOptions, about.AUCTION, _first_of_some),
         _kind("CLOCK", plan.plan_clock, TickOptions, about.CLOCK),
         SourceKind(
-            "LOAD GENERATOR COUNTER", plan.plan_counter, _open_reader, CounterOptions, first=_first, common=True
+            "LOAD GENERATOR COUNTER",
+            plan.plan_counter,
+            _open_reader,
+            CounterOptions,
+            first=_first,
+            common=lambda planned: True,
         ),
         _kind("KEY VALUE", plan.plan_key_value, KeyValueOptions, about.KEY_VALUE),
         _kind("MARKETING", plan.plan_marketing, TickOptions, about.MARKETING, _first_of_some),

@@ -24,7 +24,16 @@ from sinkql.connectors.kafka.plan import TopicOptions, ask_formats, find, plan
 from sinkql.connectors.kafka.sink import plan as sink
 from sinkql.extension.check import Check, Examined
 from sinkql.extension.on_error import OnErrorOptions
-from sinkql.extension.plan import Access, AddressKind, ConnectionKind, Connector, Progress, SinkKind, SourceKind
+from sinkql.extension.plan import (
+    Access,
+    AddressKind,
+    ConnectionKind,
+    Connector,
+    Progress,
+    SinkKind,
+    SourceKind,
+    SourcePlan,
+)
 from sinkql.extension.stream import Context, Offsets, Reader, Writer
 
 _CONNECTION = """\
@@ -126,6 +135,11 @@ def _open_writer(write: physical.Write, context: Context) -> Writer:
     return TopicWriter.of(write, context)
 
 
+def _common(planned: SourcePlan) -> bool:
+    """Tell whether a place means the same rows to all: of a compacted topic, who comes late misses old messages."""
+    return planned.shape.change is not logical.Change.UPSERT
+
+
 def _progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[int, Decimal]]:
     """Return the next offset of each partition, of the sink that is furthest behind in it."""
     found: dict[int, int] = {}
@@ -167,7 +181,7 @@ connector = Connector(
                 _progress,
             ),
             about=_ABOUT,
-            common=True,
+            common=_common,
         ),
     ),
     messages=FORMATS,

@@ -35,7 +35,7 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     if complete is not statement:
         _tell(complete, scope)
     planned = kind.plan(complete, facts, scope)
-    tables, common = _taken(planned.tables, facts), kind.common or kind.stream is not None
+    tables, common = _taken(planned.tables, facts), kind.common(planned) or kind.stream is not None
     source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, tables, common)
     for each in subsources(replace(statement, name=as_name(full_name)), source):  # raises what is wrong with FOR
         table_of(source, each, kind)

@@ -51,6 +51,10 @@ class ClockReader(Reader):
         """Return the time now, or `until`."""
         return self.target(start) if until is None else {"at": max(start["at"], until["at"])}
 
+    def common(self, offsets: Offsets) -> Offsets | None:
+        """Return the time: that of a tick is the same for all."""
+        return offsets
+
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return nothing to read."""
         return []

@@ -213,6 +213,8 @@ class BatchLoop:
 
     def _reached(self, name: str, target: Offsets) -> bool:
         at = self.marker.end.get(name)
+        if name == CLOCK and name in self.timeline.inputs:
+            return at is not None and self.readers[name].reached(at, target)
         if name == CLOCK and (due := self.due) is not None:
             return at is not None and (self.readers[name].reached(at, target) or due > target["at"])
         return at is not None and (name == CLOCK or self.readers[name].reached(at, target))

@@ -67,7 +67,7 @@ class Pacer:
         """Return where the due batch ends; `start` if nothing is new."""
         readers = {name: reader for name, reader in self.readers.items() if name != CLOCK}
         end = self._data(readers, start, orders, now_ms)
-        if CLOCK not in self.readers:
+        if CLOCK not in self.readers or CLOCK in end:
             return end
         targets = {CLOCK: {"at": now_ms}} if orders.targets is None else orders.targets
         later = self.readers[CLOCK].latest(start[CLOCK], Limit(1), targets[CLOCK])
@@ -79,21 +79,29 @@ class Pacer:
         self, readers: Mapping[str, Looking], start: JobOffsets, orders: Orders, now_ms: int
     ) -> dict[str, Offsets]:
         limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(readers))))
-        step = self.timeline.ahead(start, limit, orders.targets) if self.timeline is not None else Step({})
-        readers = {name: reader for name, reader in readers.items() if name not in step.ends}
+        followed = self.timeline.inputs if self.timeline is not None else ()
+        readers = {name: reader for name, reader in readers.items() if name not in followed}
         if orders.targets is not None:
             targets = orders.targets
             own = {name: reader.latest(start[name], limit, targets[name]) for name, reader in readers.items()}
-            return {**own, **step.ends}
+            return {**own, **self._step(start, own, limit, targets).ends}
         # A little more than the limit tells whether it cuts, and costs no look at all of a backlog. The clock has no
         # say in the difference: the second answer is bounded by the first.
         wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
         there = {name: reader.latest(start[name], wider) for name, reader in readers.items()}
         end = {name: self._limited(name, start[name], there[name], limit) for name in readers}
+        step = self._step(start, end, limit, None)
         self.cut = end != there or step.more
         # who follows a tick of another job is due again when that one is
         self.window_ms = now_ms if step.at is None else min(now_ms, step.at)
         return {**end, **step.ends}
+
+    def _step(self, start: JobOffsets, others: JobOffsets, limit: Limit, targets: JobOffsets | None) -> Step:
+        """Return how far the inputs go that are read at ticks, beside others."""
+        if self.timeline is None:
+            return Step({})
+        moved = any(end != start[name] for name, end in others.items())
+        return self.timeline.ahead(start, limit, targets, due=0 if moved else self.comes())
 
     def _limited(self, name: str, start: Offsets, there: Offsets, limit: Limit) -> Offsets:
         return start if there == start else self.readers[name].latest(start, limit, there)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sinkql import physical
 from sinkql.extension.stream import Derived, JobOffsets, Limit, Offsets, Reader
+from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.tick import Tick, Ticks, roundness
 
 _NO_LIMIT = Limit(1 << 62, 1 << 62)
@@ -132,24 +133,51 @@ class Timeline:
 
     # --- where it goes -----------------------------------------------------------------------------------------------
 
-    def ahead(self, start: JobOffsets, limit: Limit, targets: JobOffsets | None = None) -> Step:
-        """Return how far a batch from `start` goes; makes a tick where there is none ahead, and more to read."""
+    def ahead(
+        self, start: JobOffsets, limit: Limit, targets: JobOffsets | None = None, *, due: int | None = None
+    ) -> Step:
+        """Return how far a batch from `start` goes; makes a tick where there is none ahead, and more to read.
+
+        A row comes or goes by itself when it is `due`; else the clock goes on with data alone.
+        """
         own, until = self._own(start), targets or {}
         if not own:
             return Step({})
         if self.joint and (begun := self._beginning(own, limit, until)):
             return Step({**own, **begun})
         for _ in range(_TRIES):
-            found = self._chosen(own, limit)
+            found = self._chosen(own, limit, due)
             if found is not None or not self._sources:
                 return found or Step(own)
-            looked = {name: each.latest(own[name], limit, until.get(name)) for name, each in self._sources.items()}
+            known = self._further(own)
+            if self.joint and known:  # the logs are to come there first
+                return Step(own)
+            looked = self._looked(own, limit, until, due)
             common = {name: at for name, each in looked.items() if (at := self._sources[name].common(each)) is not None}
             if len(common) < len(looked):  # a first snapshot is read, whose parts are of several moments
                 return Step({**own, **looked})
-            if not self.ticks.advance(common, self._whole(looked, until)):
+            if not self.ticks.advance({**common, **known}, self._whole(looked, until)):
                 break
         return Step(own)
+
+    def _further(self, own: JobOffsets) -> JobOffsets:
+        """Return how far the last tick goes in sources of which it has more than was read."""
+        _, last = self.ticks.newest() or (0, Tick(0, {}))
+        return {
+            name: at
+            for name, each in self._sources.items()
+            if (at := last.sources.get(name)) is not None
+            and not _same(each.latest(own[name], _NO_LIMIT, at), own[name])
+        }
+
+    def _looked(self, own: JobOffsets, limit: Limit, until: JobOffsets, due: int | None) -> JobOffsets:
+        """Return how far the sources could go by now."""
+        found = {name: each.latest(own[name], limit, until.get(name)) for name, each in self._sources.items()}
+        if CLOCK in found and not until:
+            new = any(not _same(end, own[name]) for name, end in found.items() if name != CLOCK)
+            if not new and (due is None or due > found[CLOCK]["at"]):
+                found[CLOCK] = own[CLOCK]
+        return found
 
     def _beginning(self, own: JobOffsets, limit: Limit, until: JobOffsets) -> JobOffsets:
         """Return how far the first snapshots of sources go, which are read before the logs."""
@@ -178,6 +206,8 @@ class Timeline:
         for name, reader in self._sources.items():
             known = newest.whole.get(name, 0) >= max(self.since_ms, 1)
             found[name] = newest.sources[name] if known else reader.target(begin[name])
+        if CLOCK in found and self.since_ms:  # all jobs of a run have the same time
+            found[CLOCK] = {"at": max(begin[CLOCK]["at"], self.since_ms)}
         return found
 
     def meets(self, begin: JobOffsets) -> bool:
@@ -233,7 +263,7 @@ class Timeline:
                 found.setdefault(_key(below, self.inputs[name]), place)
         return found
 
-    def _chosen(self, own: JobOffsets, limit: Limit) -> Step | None:
+    def _chosen(self, own: JobOffsets, limit: Limit, due: int | None) -> Step | None:
         """Return the step to one of the ticks ahead, None where there is none.
 
         Who keeps a log goes to the roundest of them, others to the last one.
@@ -249,7 +279,7 @@ class Timeline:
             at = self._at(ends)
             if at is None or any(not _same(at[source], chosen.tick.sources[source]) for source in at):
                 return Step(ends, more=True)
-            if self.keeps or self._changes(own, ends):
+            if self.keeps or self._changes(own, ends, due):
                 return Step(ends, more=bool(newer), at=chosen.tick.at)
             return None
         return None
@@ -271,11 +301,14 @@ class Timeline:
                 return None if _same(ends[name], own[name]) else {**own, name: ends[name]}
         return ends
 
-    def _changes(self, own: JobOffsets, ends: JobOffsets) -> bool:
-        """Tell whether there is anything to read up to there."""
+    def _changes(self, own: JobOffsets, ends: JobOffsets, due: int | None) -> bool:
+        """Tell whether there is anything to read up to there, or a row comes or goes by itself."""
+        if CLOCK in ends and due is not None and due <= ends[CLOCK]["at"]:
+            return True
         return any(
             not log.reached(own[name], log.changed(end)) if (log := self._logs.get(name)) else not _same(end, own[name])
             for name, end in ends.items()
+            if name != CLOCK
         )
 
 

@@ -37,7 +37,7 @@ def _await_tick(job: physical.Job, host: Host, stops: Callable[[], bool]) -> Non
     if not job.timeline:
         return
     context = host.contexts(job)
-    readers = {each.source: host.registry.reader(each, context) for each in job.reads()}
+    readers = with_clock(job, {each.source: host.registry.reader(each, context) for each in job.reads()})
     timeline, began = Timeline.of(job, readers, context.folder), time.monotonic()
     if not timeline.joint:
         return
