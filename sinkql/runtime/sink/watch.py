@@ -15,7 +15,7 @@ class Watch:
     """Ask the control at most once in `every_seconds`, and tell each sink what it said of it; it may be so old."""
 
     control: Control
-    every_seconds: float = 0.2
+    every_seconds: float = 0.5
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ids: set[str] = field(default_factory=set)
     _known: dict[str, tuple[Desired, int | None]] = field(default_factory=dict)
