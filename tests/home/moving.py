@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from sinkql import physical
 from sinkql.extension.home import StateStore, state_store
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
@@ -31,7 +32,7 @@ CREATE SOURCE events (id bigint NOT NULL, k bigint, v bigint)
   FROM FILES (PATH = '{folder}/events', GLOB = '*.json') FORMAT JSON;
 CREATE SOURCE names (k bigint NOT NULL, name text)
   FROM FILES (PATH = '{folder}/names', GLOB = '*.json') FORMAT JSON;
-CREATE MATERIALIZED VIEW summed AS SELECT k, count(*) AS n, sum(v) AS v, max(v) AS most FROM events GROUP BY k;
+CREATE MATERIALIZED VIEW summed{own} AS SELECT k, count(*) AS n, sum(v) AS v, max(v) AS most FROM events GROUP BY k;
 CREATE MATERIALIZED VIEW named AS SELECT e.id, e.v, n.name FROM events AS e JOIN names AS n ON e.k = n.k;
 CREATE SINK latest IN CLUSTER c FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'latest')
   KEY (k) NOT ENFORCED MODE UPSERT WITH (COMMIT INTERVAL = '1s');
@@ -45,6 +46,7 @@ CREATE SECRET key AS '{secret}';
 CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'admin', SECRET ACCESS KEY = SECRET key, ENDPOINT = '{endpoint}',
   REGION = 'us-east-1');
 """
+_OWN = " IN CLUSTER c WITH (COMMIT INTERVAL = '1s')"
 _EXPECTED = {
     "latest": "SELECT k, max(id), arg_max(v, id) FROM events GROUP BY k",
     "sums": "SELECT k, count(*), sum(v)::bigint, max(v) FROM events GROUP BY k",
@@ -82,9 +84,13 @@ class Pipeline:
             self.names += names
             _write(self.folder / "names" / f"{number:04}.json", names)
 
+    def job(self, name: str) -> physical.Job:
+        """Return the job of a sink, or of a view that has one."""
+        return next(job for job in self.session.jobs([name]) if job.sink == f"materialize.public.{name}")
+
     def run(self, sink: str, *, batches: bool = True) -> BatchLoop:
         """Start a sink, and commit what there is."""
-        (job,) = self.session.jobs([sink])
+        job = self.job(sink)
         self.epochs += 1
         self.events.clear()
         context = replace(self.session.context(job), remote=self.remote)
@@ -103,12 +109,12 @@ class Pipeline:
 
     def local(self, sink: str) -> Path:
         """Return the folder of a sink on this host."""
-        (job,) = self.session.jobs([sink])
+        job = self.job(sink)
         return self.session.context(job).folder
 
     def store(self, sink: str) -> StateStore:
         """Return what keeps a sink's state elsewhere."""
-        (job,) = self.session.jobs([sink])
+        job = self.job(sink)
         assert job.state is not None
         return state_store(job.state, job.sink_id, self.session.context(job).store)
 
@@ -126,15 +132,20 @@ class Pipeline:
 
 
 @contextmanager
-def pipeline(folder: Path, state: str | None, *, endpoint: str = "", secret: str = "") -> Iterator[Pipeline]:
-    """Give a pipeline in a folder whose state is kept where `state` says, if anywhere."""
+def pipeline(
+    folder: Path, state: str | None, *, endpoint: str = "", secret: str = "", own: bool = False
+) -> Iterator[Pipeline]:
+    """Give a pipeline in a folder whose state is kept where `state` says, if anywhere.
+
+    With `own`, the view `summed` is a job of its own.
+    """
     for name in ("events", "names"):
         (folder / name).mkdir()
     aws = _AWS.format(endpoint=endpoint, secret=secret) if endpoint else ""
     through = ", AWS CONNECTION = aws" if endpoint else ""
     with Session(folder / "catalog.db") as session:
         kept = f", STATE = '{state}'{through}" if state is not None else ""
-        session.execute(_SCRIPT.format(folder=folder, aws=aws, state=kept))
+        session.execute(_SCRIPT.format(folder=folder, aws=aws, state=kept, own=_OWN if own else ""))
         yield Pipeline(folder, session)
 
 

@@ -132,3 +132,22 @@ def test_a_machine_forgets_what_no_task_uses(
     for sink in SINKS:
         moving.run(sink)
         moving.check(sink)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_view_that_is_a_job_runs_there_too(tmp_path: Path, seed: int) -> None:
+    engine = Elsewhere(tmp_path / "executors", seed)
+    with pipeline(tmp_path, str(tmp_path / "elsewhere"), own=True) as moving:
+        moving.engine, moving.remote = engine, True
+        for number in range(12):
+            moving.put(40)
+            moving.run("summed")
+            moving.run("sums")
+            moving.check("sums")
+            if number % 3 == 1:
+                engine.lose()
+        assert any(path.parts[-3] == "runs" for path in engine.folder.rglob("*.arrow"))
+        kept = tmp_path / "elsewhere"
+        assert [path for path in kept.rglob("*") if path.is_file()]
+        moving.session.execute("DROP SINK sums; DROP MATERIALIZED VIEW summed;")
+        assert [path for path in kept.rglob("*") if path.is_file()] == []
