@@ -7,17 +7,38 @@ none in common with this process.
 from __future__ import annotations
 
 import pickle
+import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark import Accumulator, SparkContext
+from pyspark import Accumulator, SparkContext, accumulators
 
 from sinkql.runtime.state.report import Leave
 
 _MADE = threading.Lock()
+
+
+class _AnyNumber:
+    """Wait as `select` does, of which pyspark's receiver makes use: for files with numbers above 1023 too.
+
+    A process with many sinks has so many, and what tasks say would not arrive.
+    """
+
+    @staticmethod
+    def select(
+        reading: Sequence[Any], writing: Sequence[Any], failing: Sequence[Any], seconds: float
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        poll = select.poll()
+        for each in reading:
+            poll.register(each, select.POLLIN)
+        ready = {number for number, _ in poll.poll(1000 * seconds)}
+        return [each for each in reading if each.fileno() in ready], [], []
+
+
+accumulators.select = _AnyNumber
 
 
 @dataclass(slots=True)
