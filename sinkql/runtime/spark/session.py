@@ -33,6 +33,7 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _NEVER = "3650d"
 _MOST_LANES = 8
+_FEW_CORES = 2
 _CORES_ELSEWHERE = 8
 """How many there are taken to be where a cluster does not say how many executors it is to have."""
 _LISTENING = (
@@ -292,9 +293,16 @@ def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
     return {
         "spark.driver.memory": "2g",
         "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log} {files} {shared}",
+        "spark.executor.defaultJavaOptions": f"{_collector(settings)} {compiler}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _collector(settings: SparkSettings) -> str:
+    """Return how executors collect garbage: of few cores, threads beside those of tasks are in their way."""
+    few = int(settings.conf.get("spark.executor.cores", "1")) <= _FEW_CORES
+    return "-XX:+UseSerialGC" if few else "-XX:+UseParallelGC"
 
 
 def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
