@@ -23,7 +23,7 @@ from sinkql.extension.check import Check
 from sinkql.extension.registry import discover
 from sinkql.runtime.spark.java import check_java, modules
 from sinkql.session.log_check import checks_of_logs
-from sinkql.session.server_check import checks_of_catalog, checks_of_states
+from sinkql.session.server_check import checks_of_catalog, checks_of_clusters
 
 _GIB = 1 << 30
 _MEMORY = 3 * _GIB  # Spark's 2 GiB, and Python's workers
@@ -203,4 +203,4 @@ def _catalog(address: Address) -> Iterator[Check]:
         yield Check("catalog", "ok", str(address))
     yield from checks_of_catalog(catalog)
     yield from checks_of_logs(catalog)
-    yield from checks_of_states(catalog)
+    yield from checks_of_clusters(catalog)

@@ -19,6 +19,7 @@ from sinkql.extension.s3 import SCHEME
 from sinkql.lowering.job import lower
 from sinkql.parser import parse
 from sinkql.planner.name import short_name
+from sinkql.runtime.spark.master import STANDALONE, own_address
 from sinkql.script.mask import mask
 from sinkql.session.item.access import CatalogAccess
 
@@ -173,23 +174,38 @@ def _of_source(name: str, catalog: Catalog) -> Iterator[Check]:
         yield Check(short, "wrong", error.message, error.hint)
 
 
-def checks_of_states(catalog: Catalog) -> Iterator[Check]:
-    """Tell whether sinks can keep their state where STATE of their clusters says."""
+def checks_of_clusters(catalog: Catalog) -> Iterator[Check]:
+    """Tell whether masters of clusters answer, and sinks can keep their state where STATE says."""
     for name in catalog.reader().names("CLUSTER"):
         try:
             cluster = catalog.plans.item(name)
         except SinkqlError:
             continue  # the catalog's own check tells
-        if not isinstance(cluster, logical.Cluster) or cluster.state is None:
+        if not isinstance(cluster, logical.Cluster):
             continue
-        from sinkql.extension.home import check_state
+        if cluster.master.startswith(STANDALONE):
+            yield _of_master(short_name(name), cluster.master)
+        if cluster.state is not None:
+            yield _of_state(short_name(name), cluster.state, catalog)
 
-        called = f"{short_name(name)}: state"
-        try:
-            check_state(cluster.state.path, cluster.state.connection, CatalogAccess(catalog).store)
-            yield Check(called, "ok", f"files can be made in {cluster.state.path}")
-        except SinkqlError as error:
-            yield Check(called, "wrong", error.message, error.hint)
+
+def _of_master(name: str, master: str) -> Check:
+    called = f"{name}: master"
+    try:
+        return Check(called, "ok", f"{master} reaches this machine at {own_address(master)}")
+    except SinkqlError as error:
+        return Check(called, "wrong", f"{error.message} ({error.detail})", error.hint)
+
+
+def _of_state(name: str, state: logical.StatePath, catalog: Catalog) -> Check:
+    from sinkql.extension.home import check_state
+
+    called = f"{name}: state"
+    try:
+        check_state(state.path, state.connection, CatalogAccess(catalog).store)
+        return Check(called, "ok", f"files can be made in {state.path}")
+    except SinkqlError as error:
+        return Check(called, "wrong", error.message, error.hint)
 
 
 def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[Check]:

@@ -23,7 +23,7 @@ from sinkql.runtime.batch import loop as loops
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.progress import SinkRebuilding
 from sinkql.runtime.state import manifest
-from sinkql.session.server_check import checks_of_states
+from sinkql.session.server_check import checks_of_clusters
 from support.fault import armed
 from support.proxy import Rule, proxy
 from support.running import drain
@@ -337,10 +337,10 @@ def test_a_cluster_that_gets_state_takes_what_its_sinks_have(tmp_path: Path) -> 
 
 def test_doctor_tells_whether_state_can_be_kept(behind: tuple[Pipeline, Rule]) -> None:
     moving, rule = behind
-    (check,) = checks_of_states(moving.session.catalog)
+    (check,) = checks_of_clusters(moving.session.catalog)
     assert (check.name, check.state) == ("c: state", "ok")
     rule.denied = True
-    (check,) = checks_of_states(moving.session.catalog)
+    (check,) = checks_of_clusters(moving.session.catalog)
     assert (check.name, check.state) == ("c: state", "wrong")
     assert "s3:PutObject" in (check.fix or "")
 

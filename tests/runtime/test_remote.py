@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from importlib.metadata import Distribution, distribution
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import EXECUTOR
 from sinkql.runtime.spark import package, remote
 from sinkql.runtime.spark.session import SparkSettings, start
+from sinkql.session import Session
+from sinkql.session.server_check import checks_of_clusters
 from support.port import held_ports
 
 
@@ -63,6 +67,7 @@ def test_executors_get_the_certificates_that_variables_name(tmp_path: Path, monk
         **dict.fromkeys(remote._LEAVING, "true"),
         "spark.archives": f"{tmp_path}/a.zip#sinkql,{tmp_path}/b.zip#sinkql1",
         "spark.executorEnv.PYTHONPATH": "sinkql:sinkql1",
+        f"spark.executorEnv.{EXECUTOR}": "1",
         "spark.executorEnv.SINKQL_PYTHON": package.python_version(),
         "spark.executorEnv.SINKQL_EXECUTOR": "1",
         "spark.files": f"/opt/one.txt,{tmp_path}/aws_ca_bundle.pem",
@@ -122,3 +127,16 @@ def test_a_daemon_of_another_python_says_so() -> None:
     )
     assert done.returncode == 1
     assert f"SinkQL needs Python 3.99 here, as where it was packed; {sys.executable} is Python" in done.stderr
+
+
+def test_doctor_asks_the_masters_of_clusters(tmp_path: Path) -> None:
+    with Session(tmp_path / "catalog.db") as session, socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+        session.execute(f"CREATE CLUSTER big (MASTER = 'spark://127.0.0.1:{port}', STATE = '{tmp_path}');")
+        check, _ = checks_of_clusters(session.catalog)
+        assert (check.name, check.state) == ("big: master", "ok")
+        assert check.found == f"spark://127.0.0.1:{port} reaches this machine at 127.0.0.1"
+        there.close()
+        check, _ = checks_of_clusters(session.catalog)
+        assert check.state == "wrong"
+        assert check.found.startswith(f'no Spark master answers at "spark://127.0.0.1:{port}"')

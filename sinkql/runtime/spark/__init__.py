@@ -2,8 +2,8 @@
 
 * `folder`, `java`, `jvm`, `session`: settings of a cluster → a Spark session that leaks no secret, and ends for sure;
   `archive`: what Java starts faster with; `rehearsal`: the program that makes it.
-* `remote`: a master elsewhere → what its executors are given, and whether they run what they are given; `package`: the
-  archive of SinkQL for them.
+* `remote`: a master elsewhere → what its executors are given, and whether they run it; `master`: whether it is there;
+  `package`: the archive of SinkQL for executors.
 * `lane`: a streaming query in which the conductor runs batches.
 * `engine`: operators and splits → Spark's work; `fusion`: jobs that need none of it; `task`: what runs in workers;
   `here`: what is too small for that; `placing`: how a task knows its bucket.

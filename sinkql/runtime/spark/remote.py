@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from pyspark import SparkContext
 from sinkql import durable
 from sinkql.errors import SinkqlError
 from sinkql.extension.home import EXECUTOR
+from sinkql.runtime.spark.master import STANDALONE, own_address
 from sinkql.runtime.spark.package import packed, python_version
 
 EXPECTED = "SINKQL_PYTHON"
@@ -43,8 +43,6 @@ _CERTIFICATES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _EXECUTORS = "spark.executor.instances"
 _CORES = "spark.executor.cores"
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
-_STANDALONE = "spark://"
-_REACHED_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 2.0
 _SHOWN = 12
@@ -72,16 +70,18 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
     `folder` takes copies of files that executors are to have. Raises SQ4050 where no master answers, SQ4053, SQ4054.
     """
     found = {**conf}
-    if master.startswith(_STANDALONE):
-        here = _own_address(master)
+    if master.startswith(STANDALONE):
+        here = own_address(master)
         found.setdefault(_HOST, here)
         wanted = cores(conf)
         if wanted is not None:  # it gives an executor all cores of a machine, and takes no number of executors
             found.setdefault(_CORES, "1")
-            if conf.get("spark.dynamicAllocation.enabled") != "true":
+            if not _elastic(conf):
                 found.setdefault("spark.cores.max", str(wanted))
     for name in _LEAVING:
         found.setdefault(name, "true")
+    if _elastic(conf):  # otherwise idle executors stay for what they have handed on
+        found.setdefault("spark.dynamicAllocation.shuffleTracking.enabled", "false")
     if conf.get(_ARCHIVES) != "":  # who names none has SinkQL installed there
         archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
         folders = [_FOLDER]
@@ -122,6 +122,7 @@ class Executors:
         self._java = context._jsc
         self._master = master
         self._python = python(conf)
+        self._asked = _elastic(conf)
         self._patience = _seconds(conf.get(_WAITING, _PATIENCE))
         self._end = end
         self._left = threading.Event()
@@ -150,7 +151,7 @@ class Executors:
         self._left.set()
 
     def _try(self, deadline: float) -> None:
-        if not self._count():
+        if not self._count() and not self._asked:  # they come without a job, or for one
             if time.monotonic() > deadline:
                 raise self._missing(self._patience)
             time.sleep(_LOOK_SECONDS)
@@ -201,6 +202,10 @@ class Executors:
         )
 
 
+def _elastic(conf: Mapping[str, str]) -> bool:
+    return conf.get("spark.dynamicAllocation.enabled") == "true"
+
+
 def _refused(text: str, python_: str) -> SinkqlError:
     """Return the error for executors whose Python does not come up, which Spark tells in Java's words."""
     said, absent = _SAID.search(text), _ABSENT.search(text)
@@ -225,21 +230,3 @@ def _refused(text: str, python_: str) -> SinkqlError:
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h)?", text.strip())
     return int(found[1]) * _UNITS[found[2] or ""] if found is not None else _seconds(_PATIENCE)
-
-
-def _own_address(master: str) -> str:
-    """Return the address by which the first master that answers reaches this machine."""
-    reasons = []
-    for each in master.removeprefix(_STANDALONE).split(","):
-        host, _, port = each.rpartition(":")
-        try:
-            with socket.create_connection((host, int(port)), _REACHED_SECONDS) as reached:
-                return str(reached.getsockname()[0])
-        except (OSError, ValueError) as error:
-            reasons.append(f"{each}: {error}")
-    raise SinkqlError(
-        "SQ4050",
-        f'no Spark master answers at "{master}"',
-        detail="\n".join(reasons),
-        hint="Start the master, or correct MASTER: ALTER CLUSTER … SET (MASTER = 'spark://host:7077').",
-    )
