@@ -178,6 +178,16 @@ def test_a_limit_cuts_a_batch_of_sources_and_no_batch_of_logs(tmp_path: Path) ->
     assert beside.at == {"far": {"at": 1}, "s": {"at": 100}}
 
 
+def test_there_is_more_where_a_limit_cut_what_a_tick_has(tmp_path: Path) -> None:
+    source = Counting(70)
+    job = source_job(tmp_path, s=source)
+    told = []
+    while (step := job.timeline.ahead(job.at, Limit(30))).ends != job.at:
+        told.append((step.ends["s"]["at"], step.more))
+        job.at = step.ends
+    assert told == [(30, True), (60, True), (70, False)]
+
+
 def test_who_is_beyond_all_ticks_makes_one_where_it_is(tmp_path: Path) -> None:
     source = Counting(10)
     first, second = source_job(tmp_path, s=source), source_job(tmp_path, s=source)

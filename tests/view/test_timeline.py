@@ -25,6 +25,7 @@ def _run(folder: Path, seed: int, made: Mapping[str, physical.Job]) -> TickHisto
     history = TickHistory(folder / str(seed), random.Random(seed), made=made)
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
+        patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
         patch("sinkql.runtime.batch.tick._KEPT", 8 if seed % 2 else 256),
         patch("sinkql.runtime.batch.tick._SWEEP_EVERY", 4 if seed % 2 else 32),
     ):
@@ -36,6 +37,13 @@ def test_each_commit_is_of_one_state_of_the_sources_whatever_fails(
     tmp_path: Path, made: Mapping[str, physical.Job]
 ) -> None:
     found = [_run(tmp_path, seed, made) for seed in range(_SEEDS)]
-    print([(each.commits, each.failures, each.fenced, each.apart) for each in found])
     assert sum(each.failures for each in found) > _SEEDS
     assert sum(each.fenced for each in found) > 0
+    assert sum(each.rebuilt for each in found) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(8))
+def test_many_histories(tmp_path: Path, made: Mapping[str, physical.Job], part: int) -> None:
+    for seed in range(100 * part, 100 * part + 20):
+        _run(tmp_path, seed, made)

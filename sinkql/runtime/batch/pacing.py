@@ -98,10 +98,13 @@ class Pacer:
 
     def _step(self, start: JobOffsets, others: JobOffsets, limit: Limit, targets: JobOffsets | None) -> Step:
         """Return how far the inputs go that are read at ticks, beside others."""
-        if self.timeline is None:
+        if self.timeline is None or not self.timeline.inputs:
             return Step({})
-        moved = any(end != start[name] for name, end in others.items())
-        return self.timeline.ahead(start, limit, targets, due=0 if moved else self.comes())
+        due = None
+        if CLOCK in self.timeline.inputs:
+            moved = any(end != start[name] for name, end in others.items())
+            due = 0 if moved else self.comes()
+        return self.timeline.ahead(start, limit, targets, due=due)
 
     def _limited(self, name: str, start: Offsets, there: Offsets, limit: Limit) -> Offsets:
         return start if there == start else self.readers[name].latest(start, limit, there)

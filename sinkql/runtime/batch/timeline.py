@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sinkql import physical
@@ -145,14 +145,15 @@ class Timeline:
             return Step({})
         if self.joint and (begun := self._beginning(own, limit, until)):
             return Step({**own, **begun})
+        cut = False
         for _ in range(_TRIES):
             found = self._chosen(own, limit, due)
             if found is not None or not self._sources:
-                return found or Step(own)
+                return replace(found, more=found.more or cut) if found is not None else Step(own)
             known = self._further(own)
             if self.joint and known:  # the logs are to come there first
                 return Step(own)
-            looked = self._looked(own, limit, until, due)
+            looked, cut = self._looked(own, limit, until, due)
             common = {name: at for name, each in looked.items() if (at := self._sources[name].common(each)) is not None}
             if len(common) < len(looked):  # a first snapshot is read, whose parts are of several moments
                 return Step({**own, **looked})
@@ -170,14 +171,16 @@ class Timeline:
             and not _same(each.latest(own[name], _NO_LIMIT, at), own[name])
         }
 
-    def _looked(self, own: JobOffsets, limit: Limit, until: JobOffsets, due: int | None) -> JobOffsets:
-        """Return how far the sources could go by now."""
-        found = {name: each.latest(own[name], limit, until.get(name)) for name, each in self._sources.items()}
-        if CLOCK in found and not until:
-            new = any(not _same(end, own[name]) for name, end in found.items() if name != CLOCK)
-            if not new and (due is None or due > found[CLOCK]["at"]):
-                found[CLOCK] = own[CLOCK]
-        return found
+    def _looked(self, own: JobOffsets, limit: Limit, until: JobOffsets, due: int | None) -> tuple[JobOffsets, bool]:
+        """Return how far the sources could go by now, and whether the limit cut that."""
+        wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
+        there = {name: each.latest(own[name], wider, until.get(name)) for name, each in self._sources.items()}
+        moved = {name: at for name, at in there.items() if not _same(at, own[name])}
+        found = {**own, **{name: self._sources[name].latest(own[name], limit, at) for name, at in moved.items()}}
+        cut = any(not _same(found[name], at) for name, at in there.items())
+        if CLOCK in moved and not until and len(moved) == 1 and (due is None or due > moved[CLOCK]["at"]):
+            found[CLOCK] = own[CLOCK]
+        return {name: found[name] for name in there}, cut
 
     def _beginning(self, own: JobOffsets, limit: Limit, until: JobOffsets) -> JobOffsets:
         """Return how far the first snapshots of sources go, which are read before the logs."""
