@@ -7,7 +7,7 @@ below. A view is put in line that has a source in common with another input whic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -190,7 +190,12 @@ def plain(name: str, catalog: logical.CatalogReader) -> bool:
 
 def readers_of(name: str, catalog: logical.CatalogReader) -> list[str]:
     """Return the sinks, and the views that are jobs of their own, whose jobs compute a view or read its log."""
-    found, waiting, seen = [], [name], {name}
+    return list(each_reader(name, catalog))
+
+
+def each_reader(name: str, catalog: logical.CatalogReader) -> Iterator[str]:
+    """Yield them one after the other: a source may have many."""
+    waiting, seen = [name], {name}
     while waiting:
         for each in catalog.dependents(waiting.pop()):
             if each in seen:
@@ -198,10 +203,9 @@ def readers_of(name: str, catalog: logical.CatalogReader) -> list[str]:
             seen.add(each)
             item = catalog.item(each)
             if isinstance(item, logical.Sink) or view_id(each, catalog) is not None:
-                found.append(each)
+                yield each
             elif isinstance(item, logical.View):
                 waiting.append(each)
-    return found
 
 
 def sinks_above(name: str, catalog: logical.CatalogReader) -> list[logical.Sink]:

@@ -7,8 +7,10 @@ without.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from sinkql import logical
-from sinkql.lowering.log import CLOCK, Logs, at_ticks, logs_of, readers_of, view_id
+from sinkql.lowering.log import CLOCK, Logs, at_ticks, each_reader, logs_of, readers_of, view_id
 
 
 def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
@@ -53,10 +55,10 @@ def _shared(source: str, catalog: logical.CatalogReader, view: str | None) -> bo
     """
     if source == CLOCK:
         return view is not None and _twice_above(readers_of(view, catalog), source, catalog)
-    readers = readers_of(source, catalog)
-    if sum(view_id(each, catalog) is not None for each in readers) > 1:
+    views = (each for each in each_reader(source, catalog) if view_id(each, catalog) is not None)
+    if len(list(islice(views, 2))) > 1:
         return True
-    return _twice_above(readers, source, catalog)
+    return _twice_above(readers_of(source, catalog), source, catalog)
 
 
 def _twice_above(readers: list[str], source: str, catalog: logical.CatalogReader) -> bool:
