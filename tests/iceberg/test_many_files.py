@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any, SupportsIndex
 
+import fastavro
 import pytest
 from pyiceberg.manifest import ManifestFile
 
@@ -48,9 +50,18 @@ def test_one_file_less_of_very_many_is_one_manifest_anew(
     assert reads() == (1 if remembered else 3)
     kept = {each.manifest_path for each in before} & {each.manifest_path for each in after}
     assert (len(kept), len(after)) == (2, 3)
-    io = lake.table(name).io
-    left = [entry.data_file.file_path for each in after for entry in entries_of(io, each)]
+    files_io = lake.table(name).io
+    left = [entry.data_file.file_path for each in after for entry in entries_of(files_io, each)]
     assert sorted(left) == sorted(file.path for file in files if file is not files[1234])
+
+
+def test_entries_of_a_manifest_are_compressed_many_together(lake: Lake, name: str) -> None:
+    Sink(lake, name).start()
+    (*_, last) = commit(lake, name, FileChange(tuple(entries(lake, name))))
+    with lake.table(name).io.new_input(last.manifest_path).open() as stream:
+        blocks = [block.num_records for block in fastavro.block_reader(io.BytesIO(stream.read()))]
+    assert sum(blocks) == (last.added_files_count or 0)
+    assert max(blocks) == blocks[0] == 64
 
 
 class Counted(tuple[Run, ...]):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
-from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.manifest import first_row_of, name_of, numbered, said_of
@@ -28,10 +28,9 @@ class _Said:
     entries: tuple[ManifestEntry, ...] | None
 
     @classmethod
-    def of(cls, entries: Iterable[ManifestEntry]) -> _Said:
-        found = tuple(entries)
-        hashes = _hashed(name_of(entry.data_file) for entry in found)
-        return cls(hashes, found if len(found) <= _SMALL else None)
+    def of(cls, entries: Sequence[ManifestEntry]) -> _Said:
+        hashes = _hashed(name_of(entry.data_file) for entry in entries)
+        return cls(hashes, tuple(entries) if len(entries) <= _SMALL else None)
 
 
 class Known:
@@ -59,9 +58,16 @@ class Known:
         """Return the entries of a manifest, which is one of a list."""
         return numbered(self._entries(manifest), first_row_of(manifest))
 
-    def wrote(self, path: str, entries: list[ManifestEntry]) -> None:
+    def wrote(self, path: str, entries: Sequence[ManifestEntry]) -> None:
         """Take note of a manifest just written."""
         self._said[path] = _Said.of(entries)
+
+    def wrote_new(self, path: str, files: Sequence[DataFile], entry: Callable[[DataFile], ManifestEntry]) -> None:
+        """Take note of a manifest just written, of new files; `entry` makes what is said of one."""
+        if len(files) <= _SMALL:
+            self.wrote(path, [entry(file) for file in files])
+        else:
+            self._said[path] = _Said(_hashed(map(name_of, files)), None)
 
     def _named(self, manifest: ManifestFile, names: frozenset[str], hashes: _Hashes) -> frozenset[str]:
         path = manifest.manifest_path

@@ -202,16 +202,17 @@ class _Builder:
 
     def added(self, entries: Iterable[FileEntry]) -> list[ManifestFile]:
         """Write manifests of new files, each of one kind and spec."""
-        groups: dict[tuple[bool, int], list[DataFile]] = defaultdict(list)
+        groups: dict[tuple[bool, int], list[FileEntry]] = defaultdict(list)
         for entry in entries:
-            groups[entry.content == "deletes", entry.place.spec].append(as_data_file(entry, self._partitions))
+            groups[entry.content == "deletes", entry.place.spec].append(entry)
         return [
-            self._manifest_of(files[start : start + _MOST], deletes, spec_id)
-            for (deletes, spec_id), files in groups.items()
-            for start in range(0, len(files), _MOST)
+            self._manifest_of(group[start : start + _MOST], deletes, spec_id)
+            for (deletes, spec_id), group in groups.items()
+            for start in range(0, len(group), _MOST)
         ]
 
-    def _manifest_of(self, files: list[DataFile], deletes: bool, spec_id: int) -> ManifestFile:
+    def _manifest_of(self, entries: list[FileEntry], deletes: bool, spec_id: int) -> ManifestFile:
+        files = [as_data_file(entry, self._partitions) for entry in entries]
         spec, schema = self._metadata.specs()[spec_id], self._metadata.schema()
         with self._writer(deletes, spec_id) as writer:
             for file in files:
@@ -226,7 +227,7 @@ class _Builder:
                 )
                 self._collector.add_file(file, schema=schema, partition_spec=spec)
         manifest = writer.to_manifest_file()
-        self._known.wrote(manifest.manifest_path, [self._added(file) for file in files])
+        self._known.wrote_new(manifest.manifest_path, files, self._added)
         return manifest
 
     def carried(self, removed: frozenset[str]) -> list[ManifestFile]:

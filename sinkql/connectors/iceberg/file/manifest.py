@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Literal
 
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
@@ -39,6 +40,8 @@ VECTORS = 3
 _LIST_FIRST_ROW = 15
 _FIRST_ROW, _REFERENCED, _OFFSET, _LENGTH = 16, 17, 18, 19
 """Where records have what version 3 adds to them."""
+_BLOCK = 64
+"""Entries of a block."""
 _CODEC: Literal["deflate"] = "deflate"
 
 
@@ -158,6 +161,35 @@ def origins(table: Table, paths: Collection[str]) -> dict[str, Origin]:
     return found
 
 
+class _Blocks(AvroOutputFile[ManifestEntry]):
+    """Write entries in blocks of many, whose compression gains from what they have in common."""
+
+    _waiting: list[ManifestEntry]
+
+    def __enter__(self) -> _Blocks:
+        self._waiting = []
+        super().__enter__()
+        return self
+
+    def write_block(self, objects: list[ManifestEntry]) -> None:
+        """Add entries to the block."""
+        self._waiting += objects
+        if len(self._waiting) >= _BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            super().write_block(self._waiting)
+            self._waiting = []
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._flush()
+        super().__exit__(kind, error, trace)
+
+
 class ManifestWriter(ManifestWriterV2):
     """Write a manifest of data files or of `deletes`, for which pyiceberg has no writer, of version 2 or 3."""
 
@@ -189,7 +221,7 @@ class ManifestWriter(ManifestWriterV2):
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return a writer of entries, which have the fields of version 3 whatever is written."""
-        return AvroOutputFile[ManifestEntry](
+        return _Blocks(
             output_file=self._output_file,
             file_schema=self._with_partition(self.version),
             record_schema=self._with_partition(3),
