@@ -16,6 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 from bench.meter import ENVIRONMENT, Cost, measure
 
 if TYPE_CHECKING:
+    import duckdb
+
     from support.postgres import Postgres
 
 ROOT = Path(__file__).parents[1]
@@ -77,9 +79,9 @@ def captured_script(server: Postgres, database: str, table: str, key: str, *, co
 
 
 @contextmanager
-def running(home: Path) -> Iterator[tuple[int, IO[str]]]:
+def running(home: Path, options: Sequence[str] = ()) -> Iterator[tuple[int, IO[str]]]:
     """Run the `pipeline.sql` of a folder; yield the process's id, and its events as lines of JSON."""
-    command = [sys.executable, "-m", "sinkql", "--output", "json", "exec", "pipeline.sql"]
+    command = [sys.executable, "-m", "sinkql", "--output", "json", *options, "exec", "pipeline.sql"]
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "SINKQL_ARCHIVE": "off"}
     process = subprocess.Popen(
         command, cwd=home, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -92,8 +94,8 @@ def running(home: Path) -> Iterator[tuple[int, IO[str]]]:
         process.wait()
 
 
-def read_back(table: Path, columns: Sequence[str]) -> tuple[Any, ...]:
-    """Return count and sums of an Iceberg table, as DuckDB reads it."""
+def reader() -> duckdb.DuckDBPyConnection:
+    """Return a connection of DuckDB that reads Iceberg tables."""
     import duckdb
 
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
@@ -101,8 +103,13 @@ def read_back(table: Path, columns: Sequence[str]) -> tuple[Any, ...]:
         package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
         (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
         connection.execute(f"LOAD '{extension}'")
+    return connection
+
+
+def read_back(table: Path, columns: Sequence[str]) -> tuple[Any, ...]:
+    """Return count and sums of an Iceberg table, as DuckDB reads it."""
     found = ["count(*)", *(f"sum({column})" for column in columns)]
-    row = connection.execute(f"SELECT {', '.join(found)} FROM iceberg_scan('{table}')").fetchone()
+    row = reader().execute(f"SELECT {', '.join(found)} FROM iceberg_scan('{table}')").fetchone()
     assert row is not None
     return tuple(row)
 

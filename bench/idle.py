@@ -54,7 +54,7 @@ def main() -> None:
 
 def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None:
     with running(home) as (pid, events):
-        _follow(events, arguments.sinks)
+        follow(events, arguments.sinks)
         time.sleep(20)  # what a start leaves behind
         idle = _cost(pid, lambda: time.sleep(arguments.seconds))
         print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB", flush=True)
@@ -116,8 +116,9 @@ def _locked(warehouse: Path) -> Iterator[None]:
         connection.close()
 
 
-def _follow(output: IO[str], sinks: int) -> None:
-    up, running, committed = 0.0, set[str](), set[str]()
+def follow(output: IO[str], sinks: int) -> tuple[float, float]:
+    """Read events until each sink has committed; return the seconds until all ran, and until then, and print them."""
+    up, run, running, committed = 0.0, 0.0, set[str](), set[str]()
     for event in _events(output):
         match event["event"]:
             case "spark started":
@@ -125,12 +126,14 @@ def _follow(output: IO[str], sinks: int) -> None:
             case "started":
                 running.add(event["sink"])
                 if len(running) == sinks:
-                    print(f"{sinks} sinks run {time.monotonic() - up:.1f} s after Spark is up")
+                    run = time.monotonic() - up
+                    print(f"{sinks} sinks run {run:.1f} s after Spark is up", flush=True)
             case "committed":
                 committed.add(event["sink"])
                 if len(committed) == sinks:
-                    print(f"each has a commit {time.monotonic() - up:.1f} s after Spark is up")
-                    return
+                    all_committed = time.monotonic() - up
+                    print(f"each has a commit {all_committed:.1f} s after Spark is up", flush=True)
+                    return run, all_committed
     raise RuntimeError("the pipeline ended")
 
 

@@ -99,7 +99,7 @@ def _accounted() -> Iterator[_Account]:
 def tree_cpu(pid: int) -> float:
     """Return the CPU seconds that a live process and all below it used so far, those that ended included."""
     total = 0.0
-    for each in _tree(pid):
+    for each in tree(pid):
         with suppress(OSError):
             total += sum(_ticks(each))
     return total / os.sysconf("SC_CLK_TCK")
@@ -107,13 +107,13 @@ def tree_cpu(pid: int) -> float:
 
 def tree_memory(pid: int) -> float:
     """Return the proportional set sizes of a live process and all below it, in MB."""
-    return sum(_pss_mb(each) for each in _tree(pid))
+    return sum(_pss_mb(each) for each in tree(pid))
 
 
 def tree_memory_by(pid: int) -> dict[str, float]:
     """Return the same by kind of process: Java, the one that was started, captures, Spark's of Python."""
     found: dict[str, float] = defaultdict(float)
-    for each in _tree(pid):
+    for each in tree(pid):
         with suppress(OSError):
             line = Path(f"/proc/{each}/cmdline").read_text()
             if "java" in line.split("\0")[0]:
@@ -154,13 +154,13 @@ class _Sampler(threading.Thread):
     def run(self) -> None:
         looks = 0
         while not self.done.wait(0.1):
-            tree = _tree(self.pid)
-            for pid in tree:
+            pids = tree(self.pid)
+            for pid in pids:
                 with suppress(OSError):
                     self._seen[pid] = sum(_ticks(pid)[:2])
             looks += 1
             if looks % 5 == 0:
-                self.peak_mb = max(self.peak_mb, sum(_pss_mb(pid) for pid in tree))
+                self.peak_mb = max(self.peak_mb, sum(_pss_mb(pid) for pid in pids))
 
     def cpu_s(self) -> float:
         return sum(self._seen.values()) / os.sysconf("SC_CLK_TCK")
@@ -172,7 +172,8 @@ def _ticks(pid: int) -> list[int]:
     return [int(field) for field in fields[11:15]]
 
 
-def _tree(root: int) -> list[int]:
+def tree(root: int) -> list[int]:
+    """Return a live process and all below it."""
     children = _children()
     found, waiting = [], [root]
     while waiting:

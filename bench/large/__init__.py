@@ -1,0 +1,9 @@
+"""What `bench.scale` measures on one machine: a module for each thing that grows.
+
+* `process`: memory, threads and open files of a process and all below it.
+* `files`: a commit of many data files.
+* `backlog`: a backlog of very many rows.
+* `probes`: look-ups in the key index.
+* `keys`: an upsert sink of very many keys.
+* `sinks`: many sinks in one catalog.
+"""
