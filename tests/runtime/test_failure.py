@@ -50,6 +50,25 @@ def test_what_came_too_late_is_waited_for(text: str) -> None:
     assert (error.code, error.retryable, error.detail) == ("SQ4005", True, text.splitlines()[0][:300])
 
 
+_LOST = """\
+org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 9.0 failed 4 times, most recent\
+ failure: Lost task 1.3 in stage 9.0 (TID 31) (127.0.0.2 executor 5): ExecutorLostFailure (executor 5 exited caused by\
+ one of the running tasks) Reason: Remote RPC client disassociated.
+Driver stacktrace:
+"""
+_FETCHES = """\
+org.apache.spark.SparkException: Job aborted due to stage failure: ShuffleMapStage 4 has failed the maximum allowable\
+ number of times: 4. Most recent failure reason:
+org.apache.spark.shuffle.MetadataFetchFailedException: Missing an output location for shuffle 2 partition 0
+"""
+
+
+@pytest.mark.parametrize("text", [_LOST, _FETCHES])
+def test_a_batch_whose_executors_were_lost_is_tried_again(text: str) -> None:
+    error = unforeseen(RuntimeError(text))
+    assert (error.code, error.retryable, error.detail) == ("SQ4055", True, text.splitlines()[0][:300])
+
+
 def test_an_error_of_a_task_is_its_own_whatever_it_says() -> None:
     assert unforeseen(RuntimeError(_JAVA.replace("InvalidOperation", "TimeoutException"))).code == "SQ3001"
 

@@ -34,4 +34,11 @@ CODES = {
         "The archive of packages for executors cannot be written.",
         "Make room, or name another file; XDG_CACHE_HOME says where those are that a cluster makes by itself.",
     ),
+    "SQ4055": _code(
+        "Executors ended while they ran a batch, more often than Spark tries a task again: their machines went, or "
+        "their memory ran out.",
+        "Usually nothing: the sink tries the batch again, with growing pauses. If the error stays, give executors more "
+        "MEMORY, and read their logs.",
+        retryable=True,
+    ),
 }

@@ -182,7 +182,8 @@ CODES = {
     ),
     "SQ3406": _code(
         "Two attempts of the same task gave different results, so the batch was not committed.",
-        "Make sure that the input does not change while it is read, then start the sink again.",
+        "Usually nothing: the sink tries the batch again. If the error stays, the input changes while it is read.",
+        retryable=True,
     ),
     "SQ3407": _code(
         "Rows were sent to the wrong task of a stateful operator, so the batch was not committed.",

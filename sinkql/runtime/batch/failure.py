@@ -22,6 +22,8 @@ _LATE = re.compile(
     re.IGNORECASE,
 )
 """What Spark says of a process that it gave up waiting for."""
+_GONE = re.compile(r"ExecutorLostFailure|FetchFailedException|has failed the maximum allowable number of times")
+"""What Spark says of executors that have gone, more often than it tries a task, or a stage, again."""
 _GUARD = "CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)"
 _SHOWN_CHARACTERS = 200
 _UNSAID = "materialize.public."
@@ -121,10 +123,11 @@ def find(error: Exception) -> SinkqlError | None:
     return error_in(str(error))
 
 
-def unforeseen(error: Exception) -> UnforeseenError | LateError:
+def unforeseen(error: Exception) -> SinkqlError:
     """Return the error for what no code foresees: its cause as message, the end of its Python traceback as detail.
 
-    What only came too late is SQ4005; an error of Python code in a task is none of that, whatever it says.
+    What only came too late is SQ4005, and SQ4055 says that executors have gone; an error of Python code in a task is
+    none of that, whatever it says.
     """
     text = str(error).strip() or type(error).__name__
     cause, trace = _last_traceback(text)
@@ -135,6 +138,15 @@ def unforeseen(error: Exception) -> UnforeseenError | LateError:
             "a process of Spark did not answer in time",
             detail=next(line.strip() for line in text.splitlines() if _LATE.search(line))[:300],
             hint="The machine seems to have too much to do; the sink goes on once there is time for it.",
+        )
+    gone = _GONE.search(text) if cause is None else None
+    if gone is not None:
+        return SinkqlError(
+            "SQ4055",
+            "executors were lost while they ran the batch",
+            detail=next(line.strip() for line in text.splitlines() if _GONE.search(line))[:300],
+            hint="The batch is tried again. If that goes on, read the logs of the executors: they may have too little "
+            "memory, which ALTER CLUSTER … SET (MEMORY = '4g') changes.",
         )
     return UnforeseenError(
         "SQ3001",
