@@ -194,11 +194,24 @@ class Home:
         """
         if self.store is None:
             return
-        if self._there is None:
-            self._there = {name for name, _ in self.store.list("")}
-        new = [name for name in dict.fromkeys(names) if name not in self._there]
+        there = self._listed(self.store)
+        new = [name for name in dict.fromkeys(names) if name not in there]
         self.put(name for name in new if not self.remote or (self.folder / name).exists())
-        self._there.update(new)
+        there.update(new)
+
+    def lacking(self, names: Iterable[str]) -> list[str]:
+        """Return which of these names neither the folder nor the store has."""
+        missing = [name for name in names if not (self.folder / name).exists()]
+        if not missing or self.store is None:
+            return missing
+        there = self._listed(self.store)
+        return [name for name in missing if name not in there]
+
+    def _listed(self, store: StateStore) -> set[str]:
+        """Return the names that the store has, as far as this process knows."""
+        if self._there is None:
+            self._there = {name for name, _ in store.list("")}
+        return self._there
 
     def put(self, names: Iterable[str]) -> None:
         """Put new files of the folder into the store, several at once."""
@@ -260,6 +273,24 @@ class Home:
             if _elsewhere(self.folder / name):
                 (self.folder / name).unlink()
 
+    def thin(self, part: str, needed: Collection[str], own: str, suffixes: tuple[str, ...]) -> int:
+        """Delete files in a part of an executor's folder that its batch does not need; return how many.
+
+        They have one of the `suffixes`, and are neither `needed` nor made by the batch, whose names have `own`. What
+        another batch needs again is fetched again.
+        """
+        if not _executor(remote=self.remote):
+            return 0
+        gone = 0
+        with suppress(FileNotFoundError), os.scandir(self.folder / part) as found:
+            for each in found:
+                name = f"{part}/{each.name}" if part else each.name
+                if each.name.endswith(suffixes) and each.name[0] != "." and own not in each.name and name not in needed:
+                    with suppress(FileNotFoundError):
+                        os.unlink(each)
+                        gone += 1
+        return gone
+
     def use(self) -> None:
         """Say that the folder is used, and make room for it on its disk; called every few hours while a sink runs."""
         if self.store is not None:
@@ -297,7 +328,7 @@ class Home:
 
 def _arrived(folder: Path, store: StateStore | None, remote: bool) -> Home:
     """Return a home that another process sent: an executor has a folder of its own for it."""
-    if remote and EXECUTOR in os.environ:
+    if _executor(remote=remote):
         root = Path(os.environ["SPARK_LOCAL_DIRS"].partition(",")[0]) / "sinkql"
         folder = root / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
@@ -331,6 +362,11 @@ def _used(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(FileNotFoundError):
             os.utime(path)
+
+
+def _executor(*, remote: bool) -> bool:
+    """Tell whether this process belongs to an executor that has a folder of its own."""
+    return remote and EXECUTOR in os.environ
 
 
 def trim(folders: Path) -> int:
