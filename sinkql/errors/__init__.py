@@ -21,6 +21,7 @@ from sinkql.errors.error import InvalidFileError as InvalidFileError
 from sinkql.errors.error import LateError as LateError
 from sinkql.errors.error import LeaseHeldError as LeaseHeldError
 from sinkql.errors.error import LeaseLostError as LeaseLostError
+from sinkql.errors.error import LostIndexError as LostIndexError
 from sinkql.errors.error import LostStateError as LostStateError
 from sinkql.errors.error import MissingColumnError as MissingColumnError
 from sinkql.errors.error import MissingError as MissingError

@@ -182,6 +182,10 @@ class LostStateError(SinkqlError):
     """Say that a sink's state is missing or damaged."""
 
 
+class LostIndexError(SinkqlError):
+    """Say that what a writer keeps of its table, and can make again from it, is missing or damaged."""
+
+
 class UnforeseenError(SinkqlError):
     """Say that something failed for which there is no code."""
 

@@ -15,11 +15,12 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from sinkql import faults, physical
+from sinkql.connectors.iceberg.keyindex.run import open_run
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Committed, Marker, RedoBatchError, Writer
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkCompacted
+from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkCompacted, SinkRebuilding
 from sinkql.runtime.local.engine import LocalEngine
 from support.eager import compact_eagerly
 from support.fault import armed
@@ -130,6 +131,32 @@ def test_compaction_that_fails_is_told_and_the_sink_goes_on(tmp_path: Path, monk
     told = [event.compacted.problem for event in events if isinstance(event, SinkCompacted)]
     assert told[0] == "fault at compaction-read"
     assert [(number,) for number in range(1, 26)] == rows(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["torn", "gone"])
+def test_an_index_that_is_lost_between_batches_is_made_anew(tmp_path: Path, how: str) -> None:
+    loop = open_loop(job(counter(up_to=20, cardinality=5), tmp_path, key=("counter",), max_rows=10), tmp_path)
+    told: list[Event] = []
+
+    def damage(event: Event) -> None:
+        told.append(event)
+        if len(told) > 1:
+            return
+        open_run.cache_clear()
+        for path in (tmp_path / "state").rglob("*.run"):
+            path.unlink()
+            if how == "torn":
+                path.write_bytes(b"torn")
+
+    loop.progress = damage
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    committed, rebuilding, *others = told
+    assert isinstance(committed, SinkCommitted)
+    assert isinstance(rebuilding, SinkRebuilding)
+    assert rebuilding.lost.code == "SQ3411"
+    assert {type(each) for each in others} == {SinkCommitted}
+    assert rows(tmp_path) == [(number,) for number in range(16, 21)]
 
 
 def test_an_endless_source_is_refused_before_its_table_is_touched(tmp_path: Path) -> None:

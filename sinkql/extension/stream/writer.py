@@ -152,6 +152,10 @@ class Writer(Protocol):
         """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
         return True
 
+    def doubt(self) -> None:
+        """Make anew, at the next `refresh`, what is kept of the table: a task said LostIndexError."""
+        return
+
     def share(self) -> float:
         """Return which part of the time may go into `maintain`, from 0 to 1."""
         return 0.15

@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sinkql import faults, physical
-from sinkql.errors import FencedError, SinkqlError
+from sinkql.errors import FencedError, LostIndexError, SinkqlError
 from sinkql.extension.home import Home
 from sinkql.extension.stream import (
     NO_PLAN,
@@ -38,7 +38,7 @@ from sinkql.runtime.batch.failure import room_needed
 from sinkql.runtime.batch.figures import Figures
 from sinkql.runtime.batch.letter import DeadLetters
 from sinkql.runtime.batch.position import PositionFiles
-from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, silent
+from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.rebuild import rebuildable
 from sinkql.runtime.batch.replay import Identities, Replayed, decoding, replay, settle
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after, whole_at
@@ -95,6 +95,7 @@ class BatchLoop:
     _owned_at: float = field(default=0.0, init=False)
     _anew: bool = field(default=False, init=False)
     _keep_at: float = field(default=0.0, init=False)
+    _doubted: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.figures = Figures(self.job)
@@ -365,6 +366,11 @@ class BatchLoop:
         """Return where the batch that failed ends when it is tried again; raises the error if that is of no use."""
         if rebuildable(self.job, error):
             self._state.again(self.marker, error)
+            return end
+        if isinstance(error, LostIndexError) and self._doubted != self.marker.commit:
+            self._doubted = self.marker.commit  # once: what is made of the table is not lost again
+            self.writer.doubt()
+            self.progress(SinkRebuilding(self.job.sink, error))
             return end
         further = self._extended(end) if same(end, offered) and error.of_rows else end
         if same(further, end):

@@ -80,8 +80,10 @@ class JobState:
             found = manifest.load(home.folder, name)
         if home.store is not None and not home.remote:
             missing = home.bring(manifest.files(found))
-            if missing:
-                raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
+        else:
+            missing = home.lacking(manifest.files(found)) if home.store is not None else []
+        if missing:
+            raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
         return found
 
     def known(self, marker: Marker) -> manifest.Manifest | None:

@@ -39,7 +39,7 @@ from sinkql.connectors.iceberg.keyindex.layer import (
     merged,
 )
 from sinkql.connectors.iceberg.keyindex.run import size_of
-from sinkql.errors import SinkqlError
+from sinkql.errors import LostIndexError
 from sinkql.extension.home import Home
 
 _VERSION = 5
@@ -416,8 +416,8 @@ def bring_runs(home: Home, runs: Iterable[Run]) -> None:
         raise _damaged("run", lost[0], f"{home.store} does not have it")
 
 
-def _damaged(what: str, name: str, why: str) -> SinkqlError:
-    return SinkqlError(
+def _damaged(what: str, name: str, why: str) -> LostIndexError:
+    return LostIndexError(
         "SQ3411", f'index {what} "{name}" is damaged', detail=why, hint="Start the sink again to rebuild it."
     )
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from sinkql import durable
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes
-from sinkql.errors import SinkqlError
+from sinkql.errors import LostIndexError
 from sinkql.runs import Tiers, hits, newest
 
 TOMBSTONE = np.uint32(0xFFFF_FFFF)
@@ -80,11 +80,14 @@ def size_of(rows: int) -> int:
 
 
 def map_run(path: Path) -> Entries:
-    """Map a run file, which costs no private memory; raises SQ3411 where it is torn or no run."""
-    data = np.memmap(path, np.uint8, "r").view(np.ndarray) if path.stat().st_size >= HEADER else np.empty(0, np.uint8)
+    """Map a run file, which costs no private memory; raises SQ3411 where it is torn, no run, or not there."""
+    whole = path.exists() and path.stat().st_size >= HEADER
+    data = np.memmap(path, np.uint8, "r").view(np.ndarray) if whole else np.empty(0, np.uint8)
     rows = int(data[8:16].view("<u8")[0]) if len(data) else -1
     if data[:8].tobytes() != MAGIC or len(data) != size_of(rows):
-        raise SinkqlError("SQ3411", f'index run "{path.name}" is damaged', hint="Start the sink again to rebuild it.")
+        raise LostIndexError(
+            "SQ3411", f'index run "{path.name}" is damaged', hint="Start the sink again to rebuild it."
+        )
     return Entries._make(data[HEADER + offset * rows :][: int(kind[2]) * rows].view(kind) for kind, offset in _LAYOUT)
 
 

@@ -80,6 +80,9 @@ class AppendMode:
         if self._replaces and kept.marker.plan == NO_PLAN:
             self._others = all_files(table)
 
+    def doubt(self) -> None:
+        """Rows that are only added need no index."""
+
     def begin(
         self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool
     ) -> AppendTask:

@@ -19,6 +19,9 @@ class WriteMode(Protocol):
     def refresh(self, table: Table, kept: Kept) -> None:
         """Bring what is known of the table's rows up to date with a fresh load."""
 
+    def doubt(self) -> None:
+        """Take for wrong what is known of the table's rows."""
+
     def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool) -> WriteTask:
         """Return the task of a new attempt; with `cleared` its commit takes out all rows that the sink has written."""
 

@@ -26,7 +26,7 @@ from sinkql.connectors.iceberg.keyindex.vector import one_each
 from sinkql.connectors.iceberg.rebuild.collect import CollectTask, part_files
 from sinkql.connectors.iceberg.rebuild.compare import Comparison
 from sinkql.connectors.iceberg.write.keyed import UpsertResult, UpsertTask
-from sinkql.errors import SharedKeyError
+from sinkql.errors import LostIndexError, SharedKeyError
 from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult, WriteTask
 
@@ -69,7 +69,10 @@ class UpsertMode:
         if head != self._true_at:
             if kept.marker.index not in (None, self._named):  # a commit has landed of which no reply came
                 self._index = self._load(table, kept)
-            self._index = catch_up(self._index, table, self._folder, epoch=kept.marker.epoch, have=self._have)
+            try:
+                self._index = catch_up(self._index, table, self._folder, epoch=kept.marker.epoch, have=self._have)
+            except LostIndexError:
+                self._wrong = True
             self._true_at = head
         # numbers are never given twice, and those of a run have 32 bits
         if self._wrong or self._index.next_file_id > LAST_ID:
@@ -77,6 +80,10 @@ class UpsertMode:
             self._wrong = False
         if self._index is not before:
             self._index.save(self._folder)
+
+    def doubt(self) -> None:
+        """Rebuild the index at the next refresh."""
+        self._wrong = True
 
     def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool) -> WriteTask:
         """Return the task of an attempt; the index that it probes is saved first.
@@ -232,7 +239,11 @@ class UpsertMode:
         """Return the index if it is true of the table as it is now; its runs are in the folder."""
         index = self._now(attempt)
         if index is not None:
-            self._have(index)
+            try:
+                self._have(index)
+            except LostIndexError:
+                self._wrong = True
+                return None
         return index
 
     def _have(self, index: Index) -> None:
@@ -282,4 +293,7 @@ class UpsertMode:
             self._home.bring({name: None})
             needed = files(self._folder, name)
             self._home.bring({each: size for each, size in needed.items() if size is None or not remote})
-        return Index.load(self._folder, name, key, runs=not remote)
+        found = Index.load(self._folder, name, key, runs=not remote)
+        if found is None or not remote:
+            return found
+        return None if self._home.lacking(run.name for run in found.runs) else found

@@ -170,6 +170,10 @@ class IcebergWriter(Writer):
         sink = self._context.sink_id
         return schema_of_claim(table, self._expected, markers.find(table, sink), sink=sink, switch=self._switch)
 
+    def doubt(self) -> None:
+        """Make the index of the table anew at the next refresh."""
+        self._mode_of.doubt()
+
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return the task of a new attempt on the table as it was refreshed."""
         table, kept = self._known
