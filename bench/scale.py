@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import argparse
 
-from bench.large import backlog, files, keys, probes, sinks
+from bench.large import backlog, executors, files, keys, probes, sinks
 
-_PARTS = {"files": files, "backlog": backlog, "probes": probes, "keys": keys, "sinks": sinks}
+_PARTS = {"files": files, "backlog": backlog, "probes": probes, "keys": keys, "sinks": sinks, "executors": executors}
 
 
 def main() -> None:
