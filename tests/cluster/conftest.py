@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.postgres import Postgres
+from support.postgres import postgres as new_postgres
 from support.seaweed import Seaweed, seaweed
 from support.spark_cluster import SparkCluster, spark_cluster
 
@@ -19,4 +21,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def catalogs() -> Iterator[Postgres]:
+    with new_postgres() as running:
         yield running

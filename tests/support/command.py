@@ -83,6 +83,16 @@ class Running:
             if (event := _event(line)) is not None:
                 yield event
 
+    def look(self, seconds: float) -> bool:
+        """Take in the next line if it comes so soon, and tell whether it did; fails if the program ends."""
+        try:
+            line = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        if self._took(line) is None:
+            raise self._failure(f"it ended with {self.end()}")
+        return True
+
     def rest(self) -> list[str]:
         """Return the lines that come until its end."""
         deadline, before = Deadline(), len(self.printed)
@@ -112,6 +122,9 @@ class Running:
             line = self.lines.get(timeout=deadline.left())
         except queue.Empty:
             raise self._failure(f"it did not come in {PATIENCE_S:.0f} seconds") from None
+        return self._took(line)
+
+    def _took(self, line: str | None) -> str | None:
         if line is None:
             self.lines.put(None)  # the end stays the end
             return None
@@ -144,7 +157,12 @@ def start(*arguments: str, folder: Path, environment: Mapping[str, str] | None =
 
 def launch(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:
     """Start Python with these arguments in a folder, in a process group of its own."""
-    running = Running(_popen([sys.executable, *arguments], folder, environment))
+    return launch_program(sys.executable, *arguments, folder=folder, environment=environment)
+
+
+def launch_program(*command: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:
+    """Start a program in a folder, in a process group of its own."""
+    running = Running(_popen(command, folder, environment))
     process = running.process
     for stream, take, at_end in (
         (process.stdout, running.lines.put, lambda: running.lines.put(None)),

@@ -63,6 +63,11 @@ class Worker:
         return found
 
     @property
+    def alive(self) -> bool:
+        """Tell whether it was started, and was not killed since."""
+        return self._process is not None
+
+    @property
     def root(self) -> Path:
         """Return its root folder, as long as it runs."""
         return Path(f"/proc/{self.first}/root")
@@ -112,6 +117,24 @@ class Worker:
         with suppress(ProcessLookupError):
             os.kill(_child(process.pid) or process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
+
+    def processes(self) -> list[int]:
+        """Return all of its processes, by the numbers that they have here."""
+        mine, found = os.readlink(f"/proc/{self.first}/ns/pid"), []
+        for each in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if os.readlink(each / "ns/pid") == mine:
+                    found.append(int(each.name))
+        return found
+
+    def executors(self) -> list[int]:
+        """Return the processes of its executors, without those of Python that they have."""
+        found = []
+        for pid in self.processes():
+            with suppress(OSError):
+                if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
 
     def executor_logs(self) -> str:
         """Return what its executors printed, for a test that fails."""

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from sinkql import physical
+from sinkql import faults, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.extension.types import arrow_type
@@ -51,6 +51,7 @@ class ReadTask:
         for number in numbers:
             with tallied(self.what, self.letters, f"{attempt}-{number}") as tally:
                 yield from self._split(number, schema, tally)
+                faults.point("read")
             leave(SplitTally(self.what.source, number, tally))
 
     def schema(self) -> pa.Schema:
