@@ -1,6 +1,7 @@
 """An error → data for a program, and back; or a line of text, from which another process makes it again.
 
-What a line says may be anybody's, as that of a row which an error shows: so it is data, and never code.
+A text may have lines that are anybody's, as those of a row which an error shows: a line has a key that they cannot
+know, and is data, and never code.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from typing import Any
 
 from sinkql.errors.error import SinkqlError, codes
 from sinkql.errors.place import Span, line_and_column
-
-_LINE = re.compile(r"sinkql-error:([A-Za-z0-9+/]+=*)")
 
 
 def as_data(error: SinkqlError) -> dict[str, Any]:
@@ -40,19 +39,19 @@ def from_data(data: Mapping[str, Any]) -> SinkqlError:
     )
 
 
-def line_of(error: SinkqlError) -> str:
-    """Return a line that says all of an error, its kind too."""
+def line_of(error: SinkqlError, key: str) -> str:
+    """Return a line that says all of an error, its kind too; `key` is letters and digits."""
     said = {name: value for name, value in vars(error).items() if name != "declared"}
     if error.span is not None:
         said["span"] = [error.span.start, error.span.end]
     data = json.dumps({"kind": type(error).__name__, "said": said}).encode()
-    return f"sinkql-error:{base64.b64encode(data).decode()}"
+    return f"sinkql-error:{key}:{base64.b64encode(data).decode()}"
 
 
-def error_in(text: str) -> SinkqlError | None:
-    """Return the error of the last such line that a text has anywhere; None where there is none."""
+def error_in(text: str, key: str) -> SinkqlError | None:
+    """Return the error of the last line with this key that a text has anywhere; None where there is none."""
     found = None
-    for match in _LINE.finditer(text):
+    for match in re.finditer(rf"sinkql-error:{key}:([A-Za-z0-9+/]+=*)", text):
         found = _read(match[1]) or found
     return found
 

@@ -159,7 +159,8 @@ def state_store(
 class Home:
     """The files of a sink's state in `folder`, or in a part of it, and in the store, by the same names.
 
-    `fetched` counts the bytes that came from the store, by names. Where tasks are `remote`, they do not see the folder.
+    `fetched` counts the bytes that came from the store, by the folders of files. Where tasks are `remote`, they do not
+    see the folder.
     """
 
     folder: Path
@@ -245,7 +246,11 @@ class Home:
         if self.store is None or not missing:
             return missing
         got = _at_once(self._get, missing)
-        self.fetched.update({name: size for name, size in zip(missing, got, strict=True) if size is not None})
+        for name, size in zip(missing, got, strict=True):
+            if size is not None:
+                self.fetched[name.rpartition("/")[0]] += size
+                if self._there is not None:
+                    self._there.add(name)
         return [name for name, size in zip(missing, got, strict=True) if size is None]
 
     def _get(self, name: str) -> int | None:
@@ -259,6 +264,14 @@ class Home:
             return None  # what is damaged is as if it were not there: what can be made again is
         faults.point("state-got")
         return size
+
+    def drop(self, names: Collection[str]) -> None:
+        """Delete files that nothing needs any more."""
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)
+        if self.store is not None and self.remote:
+            with suppress(SinkqlError, OSError):  # who clears it does
+                self.store.delete(names)
 
     def clear(self) -> None:
         """Delete all files: they are none that a marker names."""
@@ -346,7 +359,8 @@ def tidy(root: Path) -> None:
         return
     stamp.touch()
     for used_at, path in sorted(_ages(root)):
-        if path != stamp and (now - used_at > _UNUSED_SECONDS or (now - used_at > _TIDY_SECONDS and _crowded(root))):
+        waits = _elsewhere(path) and now - used_at > _TIDY_SECONDS  # others are all that there is
+        if path != stamp and (now - used_at > _UNUSED_SECONDS or (waits and _crowded(root))):
             path.unlink(missing_ok=True)
 
 

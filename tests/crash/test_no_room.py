@@ -164,8 +164,8 @@ def test_what_java_says_of_a_full_disk_is_understood() -> None:
 
 
 def test_task_tells_of_a_full_disk() -> None:
-    with pytest.raises(failure.TaskError, match="no room is left") as caught, failure.told():
+    with pytest.raises(failure.TaskError, match="no room is left") as caught, failure.told("key"):
         raise OSError(errno.ENOSPC, "No space left on device", "/state/run")
-    found = failure.find(RuntimeError(f"Job aborted\n\tat x.y.Z\nCaused by: {caught.value}\n\tat java.base"))
+    found = failure.find(RuntimeError(f"Job aborted\n\tat x.y.Z\nCaused by: {caught.value}\n\tat java.base"), "key")
     assert found is not None
     assert (found.code, found.message) == ("SQ4306", 'no room is left for file "/state/run"')

@@ -56,13 +56,13 @@ def test_a_task_that_fails_has_said_nothing_but_why(spark: SparkSession) -> None
 
     def work(rows: Iterator[int]) -> None:
         leave("begun")
-        with failure.told():
+        with failure.told("key"):
             raise SinkqlError("SQ3404", 'state file "a" is missing or damaged', detail=str(list(rows)), hint="Look.")
 
     with words_of(context, "failing") as (leave, words):
         with pytest.raises(Exception, match="SQ3404") as caught:
             context.parallelize([7], 1).foreachPartition(work)
         assert words == []
-    found = failure.find(caught.value)
+    found = failure.find(caught.value, "key")
     assert found is not None
     assert (found.code, found.detail, found.hint) == ("SQ3404", "[7]", "Look.")

@@ -177,8 +177,9 @@ CODES = {
         "Restore the state folder, or drop the sink and create it again, into a new table.",
     ),
     "SQ3405": _code(
-        "A task of a stateful operator ended without its report, so the batch was not committed.",
-        "Start the sink again. If the error stays, check that all processes of the cluster can write the state folder.",
+        "What a task of a stateful operator had to tell did not arrive, so the batch was not committed.",
+        "Usually nothing: the sink tries the batch again. If the error stays, see spark.log in the cluster's folder.",
+        retryable=True,
     ),
     "SQ3406": _code(
         "Two attempts of the same task gave different results, so the batch was not committed.",

@@ -146,7 +146,9 @@ def _after(
             _check_state(present, cluster_name(catalog, action.cluster, action.span), action.span, catalog)
             return replace(respan(present, action.span), cluster=action.cluster)
         case ast.CreateView(materialized=True), ast.SetCluster():
-            cluster_name(catalog, action.cluster, action.span)
+            cluster = cluster_name(catalog, action.cluster, action.span)
+            if "view_id" in entry.facts:
+                _check_state(present, cluster, action.span, catalog)
             return replace(present, cluster=action.cluster)
         case ast.CreateView(materialized=True), ast.SetOptions(wait=()) | ast.ResetOptions():
             options = changed_options(
@@ -170,11 +172,15 @@ def _left_behind(name: str, span: Span) -> SinkqlError:
 
 
 def _check_state(
-    present: ast.CreateSink | ast.CreateSource, cluster: str, span: Span, catalog: logical.CatalogReader
+    present: ast.CreateSink | ast.CreateView | ast.CreateSource,
+    cluster: str,
+    span: Span,
+    catalog: logical.CatalogReader,
 ) -> None:
-    """Refuse a cluster that has not the STATE of the one that a sink is in; from the catalog's folder it may go."""
-    if not isinstance(present, ast.CreateSink) or present.cluster is None:
+    """Refuse a cluster that has not the STATE of the one that a job is in; from the catalog's folder it may go."""
+    if isinstance(present, ast.CreateSource) or present.cluster is None:
         return
+    what = "sink" if isinstance(present, ast.CreateSink) else "view"
     old, new = catalog.item(cluster_name(catalog, present.cluster, span)), catalog.item(cluster)
     assert isinstance(old, logical.Cluster)
     assert isinstance(new, logical.Cluster)
@@ -182,9 +188,9 @@ def _check_state(
         return
     raise SinkqlError(
         "SQ2617",
-        f'cluster "{short_name(cluster)}" does not keep state in "{old.state.path}", where the sink has its own',
+        f'cluster "{short_name(cluster)}" does not keep state in "{old.state.path}", where the {what} has its own',
         span,
-        hint=f"Set the sink to a cluster with STATE = '{old.state.path}'.",
+        hint=f"Set the {what} to a cluster with STATE = '{old.state.path}'.",
     )
 
 

@@ -47,20 +47,20 @@ def name_source(error: SinkqlError, reads: Iterable[physical.Read]) -> SinkqlErr
 class TaskError(Exception):
     """Say an error with a code in a way that comes through Spark, of which only text is left in the end."""
 
-    def __init__(self, error: SinkqlError) -> None:
-        super().__init__(f"{error}\n{line_of(error)}")
+    def __init__(self, error: SinkqlError, key: str) -> None:
+        super().__init__(f"{error}\n{line_of(error, key)}")
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Raise a SinkqlError of a task, and the refusal of a file system, as a TaskError."""
+def told(key: str) -> Iterator[None]:
+    """Raise a SinkqlError of a task, and the refusal of a file system, as a TaskError: `find` knows it by the key."""
     try:
         yield
     except (SinkqlError, OSError) as error:
         coded = error if isinstance(error, SinkqlError) else refused(error)
         if coded is None:
             raise
-        raise TaskError(coded) from error
+        raise TaskError(coded, key) from error
 
 
 @contextmanager
@@ -118,9 +118,9 @@ def placed(error: SinkqlError, job: physical.Job, output: physical.Output) -> Si
     return error
 
 
-def find(error: Exception) -> SinkqlError | None:
+def find(error: Exception, key: str) -> SinkqlError | None:
     """Return the SinkqlError that a task told, of one that came through Spark."""
-    return error_in(str(error))
+    return error_in(str(error), key)
 
 
 def unforeseen(error: Exception) -> SinkqlError:

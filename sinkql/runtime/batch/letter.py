@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -238,9 +239,15 @@ def dead_letters(registry: Registry, job: physical.Job, context: Context) -> Dea
             hint="Run ALTER SOURCE … SET (ON ERROR = SKIP), or FAIL, or write to Iceberg or Kafka.",
         )
     write = kind.letters(job.write, COLUMNS)
-    return DeadLetters(
-        registry.writer(write, replace(context, folder=context.folder / "letters", state=None)), write.final
-    )
+    own = replace(context, folder=context.folder / "letters", state=_state_of_letters(context))
+    return DeadLetters(registry.writer(write, own), write.final)
+
+
+def _state_of_letters(context: Context) -> physical.StatePath | None:
+    """Return where tasks put what the driver is to have, where they do not see its folder: apart from the sink's."""
+    if not context.remote or context.state is None:
+        return None
+    return msgspec.structs.replace(context.state, path=f"{context.state.path.rstrip('/')}/{context.sink_id}/letters")
 
 
 def _same(left: JobOffsets, right: JobOffsets) -> bool:

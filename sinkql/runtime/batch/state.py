@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,10 +78,12 @@ class JobState:
             home.lose([manifest.file(name)])
             home.bring({manifest.file(name): None})
             found = manifest.load(home.folder, name)
-        if home.store is not None and not home.remote:
+        missing: Sequence[str] = ()
+        if home.remote:
+            home.keep((*manifest.files(found), manifest.file(name)))  # of one that was in this folder alone
+            missing = home.lacking(manifest.files(found))
+        elif home.store is not None:
             missing = home.bring(manifest.files(found))
-        else:
-            missing = home.lacking(manifest.files(found)) if home.store is not None else []
         if missing:
             raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
         return found
@@ -152,6 +154,7 @@ class JobState:
 
     def sweep(self, marker: Marker, before: str | None) -> None:
         """Delete what neither a marker nor the one before it names."""
+        manifest.sweep_handed(self.home, epoch=marker.epoch)
         if marker.state is None:
             return
         keep = {name for name in (before, marker.state) if name is not None}

@@ -28,10 +28,11 @@ from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
-from sinkql.runtime.spark.carriage import batches_into_spark, into_spark, out_of_spark
+from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.flatten import flattened, repeated
 from sinkql.runtime.spark.fusion import fusable
+from sinkql.runtime.spark.handed import Handed
 from sinkql.runtime.spark.here import Here
 from sinkql.runtime.spark.netting import Netting
 from sinkql.runtime.spark.placing import bucket_and_rows, bucket_column, hashes_of, marked
@@ -49,6 +50,9 @@ from sinkql.runtime.state import report
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import Leave
+
+Rows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does: batches with numbers → the rows of what has them."""
 
 
 class SparkEngine:
@@ -77,16 +81,18 @@ class SparkEngine:
         outcome = here.run() if here is not None else None
         if outcome is not None:
             return outcome
-        name = f"{batch.arrangements.commit}-{uuid.uuid4().hex}"
-        with words_of(self.spark.sparkContext, name) as (leave, words):
-            frames = _Frames(self, job, batch, leave, words)
+        key = uuid.uuid4().hex  # which nothing that is read can know
+        with words_of(self.spark.sparkContext, key) as (leave, words):
+            frames = _Frames(self, job, batch, key, leave, words)
             try:
                 return self._run(frames)
             except SinkqlError:
                 raise
             except Exception as error:
                 frames.whole = True  # the row that fails is shown
-                found = failure.find(error) or diagnose(job, partial(frames.frame, sequence=False, first=False), error)
+                found = failure.find(error, key) or diagnose(
+                    job, partial(frames.frame, sequence=False, first=False), error
+                )
                 if found is not None:
                     raise found from None
                 raise
@@ -115,17 +121,20 @@ class SparkEngine:
 class _Frames:
     """One batch's work in Spark: operators → data frames. `stateful` gets the number of buckets of each operator.
 
-    Tasks `leave` word, which comes to `words`. Columns that are not used are read where rows are to be `whole`.
+    Tasks `leave` word, which comes to `words`; `key` tells their errors from what rows say. Columns that are not used
+    are read where rows are to be `whole`.
     """
 
     engine: SparkEngine
     job: physical.Job
     batch: Batch
+    key: str
     leave: Leave
     words: list[object]
     stateful: dict[str, int] = field(default_factory=dict)
     whole: bool = False
     _shared: dict[str, DataFrame] = field(default_factory=dict)
+    _handed: list[Handed] = field(default_factory=list)
 
     @property
     def used(self) -> Used:
@@ -146,10 +155,10 @@ class _Frames:
         task, work = fused_task(self.job, branches, self.used, self.batch)
         if not work:
             return []
-        leave = self.leave
+        key, leave = self.key, self.leave
 
         def partition(bucket: int, mine: Iterator[tuple[int, int]]) -> Iterator[WriteResult]:
-            with failure.told():
+            with failure.told(key):
                 yield task(bucket, list(mine), attempt_name(), leave)
 
         context = self.engine.spark.sparkContext
@@ -171,15 +180,15 @@ class _Frames:
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
         types = [column.type for column in write.columns]
-        return _results(rows.mapInArrow(_write_function(task, types, netting), _RESULT))
+        return _results(rows.mapInArrow(_write_function(task, types, netting, self.key), _RESULT))
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
         """Read splits for their tallies alone."""
         reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
-        leave = self.leave
+        key, leave = self.key, self.leave
 
         def partition(mine: Iterator[tuple[str, int]]) -> Iterator[int]:
-            with failure.told():
+            with failure.told(key):
                 for source, number in mine:
                     yield sum(batch.num_rows for batch in reads[source].rows([number], attempt_name(), leave))
 
@@ -215,9 +224,11 @@ class _Frames:
                 return self._use(operator)
 
     def close(self) -> None:
-        """Give up the rows that were kept for several uses."""
+        """Give up the rows that were kept for several uses, and those that were handed to tasks."""
         for rows in self._shared.values():
             rows.unpersist()
+        for handed in self._handed:
+            handed.forget()
 
     def _use(self, use: physical.Use) -> DataFrame:
         if use.name not in self._shared:
@@ -237,20 +248,29 @@ class _Frames:
 
     def _rows(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         task = self._task(read, sequence=sequence)
-        count, leave = len(task.splits), self.leave
+        struct = _struct(task.what.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
+        count, rows = self._handed_over(task) if read.source in self.here else self._reading(task)
+        spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
+        return spread.mapInArrow(rows, struct)
+
+    def _reading(self, task: ReadTask) -> tuple[int, Rows]:
+        """Return what reads splits in tasks, by their numbers, and how many there are."""
+        key, leave = self.key, self.leave
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-            with failure.told():
+            with failure.told(key):
                 yield from batches_into_spark(task.rows(numbers, attempt_name(), leave))
 
-        struct = _struct(task.what.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
-        if read.source in self.here:
-            own = task.rows(range(count), uuid.uuid4().hex, self.words.append)
-            table = into_spark(pa.Table.from_batches(own, task.schema()))
-            return self.engine.spark.createDataFrame(table, struct)
-        spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
-        return spread.mapInArrow(rows, struct)
+        return len(task.splits), rows
+
+    def _handed_over(self, task: ReadTask) -> tuple[int, Rows]:
+        """Read splits here; return what gives their rows in tasks, by the numbers of files, and how many there are."""
+        arrangements = self.batch.arrangements
+        handed = Handed(arrangements.home, f"{arrangements.epoch}-{uuid.uuid4().hex}")
+        self._handed.append(handed)
+        own = task.rows(range(len(task.splits)), uuid.uuid4().hex, self.words.append)
+        return handed.put(own, task.schema()), handed.reading(partial(failure.told, self.key))
 
     def _map(self, operator: physical.Map, *, sequence: bool, first: bool) -> DataFrame:
         rows = self.frame(operator.input, sequence=sequence, first=first)
@@ -287,7 +307,7 @@ class _Frames:
 
     def _stateful(self, operator: physical.Stateful, *, first: bool, writing: bool = False) -> DataFrame:
         """Return what an operator gives, or what the write task returns where its tasks write."""
-        arrangements, leave = self.batch.arrangements, self.leave
+        arrangements, key, leave = self.batch.arrangements, self.key, self.leave
         meant = stateful(operator)
         task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.entering))
         preparation = meant.preparation
@@ -297,7 +317,7 @@ class _Frames:
         write = _written(self.job, self.batch.task) if writing else None
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with failure.told():
+            with failure.told(key):
                 given = (out_of_spark(batch, delivered) for batch in batches)
                 bucket, own = (partition_number(), given) if first else bucket_and_rows(given)
                 if bucket is None:
@@ -359,12 +379,12 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 
 def _write_function(
-    task: WriteTask, types: Sequence[str], netting: Netting | None
+    task: WriteTask, types: Sequence[str], netting: Netting | None, key: str
 ) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (out_of_spark(batch, types) for batch in batches)
         left = rows if netting is None else netting(rows)
-        with failure.told():
+        with failure.told(key):
             yield _result(task(partition_number(), attempt_name(), left))
 
     return write

@@ -62,8 +62,12 @@ class Here:
     @classmethod
     def of(cls, job: physical.Job, batch: Batch) -> Here | None:
         """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
-        if batch.settled or not _simple(job, batch):
-            return None
+        if (
+            batch.settled
+            or not _simple(job, batch)
+            or (job.remote and (job.stateful() or batch.task.buckets is not None))
+        ):
+            return None  # executors have what is kept, and this process has not
         if not all(batch.readers[source].small(parts) for source, parts in batch.splits.items()):
             return None
         found = cls(job, batch)

@@ -21,6 +21,8 @@ Manifest = Mapping[str, Any]
 
 FORMAT = 1
 _FOLDER = "manifests"
+HANDED = "handed"
+"""Where the store has rows that are handed to tasks, in files whose names begin with an epoch."""
 _OWN = re.compile(r"\.?(\d+)-.+\.(?:arrow|json)")
 
 
@@ -119,9 +121,9 @@ def files(manifest: Manifest) -> dict[str, int]:
     return found
 
 
-def arrangement_of(file: str) -> str | None:
-    """Return the name of the arrangement that a file of a sink's state folder is of; None where it is of none."""
-    parts = file.split("/")
+def arrangement_of(folder: str) -> str | None:
+    """Return the name of the arrangement that a folder of a sink's state folder has runs of; None where it has none."""
+    parts = folder.split("/")
     return parts[1] if len(parts) > 2 and parts[0] == "state" else None
 
 
@@ -140,6 +142,11 @@ def sweep(home: Home, keep: Collection[str], *, epoch: int) -> int:
     doomed += (folder / "state").glob("*/b*/*.arrow")
     removed = runs.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
     return removed + home.sweep((f"{_FOLDER}/", "state/"), live, epoch_of=_epoch_of, epoch=epoch)
+
+
+def sweep_handed(home: Home, *, epoch: int) -> int:
+    """Delete what was handed to tasks by processes that were killed; call it between batches. Return how many files."""
+    return home.sweep((f"{HANDED}/",), (), epoch_of=_epoch_of, epoch=epoch) if home.remote else 0
 
 
 _HINT = "Restore the sink's state folder, or drop the sink and create it again, into a new table."

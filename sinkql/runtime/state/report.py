@@ -31,7 +31,7 @@ class Flow:
 class Collected:
     """What the stateful operators of a batch left: their new runs, and the rows of each by its name.
 
-    `fetched` has how many bytes tasks fetched for them, by the names of files.
+    `fetched` has how many bytes tasks fetched for them, by the folders of files.
     """
 
     runs: LiveRuns
@@ -43,7 +43,7 @@ class Collected:
 class Report:
     """What one complete attempt at a task tells: the live runs of its bucket, by arrangement, and how many rows came.
 
-    `fetched` has how many bytes it had to fetch, by the names of files.
+    `fetched` has how many bytes it had to fetch, by the folders of files.
     """
 
     operator: str

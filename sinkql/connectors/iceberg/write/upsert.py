@@ -28,7 +28,7 @@ from sinkql.connectors.iceberg.rebuild.compare import Comparison
 from sinkql.connectors.iceberg.write.keyed import UpsertResult, UpsertTask
 from sinkql.errors import LostIndexError, SharedKeyError
 from sinkql.extension.home import Home
-from sinkql.extension.stream import WriteResult, WriteTask
+from sinkql.extension.stream import RedoBatchError, WriteResult, WriteTask
 
 LAST_ID = 1 << 31
 _FILES_A_LOOK = 256
@@ -158,8 +158,8 @@ class UpsertMode:
         """Write what the table lacks of the rows put by; return files, index and rows, as `stage` does."""
         assert self._index is not None, "not refreshed"
         self._have(self._index)
-        if self._aside.remote:
-            self._aside.bring({file: None for name in names for file in part_files(name)})
+        if self._aside.remote and self._aside.bring({file: None for name in names for file in part_files(name)}):
+            raise RedoBatchError
         comparison = Comparison(
             table,
             self._index,

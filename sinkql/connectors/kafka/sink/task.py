@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sinkql import faults, physical
 from sinkql.connectors.kafka.sink.partition import Partitioning
+from sinkql.extension.home import Home
 from sinkql.extension.stream import MessageEncoder, WriteResult
 from sinkql.physical import DIFF, SEQ
 
@@ -32,7 +33,7 @@ class Encoders:
 
 @dataclass(frozen=True, slots=True)
 class MessageTask:
-    """Write the messages of one bucket into a file of `folder`; a `WriteTask`."""
+    """Write the messages of one bucket into a file of `home`; a `WriteTask`."""
 
     commit: str
     buckets: int | None
@@ -43,7 +44,7 @@ class MessageTask:
     headers: str | None
     partitioning: Partitioning | None
     encoders: Encoders
-    folder: Path
+    home: Home
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the messages of all rows; without any there is no file."""
@@ -53,8 +54,10 @@ class MessageTask:
         rows = pa.Table.from_batches(found)
         found.clear()
         rows = rows.combine_chunks()
-        name = f"{bucket}-{attempt}.arrow"
-        count, removed = self._write(rows, self.folder / self.commit / name)
+        name = f"{self.commit}/{bucket}-{attempt}.arrow"
+        count, removed = self._write(rows, self.home.folder / name)
+        if count and self.home.remote:
+            self.home.put([name])
         faults.point("data-file")
         # without a key a row that comes or goes several times is as many messages
         counted = self.change != "retract" or self.encoders.key is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -96,7 +95,7 @@ class TopicWriter(Writer):
         self._mine = mine
         self._send((), coming)
         self._home.note(_CLAIMED, self._topic_id.encode())
-        shutil.rmtree(self._messages, ignore_errors=True)
+        self._messages.clear()
         faults.point("claim")
         return marker
 
@@ -123,23 +122,23 @@ class TopicWriter(Writer):
             headers=write.options.get("headers"),
             partitioning=self._partitioning(),
             encoders=self._encoders,
-            folder=self._messages,
+            home=self._messages.of_tasks(),
         )
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
         """Commit one transaction with the messages of these results and the new marker."""
         assert self._kept is not None, "commit before claim"
-        folder = self._messages / task.commit
-        paths = [folder / result.data for result in results if result.data is not None]
-        if not all(path.exists() for path in paths):
+        names: list[str] = [result.data for result in results if result.data is not None]
+        if self._messages.bring(dict.fromkeys(names)):
             raise RedoBatchError
+        paths = [self._messages.folder / name for name in names]
         size = sum(path.stat().st_size for path in paths)
         assert self._topic_id is not None, "not open"
         coming = self._kept.after(marker, self._topic_id)
         try:
             self._send(paths, coming)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._messages.drop(names)
         return Committed(
             marker=marker,
             snapshot=coming.number,
@@ -290,5 +289,6 @@ class TopicWriter(Writer):
         return Home.of(self.context)
 
     @property
-    def _messages(self) -> Path:
-        return self.context.folder / _MESSAGES
+    def _messages(self) -> Home:
+        """Where tasks put messages by."""
+        return Home.of(self.context, _MESSAGES)
