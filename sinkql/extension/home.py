@@ -286,24 +286,6 @@ class Home:
             if _elsewhere(self.folder / name):
                 (self.folder / name).unlink()
 
-    def thin(self, part: str, needed: Collection[str], own: str, suffixes: tuple[str, ...]) -> int:
-        """Delete files in a part of an executor's folder that its batch does not need; return how many.
-
-        They have one of the `suffixes`, and are neither `needed` nor made by the batch, whose names have `own`. What
-        another batch needs again is fetched again.
-        """
-        if not _executor(remote=self.remote):
-            return 0
-        gone = 0
-        with suppress(FileNotFoundError), os.scandir(self.folder / part) as found:
-            for each in found:
-                name = f"{part}/{each.name}" if part else each.name
-                if each.name.endswith(suffixes) and each.name[0] != "." and own not in each.name and name not in needed:
-                    with suppress(FileNotFoundError):
-                        os.unlink(each)
-                        gone += 1
-        return gone
-
     def use(self) -> None:
         """Say that the folder is used, and make room for it on its disk; called every few hours while a sink runs."""
         if self.store is not None:
@@ -341,7 +323,7 @@ class Home:
 
 def _arrived(folder: Path, store: StateStore | None, remote: bool) -> Home:
     """Return a home that another process sent: an executor has a folder of its own for it."""
-    if _executor(remote=remote):
+    if remote and EXECUTOR in os.environ:
         root = Path(os.environ["SPARK_LOCAL_DIRS"].partition(",")[0]) / "sinkql"
         folder = root / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
@@ -376,11 +358,6 @@ def _used(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(FileNotFoundError):
             os.utime(path)
-
-
-def _executor(*, remote: bool) -> bool:
-    """Tell whether this process belongs to an executor that has a folder of its own."""
-    return remote and EXECUTOR in os.environ
 
 
 def trim(folders: Path) -> int:

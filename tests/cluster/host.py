@@ -93,6 +93,8 @@ class Host:
     def kill(self) -> None:
         """Kill all of its processes, as a power cut does, and wait until none is left."""
         process = self.running.process
+        if process.poll() is not None:
+            return
         with suppress(ProcessLookupError):
             os.kill(_child(process.pid) or process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)

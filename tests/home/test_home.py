@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import re
 import threading
@@ -171,20 +170,3 @@ def test_puts_go_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     home = Home(tmp_path, Slow(tmp_path / "store"))
     home.keep(_file(tmp_path, str(number), b"") for number in range(homes._AT_ONCE))
-
-
-def test_an_executor_keeps_what_its_batch_needs(
-    store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(homes.EXECUTOR, "1")
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "executor"))
-    driver = Home(tmp_path / "here", store, remote=True)
-    names = [_file(driver.folder, f"state/a/b0/1-{number}-t1.arrow", b"x") for number in range(3)]
-    driver.keep(names)
-    task: Home = pickle.loads(pickle.dumps(driver.of_tasks()))
-    assert task.bring(dict.fromkeys(names, 1)) == []
-    _file(task.folder, "state/a/b0/1-9-t2.arrow", b"y")
-    draft = _file(task.folder, "state/a/b0/.1-9-t3.arrow", b"")
-    assert task.thin("state/a/b0", names[2:], "1-9-", (".arrow",)) == 2
-    left = sorted(each.relative_to(task.folder).as_posix() for each in task.folder.rglob("*.arrow"))
-    assert left == [draft, names[2], "state/a/b0/1-9-t2.arrow"]

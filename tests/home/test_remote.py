@@ -108,6 +108,33 @@ def test_what_tasks_fetched_is_told(remote: tuple[Pipeline, Elsewhere]) -> None:
     assert fetched == sum(needed.values())
 
 
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("suffix", [".run", ".index", ".arrow"])
+def test_what_the_store_lost_is_made_again(tmp_path: Path, suffix: str, *, damaged: bool, moved: bool) -> None:
+    """Machines of tasks have none of it, and the driver neither where it moves."""
+    engine = Elsewhere(tmp_path / "executors", 1)
+    with pipeline(tmp_path, str(tmp_path / "elsewhere")) as moving:
+        moving.engine, moving.remote = engine, True
+        for _ in range(2):
+            moving.put(40)
+            moving.run("sums")
+        lost = [path for path in (tmp_path / "elsewhere").rglob(f"*{suffix}") if path.is_file()]
+        assert lost
+        for path in lost:
+            path.unlink()
+            if damaged:
+                path.write_bytes(b"nothing that anybody wrote")
+        for machine in engine.machines:
+            shutil.rmtree(machine, ignore_errors=True)
+        if moved:
+            moving.move()
+        for _ in range(2):
+            moving.put(40)
+            moving.run("sums")
+            moving.check("sums")
+
+
 @pytest.mark.parametrize("crowded", [False, True])
 def test_a_machine_forgets_what_no_task_uses(
     remote: tuple[Pipeline, Elsewhere], monkeypatch: pytest.MonkeyPatch, *, crowded: bool

@@ -110,7 +110,6 @@ class _BucketFiles:
         self._name = f"b{bucket}-{task.sink}-{task.epoch}-{task.commit}-{attempt}"
         self._runs = index.probed(bucket, buckets=task.buckets, bucketing=task.bucketing)
         bring_runs(task.home, self._runs)
-        task.home.thin("", index.reached, f"-{task.epoch}-{task.commit}", (".run", ".index"))
         self._mapped = [open_run(task.home.folder / run.name) for run in self._runs]
         self._rows = OrderedWriter(task.table, lambda number: f"{self._name}-{number}.parquet", task.home.folder)
         self._dead: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []

@@ -210,12 +210,8 @@ class StatefulTask:
     def _bring(self, name: str, bucket: int) -> list[Entry]:
         """Return the runs of a bucket from before the batch; they are in the folder then. Raises SQ3404."""
         entries = list(self.runs.get(name, {}).get(str(bucket), ()))
-        if self.home.remote:
-            needed = files_of(name, bucket, entries)
-            if lost := self.home.bring(needed):
-                raise lost_run(Path(lost[0]), f"{self.home.store} does not have it")
-            part = bucket_folder(Path(), name, bucket).as_posix()
-            self.home.thin(part, needed.keys(), f"{self.epoch}-{self.commit}-", (".arrow",))
+        if self.home.remote and (lost := self.home.bring(files_of(name, bucket, entries))):
+            raise lost_run(Path(lost[0]), f"{self.home.store} does not have it")
         return entries
 
     def _open(self, bucket: int, attempt: str) -> Bucket:
