@@ -67,7 +67,8 @@ class Jvm:
         if _PORT not in os.environ:
             return None
         gateway = launch_gateway()
-        running = gateway.jvm.org.apache.spark.SparkContext.getActive()
+        contexts = getattr(getattr(gateway.jvm.org.apache.spark, "SparkContext$"), "MODULE$")
+        running = contexts.getActive()
         if running.isDefined():
             if running.get().appName() != name:
                 gateway.close()

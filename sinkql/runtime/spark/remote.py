@@ -189,12 +189,12 @@ class Executors:
 
     def _missing(self, waited: float | None) -> SinkqlError:
         """Return the error for a cluster that gives none; None where its master gave up."""
-        message = f'the cluster at "{self._master}" has given no executor for {waited:.0f} seconds'
-        if waited is None:
-            message = f'the cluster at "{self._master}" has removed the application: its executors end as they start'
+        did = "removed the application: its executors end as they start"
+        if waited is not None:
+            did = f"given no executor for {waited:.0f} seconds"
         return SinkqlError(
             "SQ4051",
-            message,
+            f'the cluster at "{self._master}" has {did}',
             detail=f"executors are to reach this process at {self._java.sc().conf().get(_HOST)}",
             hint="Look at the master's page for free cores and memory, and at the log of an executor, if one began. "
             "CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors reach this "

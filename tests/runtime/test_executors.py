@@ -1,0 +1,170 @@
+"""Executors elsewhere that do not come, or go: who waits for them is told, and goes on once there are some."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
+from sinkql.runtime.process.application import Workload, _Spark
+from sinkql.runtime.spark import remote
+from sinkql.runtime.spark.remote import Executors
+from sinkql.runtime.spark.session import Starting
+from support.patience import PATIENCE_S
+from support.running import FixedRoster, MemoryControl, contexts, counter, job
+
+_WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+
+
+@dataclass
+class Cluster:
+    """What a Java context, and Python's above it, tell of a cluster with so many executors; `jobs` are waiting."""
+
+    executors: int = 0
+    jobs: tuple[int, ...] = ()
+    stopped: bool = False
+    tried: int = 0
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def context(self) -> Any:
+        return _Double(
+            _jsc=_Double(
+                sc=lambda: _Double(
+                    isStopped=lambda: self.stopped,
+                    getExecutorMemoryStatus=lambda: _Double(size=lambda: self.executors + 1),
+                    conf=lambda: _Double(get=lambda _: "10.0.0.1"),
+                ),
+                statusTracker=lambda: _Double(getActiveJobIds=lambda: self.jobs),
+                cancelAllJobs=self.cancelled.set,
+            ),
+            parallelize=lambda *_: _Double(map=lambda _: _Double(collect=self._try)),
+        )
+
+    def _try(self) -> None:
+        self.tried += 1
+
+
+class _Double:
+    def __init__(self, **parts: object) -> None:
+        self.__dict__.update(parts)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_WATCH_SECONDS", 0.001)
+    monkeypatch.setattr(remote, "_LOOK_SECONDS", 0.001)
+
+
+def _executors(cluster: Cluster, *, waiting: str = "0s", end: Callable[[], None] = lambda: None) -> Executors:
+    return Executors(cluster.context, "spark://far:7077", {_WAITING: waiting}, end)
+
+
+def test_who_waits_for_the_first_executor_is_told_and_may_wait_on() -> None:
+    cluster = Cluster()
+    executors = _executors(cluster)
+    with pytest.raises(SinkqlError) as missing:
+        executors.try_first(lambda: False)
+    assert (missing.value.code, missing.value.retryable, cluster.tried) == ("SQ4051", True, 0)
+    assert missing.value.detail == "executors are to reach this process at 10.0.0.1"
+    cluster.executors = 1
+    for _ in range(2):
+        executors.try_first(lambda: False)
+    assert cluster.tried == 1
+    executors.leave()
+
+
+def test_who_is_to_stop_waits_no_longer() -> None:
+    cluster = Cluster()
+    executors = _executors(cluster, waiting="1h")
+    executors.try_first(lambda: True)
+    assert cluster.tried == 0
+    executors.leave()
+
+
+def test_jobs_that_wait_for_executors_are_broken_off_with_the_reason() -> None:
+    cluster = Cluster(jobs=(7,))
+    executors = _executors(cluster)
+    assert cluster.cancelled.wait(PATIENCE_S)
+    assert executors.error is not None
+    assert executors.error.code == "SQ4051"
+    executors.leave()
+
+
+def test_an_application_without_jobs_may_have_no_executors() -> None:
+    cluster, looked = Cluster(), threading.Semaphore(0)
+    context = cluster.context
+
+    def look() -> _Double:
+        looked.release()
+        return _Double(getActiveJobIds=lambda: ())
+
+    context._jsc.statusTracker = look
+    executors = Executors(context, "spark://far:7077", {_WAITING: "0s"}, lambda: None)
+    for _ in range(20):
+        assert looked.acquire(timeout=PATIENCE_S)
+    assert (executors.error, cluster.cancelled.is_set()) == (None, False)
+    executors.leave()
+
+
+def test_an_application_that_the_master_gave_up_ends_with_the_reason() -> None:
+    cluster, ended = Cluster(stopped=True), threading.Event()
+    executors = _executors(cluster, end=ended.set)
+    assert ended.wait(PATIENCE_S)
+    assert executors.error is not None
+    assert "has removed the application" in executors.error.message
+
+
+def test_an_application_that_stops_by_itself_is_not_ended() -> None:
+    cluster, ended = Cluster(), threading.Event()
+    executors = _executors(cluster, end=ended.set)
+    executors.leave()
+    cluster.stopped = True
+    for thread in threading.enumerate():
+        if thread.name == "executors":
+            thread.join(PATIENCE_S)
+    assert (executors.error, ended.is_set()) == (None, False)
+
+
+def test_java_that_has_ended_ends_the_watch() -> None:
+    cluster = Cluster()
+    context = cluster.context
+
+    def gone() -> None:
+        raise Py4JError("gone")
+
+    context._jsc.sc = gone
+    Executors(context, "spark://far:7077", {}, lambda: None)
+    for thread in threading.enumerate():
+        if thread.name == "executors":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+
+def test_a_start_that_found_no_master_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Starting, "_run", lambda starting, then: None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)  # the tests' own Spark has nothing to do with it
+    each = job(counter(up_to=5), tmp_path, master="spark://far:7077")
+    workload = Workload(
+        FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
+        once=False, takeover=False,
+    )  # fmt: skip
+    spark = _Spark(each, workload, threading.Event())
+    spark.begin()
+    first = spark._starting
+    first._session.set_exception(SinkqlError("SQ4050", "no master"))
+    spark.begin()
+    second = spark._starting
+    assert second is not first
+    second._session.set_exception(SinkqlError("SQ4053", "not packed"))
+    spark.begin()
+    assert spark._starting is second
+    spark._folder.leave()
