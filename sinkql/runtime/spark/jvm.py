@@ -37,8 +37,6 @@ class Jvm:
     """One JVM, from `start` to `end`; `kill` may be called at any time, by any thread, and before it starts."""
 
     def __init__(self) -> None:
-        self.shared = False
-        """Whether it is the one that started this process."""
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
         self._lock = threading.Lock()
@@ -74,7 +72,6 @@ class Jvm:
                 gateway.close()
                 return None
             running.get().stop()
-        self.shared = True
         return gateway
 
     def start(self, home: Path, properties: Path, output: IO[str], *, master: str) -> JavaGateway:

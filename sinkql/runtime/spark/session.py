@@ -243,10 +243,7 @@ def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
                 _let_go(session)
             else:
                 session.stop()
-            if gateway.proc.shared:
-                gateway.close()
-            else:
-                gateway.shutdown()
+            gateway.shutdown()
     _forget()
 
 
