@@ -112,7 +112,6 @@ class BatchLoop:
         """
         self.timeline = Timeline.of(self.job, self.readers, self.folder, since_ms=self.since_ms)
         self._beginning = Beginning(self.job, self.readers, self.writer)
-        self.timeline = Timeline.of(self.job, self.readers, self.folder, since_ms=self.since_ms)
         home = self.home or Home(self.folder)
         self._state = JobState(self.job, self.readers, self.engine, home, self.progress)
         self.figures.fetched = lambda: self._state.fetched
