@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from sinkql import durable, faults
+from sinkql import faults
 from sinkql.catalog.address import VARIABLE
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from support.command import Running, launch_program
@@ -113,7 +113,9 @@ class Host:
 def arm(path: Path, rules: str) -> None:
     """Write rules of faults, which are other ones than all before even where they say the same."""
     if rules:
-        durable.write(path, f"{rules},{next(_numbers)}=".encode(), sync=False)
+        draft = path.with_suffix(".draft")  # beside it: links in /proc lead to what other processes see there
+        draft.write_text(f"{rules},{next(_numbers)}=")
+        draft.replace(path)
     else:
         path.unlink(missing_ok=True)
 
