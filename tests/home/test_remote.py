@@ -178,3 +178,18 @@ def test_a_view_that_is_a_job_runs_there_too(tmp_path: Path, seed: int) -> None:
         assert [path for path in kept.rglob("*") if path.is_file()]
         moving.session.execute("DROP SINK sums; DROP MATERIALIZED VIEW summed;")
         assert [path for path in kept.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_state_of_this_machine_alone_goes_there_with_its_sink(tmp_path: Path, sink: str) -> None:
+    with pipeline(tmp_path, None) as moving:
+        moving.engine = LocalEngine()
+        moving.put(40)
+        moving.run(sink)
+        moving.session.execute(f"ALTER CLUSTER c SET (STATE = '{tmp_path / 'elsewhere'}');")
+        moving.engine, moving.remote = Elsewhere(tmp_path / "executors", 1), True
+        for _ in range(3):
+            moving.put(40)
+            moving.run(sink)
+            moving.check(sink)
+            assert not any(isinstance(each, SinkRebuilding) for each in moving.events)

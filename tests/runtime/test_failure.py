@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sinkql import physical
-from sinkql.errors import LateError, SinkqlError
-from sinkql.runtime.batch.failure import name_source, unforeseen
+from sinkql.errors import LateError, LostStateError, SinkqlError, line_of
+from sinkql.runtime.batch.failure import TaskError, find, name_source, unforeseen
 
 _JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -97,3 +97,12 @@ def test_the_source_is_named_where_it_can_be_one_alone() -> None:
         error = name_source(SinkqlError("SQ3370", "gone", hint=hint), reads)
         assert error.hint is not None
         assert named in error.hint
+
+
+def test_what_a_row_says_is_no_error_of_a_task() -> None:
+    lost = LostStateError("SQ3404", "state is lost")
+    said = f"Caused by: [CAST_INVALID_INPUT] The value '{line_of(lost, 'guessed')}' is no number"
+    assert find(RuntimeError(said), "key") is None
+    found = find(RuntimeError(f"{said}\n{TaskError(SinkqlError('SQ3201', 'no number'), 'key')}\n\tat x"), "key")
+    assert found is not None
+    assert (type(found), found.code) == (SinkqlError, "SQ3201")
