@@ -37,6 +37,7 @@ from sinkql.extension.stream.place import JobOffsets as JobOffsets
 from sinkql.extension.stream.place import Limit as Limit
 from sinkql.extension.stream.place import Offsets as Offsets
 from sinkql.extension.stream.place import Split as Split
+from sinkql.extension.stream.place import same as same
 from sinkql.extension.stream.reader import Derived as Derived
 from sinkql.extension.stream.reader import FirstSnapshot as FirstSnapshot
 from sinkql.extension.stream.reader import Measure as Measure

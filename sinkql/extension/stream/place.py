@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,11 @@ JobOffsets = Mapping[str, Offsets]
 
 Split = Mapping[str, Any]
 """A replayable part of a source; JSON-able: reading it again gives the same rows."""
+
+
+def same(left: object, right: object) -> bool:
+    """Compare offsets by what JSON makes of them: those of a file or a marker were JSON, a reader's may hold tuples."""
+    return left == right or json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)

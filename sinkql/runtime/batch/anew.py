@@ -6,7 +6,6 @@ writer has committed it in one snapshot: a rebuild that is broken off begins ane
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,18 @@ from datetime import timedelta
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.extension.home import Home
-from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Offsets, Reader, Writer, WriteResult, WriteTask
+from sinkql.extension.stream import (
+    NO_PLAN,
+    JobOffsets,
+    Limit,
+    Marker,
+    Offsets,
+    Reader,
+    Writer,
+    WriteResult,
+    WriteTask,
+    same,
+)
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import Account, account
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
@@ -252,8 +262,3 @@ def forgotten(job: physical.Job) -> SinkqlError:
         f'sink "{job.sink}" is to compute its rows again, as its state is lost',
         hint="The sink does so by itself.",
     )
-
-
-def same(left: JobOffsets, right: JobOffsets) -> bool:
-    """Compare what JSON makes of them: a marker's offsets were JSON, a reader's may hold tuples."""
-    return left == right or json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)

@@ -33,6 +33,7 @@ from sinkql.extension.stream import (
     Writer,
     WriteResult,
     WriteTask,
+    same,
 )
 from sinkql.extension.types import arrow_type
 
@@ -128,10 +129,10 @@ class DeadLetters:
     def ahead(self, end: JobOffsets) -> JobOffsets | None:
         """Return where the batch ends that begins at `end` and whose records are there; None where there is none."""
         marker = self._marker
-        if marker.plan == NO_PLAN or _same(marker.start, marker.end):
+        if marker.plan == NO_PLAN or same(marker.start, marker.end):
             return None
         known = {name: marker.start[name] for name in end if name in marker.start}
-        if not known or not _same(known, {name: end[name] for name in known}):
+        if not known or not same(known, {name: end[name] for name in known}):
             return None
         return {**end, **{name: marker.end[name] for name in known}}
 
@@ -248,7 +249,3 @@ def _state_of_letters(context: Context) -> physical.StatePath | None:
     if not context.remote or context.state is None:
         return None
     return msgspec.structs.replace(context.state, path=f"{context.state.path.rstrip('/')}/{context.sink_id}/letters")
-
-
-def _same(left: JobOffsets, right: JobOffsets) -> bool:
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)

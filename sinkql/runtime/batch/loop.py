@@ -26,9 +26,10 @@ from sinkql.extension.stream import (
     Split,
     Writer,
     WriteResult,
+    same,
 )
 from sinkql.runtime.batch.allowance import Allowance
-from sinkql.runtime.batch.anew import Reread, same, skipped
+from sinkql.runtime.batch.anew import Reread, skipped
 from sinkql.runtime.batch.beginning import Beginning
 from sinkql.runtime.batch.clock import CLOCK, step
 from sinkql.runtime.batch.conservation import Account, account, reread

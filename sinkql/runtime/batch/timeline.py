@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.extension.stream import Derived, JobOffsets, Limit, Offsets, Reader
+from sinkql.extension.stream import Derived, JobOffsets, Limit, Offsets, Reader, same
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.tick import Tick, Ticks, roundness
 
@@ -84,7 +84,7 @@ class Timeline:
         found: dict[str, Offsets] = {}
         apart = set()
         for source, at in self._read(offsets):
-            if not _same(found.setdefault(source, at), at):
+            if not same(found.setdefault(source, at), at):
                 apart.add(source)
         return {source: at for source, at in found.items() if source not in apart}
 
@@ -101,7 +101,7 @@ class Timeline:
         known: Collection[str] = ()
         for number, tick in self.ticks.newest_first() if below else ():
             known = known or tick.sources.keys() & (below or {}).keys()
-            at = bool(known) and all(_same((below or {})[each], tick.sources.get(each)) for each in known)
+            at = bool(known) and all(same((below or {})[each], tick.sources.get(each)) for each in known)
             if found is not None and not at:
                 break
             found = number if at else found
@@ -120,7 +120,7 @@ class Timeline:
         for name, sources in self.inputs.items():
             below = self._below(name, own[name])
             for source in sources:
-                if source not in below or not _same(found.setdefault(source, below[source]), below[source]):
+                if source not in below or not same(found.setdefault(source, below[source]), below[source]):
                     return None
         return found
 
@@ -167,17 +167,16 @@ class Timeline:
         return {
             name: at
             for name, each in self._sources.items()
-            if (at := last.sources.get(name)) is not None
-            and not _same(each.latest(own[name], _NO_LIMIT, at), own[name])
+            if (at := last.sources.get(name)) is not None and not same(each.latest(own[name], _NO_LIMIT, at), own[name])
         }
 
     def _looked(self, own: JobOffsets, limit: Limit, until: JobOffsets, due: int | None) -> tuple[JobOffsets, bool]:
         """Return how far the sources could go by now, and whether the limit cut that."""
         wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
         there = {name: each.latest(own[name], wider, until.get(name)) for name, each in self._sources.items()}
-        moved = {name: at for name, at in there.items() if not _same(at, own[name])}
+        moved = {name: at for name, at in there.items() if not same(at, own[name])}
         found = {**own, **{name: self._sources[name].latest(own[name], limit, at) for name, at in moved.items()}}
-        cut = any(not _same(found[name], at) for name, at in there.items())
+        cut = any(not same(found[name], at) for name, at in there.items())
         if CLOCK in moved and not until and len(moved) == 1 and (due is None or due > moved[CLOCK]["at"]):
             found[CLOCK] = own[CLOCK]
         return {name: found[name] for name in there}, cut
@@ -225,7 +224,7 @@ class Timeline:
         for name, log in self._logs.items():
             _, below = next(log.places(own[name]), (None, {})) if name in self.inputs else (None, {})
             for source, at in below.items():
-                if not _same(found.setdefault(source, at), at):
+                if not same(found.setdefault(source, at), at):
                     return
         for name, each in self._sources.items():
             common = each.common(each.latest(own[name], _NO_LIMIT))
@@ -251,8 +250,8 @@ class Timeline:
                 return
             places = {name: known.get(_key(tick.sources, self.inputs[name])) for name, known in logs.items()}
             reached = {name: place for name, place in places.items() if place is not None}
-            present = at is not None and all(_same(at[source], tick.sources[source]) for source in at)
-            moves = here or not present or any(not _same(place, own[name]) for name, place in reached.items())
+            present = at is not None and all(same(at[source], tick.sources[source]) for source in at)
+            moves = here or not present or any(not same(place, own[name]) for name, place in reached.items())
             if len(reached) == len(places) and moves:
                 yield _Candidate(number, tick, reached)
             if present:
@@ -280,7 +279,7 @@ class Timeline:
                 candidates = newer  # the others are behind as well
                 continue
             at = self._at(ends)
-            if at is None or any(not _same(at[source], chosen.tick.sources[source]) for source in at):
+            if at is None or any(not same(at[source], chosen.tick.sources[source]) for source in at):
                 return Step(ends, more=True)
             if self.keeps or self._changes(own, ends, due):
                 return Step(ends, more=bool(newer), at=chosen.tick.at)
@@ -290,7 +289,7 @@ class Timeline:
     def _towards(self, own: JobOffsets, tick: Tick, limit: Limit) -> JobOffsets | None:
         """Return how far sources go towards a tick; None where they are there, or beyond."""
         ends = {name: each.latest(own[name], limit, tick.sources[name]) for name, each in self._sources.items()}
-        return None if all(_same(ends[name], own[name]) for name in ends) else ends
+        return None if all(same(ends[name], own[name]) for name in ends) else ends
 
     def _at_tick(self, own: JobOffsets, chosen: _Candidate) -> JobOffsets | None:
         """Return where all inputs are at a tick; None where a source is beyond it.
@@ -300,8 +299,8 @@ class Timeline:
         tick, ends = chosen.tick.sources, dict(chosen.places)
         for name, each in self._sources.items():
             ends[name] = each.latest(own[name], _NO_LIMIT, tick[name])
-            if not _same(self._below(name, ends[name]).get(name), tick[name]):
-                return None if _same(ends[name], own[name]) else {**own, name: ends[name]}
+            if not same(self._below(name, ends[name]).get(name), tick[name]):
+                return None if same(ends[name], own[name]) else {**own, name: ends[name]}
         return ends
 
     def _changes(self, own: JobOffsets, ends: JobOffsets, due: int | None) -> bool:
@@ -309,7 +308,7 @@ class Timeline:
         if CLOCK in ends and due is not None and due <= ends[CLOCK]["at"]:
             return True
         return any(
-            not log.reached(own[name], log.changed(end)) if (log := self._logs.get(name)) else not _same(end, own[name])
+            not log.reached(own[name], log.changed(end)) if (log := self._logs.get(name)) else not same(end, own[name])
             for name, end in ends.items()
             if name != CLOCK
         )
@@ -326,8 +325,3 @@ def extended(
 
 def _key(sources: JobOffsets, names: Sequence[str]) -> str:
     return json.dumps([sources[name] for name in names], sort_keys=True)
-
-
-def _same(left: object, right: object) -> bool:
-    """Compare what JSON makes of them: what was in a file was JSON, a reader's may hold tuples."""
-    return left == right or json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
