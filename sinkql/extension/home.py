@@ -11,6 +11,7 @@ folder of its own, among Spark's: a task fetches what it needs, and puts what it
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
 import shutil
@@ -80,7 +81,7 @@ class FolderState:
             with path.open("rb") as data:
                 durable.create(target, data)
         except FileExistsError:
-            if target.stat().st_size != path.stat().st_size:
+            if not filecmp.cmp(target, path, shallow=False):
                 raise
 
     def get(self, name: str, file: BinaryIO) -> int | None:
@@ -219,11 +220,14 @@ class Home:
         if self.store is not None:
             _at_once(self._put, list(names))
 
-    def note(self, name: str, data: bytes) -> None:
-        """Write a small file that stays as it is, in the folder and in the store; it may be there already."""
+    def note(self, name: str, data: bytes, *, stored: bool = False) -> None:
+        """Write a small file that stays as it is, in the folder and in the store, unless the store has it already."""
         durable.write(self.folder / name, data)
         if self.store is not None and not _elsewhere(self.folder / name):
-            self._put(name)
+            if stored:
+                _mark(self.folder / name)
+            else:
+                self._put(name)
 
     def noted(self, name: str) -> bytes | None:
         """Return a file that was noted, here or on another host."""
@@ -285,6 +289,17 @@ class Home:
         for name in names:
             if _elsewhere(self.folder / name):
                 (self.folder / name).unlink()
+
+    def use_files(self, names: Iterable[str]) -> None:
+        """Say that files are used, which others of the folder are not: `forget_unused` leaves them."""
+        if self.store is not None:
+            _used(self.folder / name for name in names)
+
+    def forget_unused(self) -> None:
+        """Delete files of the folder that the store has, and that nobody has used for an hour."""
+        for used_at, path in list(_ages(self.folder)):
+            if time.time() - used_at > _UNUSED_SECONDS and _elsewhere(path):
+                path.unlink(missing_ok=True)
 
     def use(self) -> None:
         """Say that the folder is used, and make room for it on its disk; called every few hours while a sink runs."""

@@ -71,6 +71,12 @@ class Context:
         through = cluster.state.connection
         return physical.StatePath(cluster.state.path, self.connection(through) if through is not None else None)
 
+    def state_of(self, cluster: str) -> physical.StatePath | None:
+        """Return where the sinks of a cluster, by its full name, keep their state."""
+        found = self.catalog.item(cluster)
+        assert isinstance(found, logical.Cluster)
+        return self.state(found)
+
     def origin(self, name: str, span: Span) -> physical.Origin | None:
         """Return where in a view's printed statement stands what a span of its plan points at."""
         if not span.end:

@@ -50,13 +50,16 @@ class ItemLowering:
         """Return what reads the log of a view; its rows come, or come and go."""
         known = view_id(view.name, self.context.catalog)
         assert known is not None
+        assert isinstance(view, logical.View)
+        state = self.context.state_of(view.cluster)
         return physical.Read(
             source=known,
             connector=physical.VIEW,
-            options={"view_id": known},
+            options={"view_id": known, **({"tuning": {"state": state.path}} if state is not None else {})},
             columns=physical_columns(view.shape.columns),
             change="append" if view.shape.change is logical.Change.APPEND else "retract",
             renamed=view.name,
+            log=state.connection if state is not None else None,
         )
 
     def source(self, item: logical.Source) -> physical.Read:

@@ -17,8 +17,9 @@ from sinkql import faults, physical
 from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.connectors.view.rows import read_runs, schema_of
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.extension.home import Home
 from sinkql.extension.registry import discover
-from sinkql.extension.stream import Reader
+from sinkql.extension.stream import Context, Reader
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.local.engine import LocalEngine
 from support.running import MemoryControl, contexts, drain
@@ -68,6 +69,7 @@ def contents(log: ViewLog, job: physical.Job, entry: Entry) -> Rows:
     """Return the rows of a view at an entry."""
     found: Rows = Counter()
     for kept in entry.contents.values():
+        log.bring(kept, job.sink)
         table = read_runs(map(log.run_path, kept), schema_of(job.write.columns))
         for *row, diff in zip(*(column.to_pylist() for column in table.columns), strict=True):
             found[tuple(row)] += diff
@@ -141,7 +143,7 @@ class History:
         for _ in range(_TRIES):
             try:
                 if name not in self.loops or self.rng.random() < 0.2:
-                    zombie, self.loops[name] = self.loops.get(name), self._started(name)
+                    zombie, self.loops[name] = self.loops.get(name), self.started(name)
                 drain(self.loops[name])
                 break
             except (BoomError, DivergedError):
@@ -160,26 +162,39 @@ class History:
                 self.fenced -= 1
             self.fenced += 1
 
-    def _started(self, name: str) -> BatchLoop:
+    def started(self, name: str) -> BatchLoop:
+        """Return a job's loop, which has claimed its log."""
         job = self.jobs[name]
-        context = contexts(self.folder, job)
+        context = self.context(job)
         readers, writer = self.readers(job), REGISTRY.writer(job.write, context)
-        loop = BatchLoop(job, readers, writer, LocalEngine(2), context.folder, MemoryControl())
+        loop = BatchLoop(job, readers, writer, self.engine(), context.folder, MemoryControl(), home=Home.of(context))
         loop.start(epoch=1)
         self.rebuilt += loop.rebuilds()
         return loop
 
+    def context(self, job: physical.Job) -> Context:
+        """Return what the parts of a job use."""
+        return contexts(self.folder, job)
+
+    def engine(self) -> LocalEngine:
+        """Return what runs a job's operators."""
+        return LocalEngine(2)
+
     def readers(self, job: physical.Job) -> dict[str, Reader]:
         """Return the readers of a job."""
-        context = contexts(self.folder, job)
+        context = self.context(job)
         return {
             read.source: self.listed if read.source == "e" else REGISTRY.reader(read, context) for read in job.reads()
         }
 
+    def name_of(self, log: ViewLog) -> str:
+        """Return which job writes a log."""
+        return (log.folder if log.home.store is None else log.folder.parent).name
+
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:
         """Hold an entry against the input that its marker names."""
         self.commits += bool(entry.runs)
-        name = log.folder.name
+        name = self.name_of(log)
         rows = contents(log, JOBS[name], entry)
         self.known[name, number] = rows
         end = entry.marker.end

@@ -144,8 +144,8 @@ class TickHistory(History):
         }
         return with_clock(job, found, lambda: self.now)
 
-    def _started(self, name: str) -> BatchLoop:
-        loop = super()._started(name)
+    def started(self, name: str) -> BatchLoop:
+        loop = super().started(name)
         loop.timeline.keeps = name != "snk"
         return loop
 

@@ -1,9 +1,10 @@
 """Materialized views that are jobs of their own: the table of such a job is a log, which sinks read as a source.
 
-* `log`: the entries of a view's log, each made once; who reads it, and how far.
+* `log`: the entries of a view's log, each made once; `pins`: who reads it, and how far.
 * `rows`: changes of rows, added up; runs of them as files.
 * `task`: the changes of one bucket → a run, and the runs that are the view's contents by now.
 * `writer`: claims and commits, each an entry of the log; what nobody needs any more goes.
+* `moved`: a view whose cluster gets STATE → its log, which goes on there.
 * `rebuild`: all rows again → the changes that make the contents just these.
 * `reader`: offsets in the log → rows that came and went; from the beginning, the contents.
 """

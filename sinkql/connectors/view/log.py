@@ -1,26 +1,33 @@
 """A view's folder ↔ the entries of its log, and the places of those that read it.
 
 Entry n is file n of `log` (`sinkql.numbered`), all that a commit says: of two that would write the same one does, and
-the other reads who it was. `readers/<id>.json` says how far one reader is; nothing that it still needs goes.
+the other reads who it was. `sinkql.connectors.view.pins` has how far readers are; nothing that one still needs goes.
+
+The log of a view whose cluster has STATE lies there, and any host reads it. Each host has a folder for it, which is a
+cache.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from sinkql import durable, faults, typed
+from sinkql import faults, physical, typed
+from sinkql.connectors.view.pins import READERS, Pins
+from sinkql.errors import GoneError, SinkqlError
+from sinkql.extension.home import BucketState, Home, state_store
+from sinkql.extension.store import ObjectStore
+from sinkql.extension.stored import StoredNumbered
 from sinkql.extension.stream import Context, Marker
-from sinkql.numbered import Numbered
+from sinkql.numbered import Numbered, Numbers
+from sinkql.planner.name import short_name
 
-_PIN = ".json"
 _CACHED = 1000
-_FORGOTTEN_SECONDS = 3600.0
-"""After so long a query that ended without a word holds nothing any more."""
+_LOG = "log"
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -32,6 +39,9 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     bytes: int
     merges: int = 0
 
+
+_STORED = "stored"
+"""The folder of a log that lies in a store, in that of its view."""
 
 Contents = Mapping[str, Sequence[Run]]
 """The runs that add up to a view's rows, oldest first, by bucket."""
@@ -61,15 +71,8 @@ class Entry(msgspec.Struct, frozen=True):
         return sum(run.bytes for run in self.runs)
 
 
-class Pin(msgspec.Struct, frozen=True):
-    """How far a reader is; `passing` is one of a query, which may end without a word."""
-
-    at: int
-    passing: bool = False
-
-
 # made with the module: threads that are the first to decode a type, and at once, end the process
-_ENTRIES, _PINS = typed.decoder(Entry), typed.decoder(Pin)
+_ENTRIES = typed.decoder(Entry)
 
 
 def view_folder(base: Path, view_id: str) -> Path:
@@ -77,24 +80,73 @@ def view_folder(base: Path, view_id: str) -> Path:
     return base / "views" / view_id
 
 
-def open_log(view_id: str, context: Context) -> ViewLog:
-    """Return a view's log, of the catalog that a job's folder is in."""
-    return ViewLog(view_folder(context.folder.parent.parent, view_id))
+def pins_part(view_id: str, reader: str) -> str:
+    """Return the part of STATE that has how far a reader is in a view's log."""
+    return f"{view_id}/{_LOG}/{READERS}/{reader}"
+
+
+def state_of(read: physical.Read) -> physical.StatePath | None:
+    """Return STATE of the cluster of a view whose log is read."""
+    path = read.options.get("tuning", {}).get("state")
+    return physical.StatePath(path, read.log) if path is not None else None
+
+
+def open_log(view_id: str, context: Context, state: physical.StatePath | None) -> ViewLog:
+    """Return a view's log, of the catalog that a job's folder is in; `state` is STATE of the view's cluster."""
+    log = kept_log(view_id, context.folder.parent.parent, state, context.store)
+    return log.for_remote() if context.remote else log
+
+
+def kept_log(
+    view_id: str, base: Path, state: physical.StatePath | None, open_store: Callable[[physical.Connection], ObjectStore]
+) -> ViewLog:
+    """Return a view's log, of the catalog in a folder."""
+    folder = view_folder(base, view_id)
+    if state is None:
+        return ViewLog(folder)
+    store = state_store(state, f"{view_id}/{_LOG}", open_store)
+    return ViewLog.of(Home(folder / _STORED, store))
 
 
 @dataclass(frozen=True, slots=True)
 class ViewLog:
-    """Entries and readers of the view in a folder."""
+    """Entries and readers of the view in a folder; `kept` has it and a store, where the log is in one."""
 
     folder: Path
-    _known: dict[int, Entry] = field(default_factory=dict, compare=False, repr=False)
+    kept: Home | None = None
+    home: Home = field(init=False, compare=False, repr=False)
+    pins: Pins = field(init=False, compare=False, repr=False)
+    _known: dict[int, Entry] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def __reduce__(self) -> tuple[type[ViewLog], tuple[Path]]:
-        return ViewLog, (self.folder,)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "home", self.kept or Home(self.folder))
+        object.__setattr__(self, "pins", Pins(self.home))
+
+    @classmethod
+    def of(cls, home: Home) -> ViewLog:
+        """Return the log in a folder, and in its store."""
+        return cls(home.folder, home)
+
+    def __reduce__(self) -> tuple[Callable[[Home], ViewLog], tuple[Home]]:
+        return ViewLog.of, (self.home.of_tasks(),)
+
+    def for_remote(self) -> ViewLog:
+        """Return it for a job whose tasks run on other machines."""
+        return ViewLog.of(Home(self.folder, self.home.store, remote=self.home.store is not None))
 
     @property
-    def _files(self) -> Numbered:
-        return Numbered(self.folder / "log")
+    def before(self) -> ViewLog | None:
+        """The log that the view had before its cluster had STATE; None where it has none."""
+        return ViewLog(self.folder.parent) if self.home.store is not None else None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether any machine reaches the log."""
+        return isinstance(self.home.store, BucketState)
+
+    @property
+    def _files(self) -> Numbers:
+        return Numbered(self.folder / _LOG) if self.home.store is None else StoredNumbered(self.home, _LOG)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the entries that are there, in order."""
@@ -116,6 +168,11 @@ class ViewLog:
         for old in [each for each in list(self._known) if each < number - _CACHED]:
             self._known.pop(old, None)
         return found
+
+    def look(self) -> None:
+        """Have what other hosts have made by now."""
+        if isinstance(files := self._files, StoredNumbered):
+            files.look()
 
     def newest(self) -> tuple[int, Entry] | None:
         """Return the last entry with its number; None where there is none."""
@@ -150,39 +207,29 @@ class ViewLog:
         """Return where a run is."""
         return self.folder / run_file(run)
 
+    def bring(self, runs: Iterable[Run], view: str) -> None:
+        """Have runs in the folder; raises SQ3451, which names the view, where one is gone."""
+        sizes = {run_file(run): run.bytes for run in runs}
+        if self.home.bring(sizes):
+            raise gone(view)
+        self.home.use_files(sizes)
+
     # --- readers -----------------------------------------------------------------------------------------------------
 
     def pin(self, reader: str, at: int, *, passing: bool = False) -> None:
         """Say how far a reader is: what comes after that stays for it, and the contents then."""
-        durable.write(self._pin(reader), msgspec.json.encode(Pin(at, passing)), sync=False)
+        if self.pins.put(reader, at, passing=passing):
+            self.look()
+            self.home.forget_unused()
 
-    def pinned(self, reader: str) -> int | None:
-        """Return how far a reader said that it is."""
-        try:
-            return _PINS.decode(self._pin(reader).read_bytes()).at
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
 
-    def unpin(self, reader: str) -> None:
-        """Forget a reader."""
-        self._pin(reader).unlink(missing_ok=True)
-
-    def places(self) -> list[int]:
-        """Return how far the readers are; those of queries that ended without a word are forgotten."""
-        found = []
-        for path in (self.folder / "readers").glob(f"*{_PIN}"):
-            try:
-                pin = _PINS.decode(path.read_bytes())
-                if pin.passing and path.stat().st_mtime < time.time() - _FORGOTTEN_SECONDS:
-                    path.unlink(missing_ok=True)
-                    continue
-            except (FileNotFoundError, msgspec.DecodeError):
-                continue
-            found.append(pin.at)
-        return found
-
-    def _pin(self, reader: str) -> Path:
-        return self.folder / "readers" / f"{reader}{_PIN}"
+def gone(view: str) -> SinkqlError:
+    """Return what is said where rows that were to be read are not there any more."""
+    return GoneError(
+        "SQ3451",
+        f'materialized view "{short_name(view)}" no longer has the rows of the commit that was read',
+        hint="They are read again, as they are now.",
+    )
 
 
 def run_file(run: Run) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connectors.view.log import Entry, Run, ViewLog, open_log
+from sinkql.connectors.view.log import Entry, Run, ViewLog, gone, open_log, state_of
 from sinkql.connectors.view.rows import added_up, check_present, cut, in_parts, read_runs, repeated, schema_of
-from sinkql.errors import GoneError, SinkqlError
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Context, Derived, JobOffsets, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.planner.name import short_name
 
@@ -37,7 +37,7 @@ class ViewReader(Derived):
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> ViewReader:
         """Return the reader of a view that a job reads."""
-        log = open_log(read.options["view_id"], context)
+        log = open_log(read.options["view_id"], context, state_of(read))
         return cls(read.name, read.columns, read.change, log, context.sink_id, read.options.get("passing", False))
 
     def initial(self, *, at_end: bool) -> Offsets:
@@ -101,30 +101,39 @@ class ViewReader(Derived):
         if start["at"] == 0:
             found = self.log.entry(end["at"])
             if found is None:
-                raise self._gone()
-            return [self._split(bucket, kept, whole=True) for bucket, kept in found.contents.items() if kept]
+                raise gone(self.view)
+            return self._splits(found.contents, whole=True)
         if self.anew(start):
             raise self._behind()
         runs: dict[str, list[Run]] = {}
         for number in range(start["at"] + 1, end["at"] + 1):
             entry = self.log.entry(number)
             if entry is None:
-                raise self._gone()
+                raise gone(self.view)
             for run in entry.runs:
                 runs.setdefault(str(run.bucket), []).append(run)
-        return [self._split(bucket, each, whole=False) for bucket, each in runs.items()]
+        return self._splits(runs, whole=False)
+
+    def _splits(self, runs: Mapping[str, Sequence[Run]], *, whole: bool) -> list[Split]:
+        if not self.log.home.remote:  # else tasks do it
+            self.log.bring((run for each in runs.values() for run in each), self.view)
+        return [self._split(bucket, each, whole=whole) for bucket, each in runs.items() if each]
 
     def _split(self, bucket: str, runs: Sequence[Run], *, whole: bool) -> Split:
         rows, size = sum(run.rows for run in runs), sum(run.bytes for run in runs)
-        return {"bucket": int(bucket), "files": [run.file for run in runs], "rows": rows, "bytes": size, "whole": whole}
+        files = [(run.file, run.bytes) for run in runs]
+        return {"bucket": int(bucket), "files": files, "rows": rows, "bytes": size, "whole": whole}
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows that came and went in a bucket; what did both is in none of them."""
-        runs, schema = [Run(split["bucket"], file, 0, 0) for file in split["files"]], schema_of(self.columns)
+        runs = [Run(split["bucket"], file, 0, size) for file, size in split["files"]]
+        schema = schema_of(self.columns)
+        if self.log.home.remote:
+            self.log.bring(runs, self.view)
         try:
             changes = read_runs(map(self.log.run_path, runs), schema)
         except FileNotFoundError:
-            raise self._gone() from None
+            raise gone(self.view) from None
         tally.bytes += split["bytes"]
         for part in in_parts(cut(changes), schema, self.log.spill):
             table = added_up(part)
@@ -146,8 +155,8 @@ class ViewReader(Derived):
         return bool(rows <= _SMALL_ROWS and size <= _SMALL_BYTES)
 
     def here(self) -> bool:
-        """Tell that the log lies in the catalog's folder."""
-        return True
+        """Tell whether the log lies where this machine alone may find it."""
+        return not self.log.everywhere
 
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return the log's present end, or `until`."""
@@ -164,7 +173,7 @@ class ViewReader(Derived):
     def initial_of(self, offsets: Offsets) -> Offsets:
         """Return the beginning; raises GoneError where the contents then are gone."""
         if self.anew(offsets):
-            raise self._gone()
+            raise gone(self.view)
         return _BEGINNING
 
     def whole_now(self) -> bool:
@@ -214,7 +223,7 @@ class ViewReader(Derived):
         """Return the first of the entries that are kept for this reader from now on, which has read none of them."""
         while True:
             first = min(self.log.numbers(), default=0)
-            before = self.log.pinned(self.consumer)
+            before = self.log.pins.of(self.consumer)
             if before is not None and self.log.entry(before) is not None:
                 return min(first, before)
             self.log.pin(self.consumer, first, passing=self.passing)
@@ -224,19 +233,12 @@ class ViewReader(Derived):
     def _pinned(self) -> Offsets | None:
         """Return the log's end, whose contents are kept from now on; None where there is nothing yet."""
         while (end := self._end())["at"]:
-            before = self.log.pinned(self.consumer)
+            before = self.log.pins.of(self.consumer)
             if before is None or before > end["at"] or self.log.entry(before) is None:
                 self.log.pin(self.consumer, end["at"], passing=self.passing)
             if self.log.entry(end["at"]) is not None:
                 return end
         return None
-
-    def _gone(self) -> SinkqlError:
-        return GoneError(
-            "SQ3451",
-            f'materialized view "{short_name(self.view)}" no longer has the rows of the commit that was read',
-            hint="They are read again, as they are now.",
-        )
 
     def _behind(self) -> SinkqlError:
         return SinkqlError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sinkql import durable, faults, physical, runs
 from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, open_log, run_file
+from sinkql.connectors.view.moved import go_on
 from sinkql.connectors.view.rebuild import CollectTask, Comparison
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import ViewTask, Written
@@ -41,40 +42,53 @@ _OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 @dataclass(slots=True)
 class ViewWriter(Writer):
-    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them.
-
-    `home` has the runs of the log, which tasks that see no folder of this machine write and put there.
-    """
+    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them."""
 
     view: str
     log: ViewLog
-    home: Home
     schema: pa.Schema
     columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...]
     retain_ms: int = 0
     _mine: Marker | None = field(default=None, init=False)
     _last: tuple[int, Entry] | None = field(default=None, init=False)
+    _lost: int = field(default=0, init=False)
     _swept: int = field(default=0, init=False)
     _buckets: int = field(default=0, init=False)
 
     @classmethod
     def of(cls, write: physical.Write, context: Context) -> ViewWriter:
         """Return the writer of a view's job."""
-        log = open_log(write.options["view_id"], context)
+        log = open_log(write.options["view_id"], context, context.state)
         retain: int = write.options.get("tuning", {}).get("retain_ms", 0)
         columns = tuple((column.name, column.type) for column in write.columns)
-        home = replace(Home.of(context, "log"), folder=log.folder)
-        return cls(context.sink, log, home, schema_of(write.columns), columns, write.key, retain)
+        return cls(context.sink, log, schema_of(write.columns), columns, write.key, retain)
+
+    @property
+    def home(self) -> Home:
+        """Return what has the files of the log."""
+        return self.log.home
 
     def open(self) -> None:
-        """Make the folder."""
+        """Make the folder, and have there what the log needs: a view whose contents are lost begins again."""
         durable.make_folder(self.log.folder)
+        self.log.look()
+        go_on(self.log)
+        newest = self.log.newest()
+        if newest is not None and self._lacks(newest[1]):
+            self._lost = newest[0]
+
+    def _lacks(self, entry: Entry) -> bool:
+        """Tell whether contents are lost; else tasks find them."""
+        files = {run_file(run): run.bytes for kept in entry.contents.values() for run in kept}
+        return bool(self.home.lacking(files) if self.home.remote else self.home.bring(files))
 
     def marker(self) -> Marker | None:
-        """Return the marker of the last entry."""
+        """Return the marker of the last entry, None where what it names is lost."""
         self._last = self.log.newest()
-        return self._last[1].marker if self._last is not None else None
+        if self._last is None or self._last[0] <= self._lost:
+            return None
+        return self._last[1].marker
 
     def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
         """Make an entry without changes, of a new claim."""
@@ -82,6 +96,8 @@ class ViewWriter(Writer):
             kept, claim = self.marker(), uuid4().hex
             marker = claimed(kept, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
             number, entry = entry_after(self._last, marker, claim)
+            if kept is None:
+                entry = msgspec.structs.replace(entry, contents={}, begins=number)
             if self.log.publish(number, entry):
                 self._last, self._mine = (number, entry), entry.marker
                 return entry.marker
@@ -100,8 +116,8 @@ class ViewWriter(Writer):
         assert self._last is not None
         entry = self._last[1]
         epoch = entry.marker.epoch
-        if self.home.remote:
-            self.home.keep(run_file(run) for kept in entry.contents.values() for run in kept)
+        if self.home.store is not None and not self.home.remote:
+            self.log.bring((run for kept in entry.contents.values() for run in kept), self.view)
         return ViewTask(
             uuid4().hex, entry.buckets or buckets, self.key, epoch, self.home.of_tasks(), self.schema,
             dict(entry.contents),
@@ -114,7 +130,7 @@ class ViewWriter(Writer):
         return self._commit(found, marker, task.buckets, sum(each.rows for each in results))
 
     def _commit(self, found: Sequence[Written], marker: Marker, buckets: int, rows: int) -> Committed:
-        self._bring(run for each in found for run in (each.run, *each.contents))
+        self.home.keep(run_file(run) for each in found for run in (each.run, *each.contents))
         number, entry = entry_after(self._last, marker, marker.commit)
         contents: Contents = {str(each.run.bucket): each.contents for each in found}
         entry = changing(number, entry, [each.run for each in found], contents, buckets)
@@ -126,11 +142,6 @@ class ViewWriter(Writer):
                 raise RedoBatchError
         self._last, self._mine = (number, entry), marker
         return Committed(marker, number, rows, entry.size, len(entry.runs))
-
-    def _bring(self, runs: Iterable[Run]) -> None:
-        """Have runs of tasks where those who read the log find them."""
-        if self.home.remote and self.home.bring({run_file(each): each.bytes for each in runs}):
-            raise RedoBatchError
 
     def _fenced(self) -> FencedError:
         return FencedError(
@@ -157,7 +168,10 @@ class ViewWriter(Writer):
         entry = self._last[1]
         other = bool(entry.columns) and entry.columns != self.columns
         before: Contents = {} if other else entry.contents
-        self._bring(each.data for each in results if each.data is not None)
+        put_by: list[Run] = [each.data for each in results if each.data is not None]
+        had = (run for kept in before.values() for run in kept) if self.home.remote else ()
+        if self.home.remote and self.home.bring({run_file(each): each.bytes for each in (*put_by, *had)}):
+            raise RedoBatchError
         found = Comparison(self.log, self.schema, marker.epoch, between).run(results, before)
         if other:
             self._last = self._last[0], msgspec.structs.replace(entry, contents={}, begins=self._last[0] + 1)
@@ -168,21 +182,19 @@ class ViewWriter(Writer):
     # --- files of readers --------------------------------------------------------------------------------------------
 
     def attach(self, name: str, data: bytes) -> None:
-        """Keep a reader's file in the view's folder."""
-        path = self.log.folder / "attached" / name
-        if not path.exists():
-            durable.write(path, data)
+        """Keep a reader's file beside the log."""
+        if self.home.noted(_attached(name)) is None:
+            self.home.note(_attached(name), data)
 
     def attached(self, name: str) -> bytes | None:
         """Return a file kept by `attach`."""
-        try:
-            return (self.log.folder / "attached" / name).read_bytes()
-        except FileNotFoundError:
-            return None
+        return self.home.noted(_attached(name))
 
     def detach(self, name: str) -> bool:
         """Delete a file kept by `attach`."""
-        (self.log.folder / "attached" / name).unlink(missing_ok=True)
+        (self.log.folder / _attached(name)).unlink(missing_ok=True)
+        if self.home.store is not None:
+            self.home.store.delete([_attached(name)])
         return True
 
     # --- what goes ---------------------------------------------------------------------------------------------------
@@ -217,7 +229,7 @@ class ViewWriter(Writer):
         The last entry stays in any case, and so do those that are young enough.
         """
         most = max(_LEAST_HISTORY, sum(run.bytes for kept in entry.contents.values() for run in kept))
-        wanted, young = min([*self.log.places(), last]), time.time_ns() // 1_000_000 - self.retain_ms
+        wanted, young = min([*self.log.pins.places(), last]), time.time_ns() // 1_000_000 - self.retain_ms
         floor, size = last, entry.size
         for number in reversed(self.log.numbers()):
             found = self.log.entry(number)
@@ -228,6 +240,10 @@ class ViewWriter(Writer):
                 break
             floor, size = number, size + found.size
         return floor
+
+
+def _attached(name: str) -> str:
+    return f"attached/{name}"
 
 
 def _epoch_of(name: str) -> int | None:

@@ -270,5 +270,5 @@ def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) ->
         shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)
         views = catalog.database.folder / "views"
         shutil.rmtree(views / sink_id, ignore_errors=True)
-        for pin in views.glob(f"*/readers/{sink_id}.json"):
+        for pin in views.rglob(f"readers/{sink_id}.json"):
             pin.unlink(missing_ok=True)

@@ -1,14 +1,15 @@
-"""Sinks that are dropped → what STATE of their clusters keeps of them, gone."""
+"""Sinks that are dropped → what STATE of their clusters, and of the views that they read, keeps of them, gone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from sinkql import physical, typed
 from sinkql.catalog.catalog import Catalog
+from sinkql.connectors.view.log import pins_part, state_of
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
@@ -20,12 +21,22 @@ def kept_states(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, An
     found = []
     for name, sink_id in sinks.items():
         try:
-            state = lower(name, catalog.plans).state if catalog.plans.entry(name) is not None else None
+            job = lower(name, catalog.plans) if catalog.plans.entry(name) is not None else None
         except SinkqlError:
             continue  # one that cannot be planned any more
-        if state is not None:
-            found.append({"name": short_name(name), "sink_id": sink_id, "state": msgspec.to_builtins(state)})
+        places = [(job.state, sink_id), *_pins(job, sink_id)] if job is not None else []
+        found += [
+            {"name": short_name(name), "sink_id": sink_id, "part": part, "state": msgspec.to_builtins(state)}
+            for state, part in places
+            if state is not None
+        ]
     return found
+
+
+def _pins(job: physical.Job, sink_id: str) -> Iterator[tuple[physical.StatePath | None, str]]:
+    for read in job.reads():
+        if read.connector == physical.VIEW:
+            yield state_of(read), pins_part(read.options["view_id"], sink_id)
 
 
 def forget_states(kept: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
@@ -36,11 +47,11 @@ def forget_states(kept: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[N
     for each in kept:
         state = typed.convert(each["state"], physical.StatePath)
         try:
-            store = state_store(state, each["sink_id"], CatalogAccess(catalog).job_store)
+            store = state_store(state, each["part"], CatalogAccess(catalog).job_store)
             store.delete([name for name, _ in store.list("")])
         except (SinkqlError, OSError) as error:
             why = error.message if isinstance(error, SinkqlError) else str(error)
             message = f'the state of sink "{each["name"]}" is still in STATE of its cluster: {why}'
-            hint = f"Delete what is below {state.path.rstrip('/')}/{each['sink_id']}/."
+            hint = f"Delete what is below {state.path.rstrip('/')}/{each['part']}/."
             left.append(Notice("SQ4309", message, hint=hint))
     return left

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.connectors.view.log import Entry, ViewLog, view_folder
+from sinkql.connectors.view.log import Entry, ViewLog, kept_log
 from sinkql.errors import Notice
 from sinkql.lowering.job import lower
 from sinkql.lowering.log import gets, inputs_of, view_id
 from sinkql.planner.name import short_name
+from sinkql.session.item.access import CatalogAccess
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,7 @@ class Kept:
                     return
             yield None
         finally:
-            self.log.unpin(reader)
+            self.log.pins.forget(reader)
 
     def rows(self, entry: Entry) -> Iterator[pa.Table]:
         """Yield the rows at an entry with `$diff`, not many at once."""
@@ -64,6 +65,7 @@ class Kept:
 
         schema = schema_of(self.columns)
         for kept in entry.contents.values():
+            self.log.bring(kept, self.view.name)
             changes = read_runs(map(self.log.run_path, kept), schema)
             for part in in_parts(cut(changes), schema, self.log.spill):
                 yield from cut(check_present(added_up(part), self.view.name))
@@ -72,6 +74,7 @@ class Kept:
         """Yield the changes of an entry with `$diff`, not many at once."""
         from sinkql.connectors.view.rows import cut, read_runs, schema_of
 
+        self.log.bring(entry.runs, self.view.name)
         for run in entry.runs:
             yield from cut(read_runs([self.log.run_path(run)], schema_of(self.columns)))
 
@@ -82,7 +85,8 @@ def kept_view(name: str, catalog: Catalog) -> Kept | None:
     known = view_id(name, catalog.plans)
     if not isinstance(item, logical.View) or known is None:
         return None
-    return Kept(item, ViewLog(view_folder(catalog.database.folder, known)), known)
+    state, access = lower(name, catalog.plans).state, CatalogAccess(catalog)
+    return Kept(item, kept_log(known, catalog.database.folder, state, access.job_store), known)
 
 
 @dataclass(frozen=True, slots=True)

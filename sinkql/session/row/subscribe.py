@@ -123,7 +123,7 @@ class _Following:
         except FileNotFoundError:  # of a run that a drop takes away
             raise self._over("was dropped") from None
         finally:
-            log.unpin(reader)
+            log.pins.forget(reader)
 
     def _same(self, entry: Entry | None) -> Entry:
         """Return an entry if its changes are of the columns that are followed."""

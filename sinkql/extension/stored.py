@@ -1,0 +1,114 @@
+"""Numbered files (`sinkql.numbered`) that a store has, and a folder here as far as they were made or read here.
+
+A file is made in the store first, where its name decides between hosts, and then here. So who reads on the host of the
+one that writes sees each at once, and others when they look at the store again.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from io import BytesIO
+
+from sinkql import durable
+from sinkql.extension.home import Home, StateStore
+from sinkql.numbered import Numbered, file_name, numbers_in
+
+_LOOK_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The numbers that a store had when it was asked."""
+
+    numbers: list[int]
+    at: float
+
+
+_listings: dict[tuple[str, str], _Listing] = {}
+"""What this process knows of each folder: many readers ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNumbered:
+    """The files of a folder of `home`, which has a store; `Numbers`."""
+
+    home: Home
+    part: str
+    _here: Numbered = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_here", Numbered(self.home.folder / self.part))
+
+    @property
+    def _store(self) -> StateStore:
+        assert self.home.store is not None
+        return self.home.store
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return str(self.home.folder), self.part
+
+    def look(self) -> None:
+        """Ask the store the next time."""
+        _listings.pop(self._key, None)
+
+    def numbers(self) -> list[int]:
+        listed = self._listed()
+        last = listed[-1] if listed else 0
+        return [*listed, *(number for number in self._here.numbers() if number > last)]
+
+    def _listed(self) -> list[int]:
+        found, now = _listings.get(self._key), time.monotonic()
+        if found is None or now > found.at + _LOOK_SECONDS:
+            names = [name.rpartition("/")[2] for name, _ in self._store.list(f"{self.part}/")]
+            found = _listings[self._key] = _Listing(numbers_in(names), now)
+            for old in self._here.numbers():
+                if found.numbers and old < found.numbers[0]:
+                    self._here.remove(old)
+        return found.numbers
+
+    def last(self) -> int:
+        return max(self.numbers(), default=0)
+
+    def there(self, number: int) -> bool:
+        listed = self._listed()
+        return number in listed or (number > max(listed, default=0) and self._here.there(number))
+
+    def read(self, number: int) -> bytes | None:
+        if not self.there(number):
+            return None
+        found = self.home.noted(self._name(number))
+        if found is None:
+            self.look()
+        return found
+
+    def create(self, number: int, data: bytes) -> bool:
+        draft = self.home.folder / f".{self.part}-{uuid.uuid4().hex}"
+        durable.write(draft, data, sync=False)
+        try:
+            self._store.put(self._name(number), draft)
+        except FileExistsError:
+            self.look()
+            return False
+        finally:
+            draft.unlink()
+        self.home.note(self._name(number), data, stored=True)
+        return True
+
+    def follows(self, number: int) -> bool:
+        if number == 1 or self._store.get(self._name(number - 1), BytesIO()) is not None:
+            return True
+        self.look()
+        return max(self._listed(), default=0) == number
+
+    def remove(self, number: int) -> None:
+        self._store.delete([self._name(number)])
+        self._here.remove(number)
+        found = _listings.get(self._key)
+        if found is not None:
+            found.numbers = [each for each in found.numbers if each != number]
+
+    def _name(self, number: int) -> str:
+        return f"{self.part}/{file_name(number)}"

@@ -1,0 +1,165 @@
+"""Jobs of a view, and of who reads its log, run on hosts that have nothing but STATE in common, and go on there."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from home.test_remote import Elsewhere
+from sinkql import physical
+from sinkql.connectors.view.log import Entry, ViewLog, kept_log
+from sinkql.extension import stored
+from sinkql.extension.stream import Context
+from sinkql.runtime.local.engine import LocalEngine
+from support.running import contexts
+from view.histories import JOBS, MV, BoomError, History, contents
+
+_SEEDS, _STEPS = 6, 14
+
+
+def _in_state(job: physical.Job, state: physical.StatePath | None) -> physical.Job:
+    """Return a job that has STATE, and reads logs that are there."""
+    tuning = {"tuning": {"state": state.path}} if state is not None else {}
+
+    def in_state(node: physical.Operator) -> physical.Operator:
+        match node:
+            case physical.Read(connector=physical.VIEW):
+                return msgspec.structs.replace(node, options={**node.options, **tuning})
+            case physical.Aggregate():
+                return msgspec.structs.replace(node, input=in_state(node.input))
+            case _:
+                return node
+
+    return msgspec.structs.replace(
+        job, write=msgspec.structs.replace(job.write, input=in_state(job.write.input)), state=state
+    )
+
+
+@dataclass
+class Wandering(History):
+    """A history in which each start of a job may be on another host; `state` is where they keep all."""
+
+    remote: bool = False
+    state: physical.StatePath | None = None
+    machines: Elsewhere | None = None
+    hosts: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.home = self.folder
+        self.machines = Elsewhere(self.home / "executors", self.rng.randint(0, 99)) if self.remote else None
+        self.state = physical.StatePath(str(self.home / "elsewhere"))
+        self.hosts = [self.home / "host0"]
+        self.folder = self.hosts[0]
+
+    @property
+    def jobs(self) -> Mapping[str, physical.Job]:
+        return {name: _in_state(job, self.state) for name, job in JOBS.items()}
+
+    def context(self, job: physical.Job) -> Context:
+        return replace(contexts(self.folder, job), state=self.state, remote=self.remote)
+
+    def engine(self) -> LocalEngine:
+        return self.machines or LocalEngine(2)
+
+    def log(self, name: str) -> ViewLog:
+        found = kept_log(name, self.folder, self.state, contexts(self.folder, JOBS[name]).store)
+        found.look()
+        return found
+
+    def check(self, log: ViewLog, number: int, entry: Entry) -> None:
+        """Hold an entry against the input that its marker names; that of a log that moves was held before."""
+        if (self.name_of(log), number) not in self.known:
+            super().check(log, number, entry)
+
+    def turn(self, name: str, *, failing: bool) -> None:
+        if self.rng.random() < 0.5:
+            self.move()
+        super().turn(name, failing=failing)
+
+    def move(self) -> None:
+        """Go on on another host: one that was there before, or has nothing yet."""
+        self.loops.clear()
+        if self.rng.random() < 0.4:
+            self.hosts.append(self.home / f"host{len(self.hosts)}")
+        self.folder = self.rng.choice(self.hosts)
+        if self.machines is not None and self.rng.random() < 0.3:
+            self.machines.lose()
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each host see at once what others made: they are one process here."""
+    monkeypatch.setattr(stored, "_LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("seed", range(_SEEDS))
+def test_each_entry_is_the_view_at_its_offsets_on_whichever_host(tmp_path: Path, seed: int, *, remote: bool) -> None:
+    history = Wandering(tmp_path, random.Random(seed), remote=remote)
+    with (
+        patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
+        patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
+        patch("sinkql.connectors.view.pins._PUT_SECONDS", 30.0 if seed % 3 else 0.0),
+    ):
+        history.run(_STEPS)
+    assert history.failures > 0
+    if seed % 4 != 1:
+        assert history.rebuilt == 0
+
+
+def _once(history: Wandering) -> None:
+    history.change()
+    history.listed.batches.append([((1, len(history.listed.batches)), 1)])
+    for name in history.jobs:
+        history.turn(name, failing=False)
+
+
+@pytest.mark.parametrize("failing", range(0, 24, 2))
+def test_a_log_goes_on_where_its_cluster_gets_state(tmp_path: Path, failing: int) -> None:
+    history = Wandering(tmp_path, random.Random(failing))
+    state, history.state = history.state, None
+    with patch.object(Wandering, "move", lambda self: None), history.watched():
+        for _ in range(4):
+            _once(history)
+        before = history.log("mv").last()
+        history.loops.clear()
+        history.state, history.left = state, failing or None
+        with suppress(BoomError):
+            history.started("mv")
+        history.left = None
+        for _ in range(4):
+            _once(history)
+    log = history.log("mv")
+    assert log.last() > before
+    assert before in log.numbers()
+    assert history.rebuilt == 0
+    copied = history.log("copy").newest()
+    assert copied is not None
+    assert copied[1].marker.end["mv"]["at"] == log.last()
+
+
+def test_a_view_of_which_contents_are_lost_is_computed_again(tmp_path: Path) -> None:
+    history = Wandering(tmp_path, random.Random(1))
+    with patch.object(Wandering, "move", lambda self: None), history.watched():
+        for _ in range(3):
+            _once(history)
+        kept = Path(str(history.state.path if history.state is not None else ""), "mv", "log", "runs")
+        for folder in (kept, history.log("mv").folder / "runs"):
+            shutil.rmtree(folder)
+        history.loops.clear()
+        _once(history)
+    last = history.log("mv").newest()
+    assert last is not None
+    rows = contents(history.log("mv"), MV, last[1])
+    copied = history.log("copy").newest()
+    assert copied is not None
+    assert rows == contents(history.log("copy"), JOBS["copy"], copied[1])
+    assert rows
