@@ -11,6 +11,7 @@ from sinkql.catalog.address import ServerUrl, address_of
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.file.sqlite_file import make_private_folder
 from sinkql.catalog.memory import Broken
+from sinkql.catalog.running.ticks import TickTable
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.extension.stream import Context
@@ -321,8 +322,9 @@ class Session:
         make_private_folder(self._committed.database.folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Context(
-            job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state, remote=job.remote
-        )
+            job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state,
+            remote=job.remote, ticks=TickTable(self._committed.database),
+        )  # fmt: skip
 
     def close(self) -> None:
         """Stop the Spark that queries started, and roll back the transaction that is open, if one is."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import pyarrow as pa
 
-from sinkql import faults
 from sinkql.extension.stream import Derived, JobOffsets, Limit, Offsets, Reader, Split, Tally
+from sinkql.numbered import Numbered
 from sinkql.runtime.batch.tick import Ticks
 from sinkql.runtime.batch.timeline import Timeline
 
@@ -82,7 +81,7 @@ class Job:
     at: JobOffsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.timeline = Timeline(Ticks(self.folder), self.below, self.readers, keeps=True)
+        self.timeline = Timeline(Ticks(Numbered(self.folder)), self.below, self.readers, keeps=True)
         self.at = {name: {"at": 0} for name in self.readers}
 
     def step(self, limit: Limit = _LIMIT) -> bool:
@@ -148,7 +147,7 @@ def test_who_waits_for_a_log_makes_no_tick(tmp_path: Path) -> None:
     quick.step()
     source.count = 9
     assert not beside.step()
-    assert [tick.sources["s"]["at"] for _, tick in Ticks(tmp_path).newest_first()] == [7, 5]
+    assert [tick.sources["s"]["at"] for _, tick in Ticks(Numbered(tmp_path)).newest_first()] == [7, 5]
     assert slow.step()
     assert beside.step()
     assert beside.at["s"] == {"at": 7}
@@ -159,7 +158,7 @@ def test_a_tick_of_more_sources_takes_none_back(tmp_path: Path) -> None:
     one, two = source_job(tmp_path, s=s), source_job(tmp_path, s=s, t=t)
     one.step()
     two.step(Limit(10))
-    assert [tick.sources for _, tick in Ticks(tmp_path).newest_first()] == [
+    assert [tick.sources for _, tick in Ticks(Numbered(tmp_path)).newest_first()] == [
         {"s": {"at": 50}, "t": {"at": 7}},
         {"s": {"at": 50}},
     ]
@@ -202,38 +201,12 @@ def test_who_is_beyond_all_ticks_makes_one_where_it_is(tmp_path: Path) -> None:
     assert (first.log.entries[-1], second.log.entries[-1]) == ({"s": {"at": 25}}, {"s": {"at": 25}})
 
 
-def test_of_two_that_make_a_tick_at_once_one_does(tmp_path: Path) -> None:
-    others = iter([{"s": {"at": 8}}])
-
-    def point(name: str) -> None:
-        if name == "tick" and (other := next(others, None)) is not None:  # another process is quicker
-            assert Ticks(tmp_path).advance(other, {})
-
-    late = Ticks(tmp_path)
-    with patch.object(faults, "point", point):
-        assert late.advance({"s": {"at": 5}}, {})
-    assert [(number, tick.sources) for number, tick in late.newest_first()] == [(1, {"s": {"at": 8}})]
-
-
-def test_a_tick_that_has_gone_is_not_made_again(tmp_path: Path) -> None:
-    ticks, late = Ticks(tmp_path), Ticks(tmp_path)
-    ticks.advance({"s": {"at": 0}}, {})
-    made = late.newest()
-    for at in range(1, 400):
-        ticks.advance({"s": {"at": at}}, {})
-    with patch.object(Ticks, "newest", lambda _: made):  # a process that slept since
-        assert late.advance({"s": {"at": 7}}, {})
-    kept = [number for number, _ in ticks.newest_first()]
-    assert kept == list(range(400, 400 - len(kept), -1))
-    assert len(kept) < 300
-
-
 def test_ticks_say_of_each_source_what_whoever_reads_it_said_last(tmp_path: Path) -> None:
     s, t = Counting(5), Counting(7)
     one, two = source_job(tmp_path, s=s), source_job(tmp_path, s=s, t=t)
     one.step()
     two.step()
-    newest = Ticks(tmp_path).newest()
+    newest = Ticks(Numbered(tmp_path)).newest()
     assert newest is not None
     assert newest[1].sources == {"s": {"at": 5}, "t": {"at": 7}}
     assert one.timeline.tick(one.timeline.below(one.at)) == 1

@@ -19,6 +19,7 @@ from sinkql import physical
 from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.extension.stream import Limit, Offsets, Reader
 from sinkql.lowering.job import lower
+from sinkql.numbered import Numbered
 from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.tick import Ticks
@@ -200,7 +201,7 @@ class TickHistory(History):
     def check_end(self) -> None:
         """All have everything, and no tick goes back."""
         before: dict[str, int] = {}
-        for _, tick in reversed(list(Ticks(self.folder / "ticks").newest_first())):
+        for _, tick in reversed(list(Ticks(Numbered(self.folder / "ticks")).newest_first())):
             now = {name: next(iter(place.values())) for name, place in tick.sources.items()}
             assert all(now[name] >= at for name, at in before.items())
             before = now

@@ -179,6 +179,13 @@ TABLES = (
       outcome TEXT
     )
     """,
+    # How far sources are read at each tick of the timeline, as JSON.
+    """
+    CREATE TABLE ticks (
+      number INTEGER NOT NULL PRIMARY KEY,
+      tick TEXT NOT NULL
+    )
+    """,
 )
 
 NAMES = tuple(name for table in TABLES for name in re.findall(r"CREATE TABLE (\w+)", table))

@@ -12,6 +12,8 @@ _LOGS = ("audit_events", "status_history")
 """Tables that may be long, and whose rows never change: what a copy has of them is not read again."""
 _OF_ITEMS = ("identity", "items", "comments", "dependencies", "secrets", "settings")
 """Tables that change only with the catalog's generation, or with what items' details were written for."""
+_UNSHOWN = ("journal", "ticks")
+"""Tables that no relation shows."""
 _CLOCK = "(julianday('now') - 2440587.5) * 86400.0"
 """What the relations take for the time."""
 _STATE = "SELECT catalog_id, generation, detailed_for FROM identity"
@@ -40,7 +42,7 @@ def refresh(copy: FileConnection, connection: Connection) -> None:
             _take(copy, connection, table)
     for table in _LOGS:
         _take_newer(copy, connection, table)
-    for table in sorted({*NAMES} - {*_OF_ITEMS, *_LOGS, "journal"}):
+    for table in sorted({*NAMES} - {*_OF_ITEMS, *_LOGS, *_UNSHOWN}):
         copy.execute(f"DELETE FROM {table}")
         _take(copy, connection, table)
     copy.execute(f"UPDATE leases SET expires = expires + {_CLOCK} - ?", (connection.clock(),))

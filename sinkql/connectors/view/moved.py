@@ -5,9 +5,7 @@ Entries keep their numbers and ids, so that readers go on in them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 
 from sinkql import durable
 from sinkql.connectors.view.log import Run, ViewLog, run_file
@@ -42,8 +40,7 @@ def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
     for run in runs:
         path = log.run_path(run)
         if not path.exists() and before.run_path(run).exists():
-            durable.make_folder(path.parent)
-            with suppress(FileExistsError):
-                os.link(before.run_path(run), path)
+            with before.run_path(run).open("rb") as data:
+                durable.create(path, data)
             names.append(run_file(run))
     log.home.keep(names)

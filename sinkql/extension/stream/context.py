@@ -13,6 +13,7 @@ from sinkql.extension.stream.decoder import Decoding
 from sinkql.extension.stream.message import ChangeDecoder, MessageDecoder, MessageEncoder
 from sinkql.extension.stream.reader import Reader
 from sinkql.extension.stream.writer import Writer
+from sinkql.numbered import Numbers
 
 
 def _no_store(connection: physical.Connection) -> ObjectStore:
@@ -51,7 +52,8 @@ class Context:
     `folder` is the sink's own state folder, which tasks do not see where they are `remote`; `secret` returns a secret
     item's value; `store` opens the object store of a connection. `formats` are those that the installed connectors
     decode, by name, `messages` those of messages, and `encodings` those that messages are written in. `state` is where
-    what the sink needs elsewhere is kept besides its folder (`sinkql.extension.home`).
+    what the sink needs elsewhere is kept besides its folder (`sinkql.extension.home`). `ticks` are those of the
+    catalog's timeline, if they are not in a folder beside.
     """
 
     sink: str
@@ -64,6 +66,7 @@ class Context:
     encodings: Mapping[str, MessageEncoding] = field(default_factory=dict)
     state: physical.StatePath | None = None
     remote: bool = False
+    ticks: Numbers | None = None
 
 
 class OpenReader(Protocol):

@@ -28,6 +28,7 @@ from sinkql.extension.stream import (
     WriteResult,
     same,
 )
+from sinkql.numbered import Numbers
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.anew import Reread, skipped
 from sinkql.runtime.batch.beginning import Beginning
@@ -66,10 +67,10 @@ class BatchLoop:
     """Run a job's batches one after the other. No Spark in it: the engine may be anything that runs operators.
 
     `folder` is the sink's own state folder, the readers' `Context.folder`; `allowance` is how much time goes into the
-    table between batches; `committing` is called before a batch commits, and may raise; `letters` keeps records that
-    do not decode; `home` has the state in a store besides the folder, if it is to be there; `since_ms` is when a run
-    began that commits what there is. `start` comes first; after an error of `process` the same batch may be processed
-    again.
+    table between batches; `committing` is called before a batch commits, and may raise; `letters` keeps records that do
+    not decode; `home` has the state in a store besides the folder, if it is to be there; `since_ms` is when a run began
+    that commits what there is; `ticks` are those of its catalog, if not in a folder of it. `start` comes first; after
+    an error of `process` the same batch may be processed again.
     """
 
     job: physical.Job
@@ -84,6 +85,7 @@ class BatchLoop:
     letters: DeadLetters | None = None
     home: Home | None = None
     since_ms: int = 0
+    ticks: Numbers | None = None
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
     figures: Figures = field(init=False)
@@ -111,7 +113,7 @@ class BatchLoop:
         plan, SQ3412 for a lost file of a source, SQ34… for lost state, SQ2405 for a source that has no end to pin; and
         what the writer and `Reader.verify` raise.
         """
-        self.timeline = Timeline.of(self.job, self.readers, self.folder, since_ms=self.since_ms)
+        self.timeline = Timeline.of(self.job, self.readers, self.folder, self.ticks, since_ms=self.since_ms)
         self._beginning = Beginning(self.job, self.readers, self.writer)
         home = self.home or Home(self.folder)
         self._state = JobState(self.job, self.readers, self.engine, home, self.progress)

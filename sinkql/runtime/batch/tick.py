@@ -1,8 +1,8 @@
 """The ticks of a catalog's timeline: each says how far sources are read, for all jobs that share them.
 
-Tick n is file n of a folder (`sinkql.numbered`). Whoever finds nothing more to read makes the next one, before it reads
-up to there: of two that would make the same one does, and the other goes by that. So nobody has to hold a lease, and a
-process that slept can make none that differs from one that is there.
+Tick n has the number n (`sinkql.numbered`) in the catalog, or in a folder. Whoever finds nothing more to read makes the
+next one, before it reads up to there: of two that would make the same one does, and the other goes by that. So nobody
+has to hold a lease, and a process that slept can make none that differs from one that is there.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from sinkql import faults, typed
 from sinkql.extension.stream import Offsets
-from sinkql.numbered import Numbered
+from sinkql.numbered import Numbers
 
 _KEPT = 256
 """How many ticks stay: a job that is further behind goes to one of these at once."""
@@ -39,18 +38,14 @@ _TICKS = typed.decoder(Tick)  # made with the module, as threads that make one a
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """The ticks in a folder."""
+    """The ticks by their numbers."""
 
-    folder: Path
+    files: Numbers
     _known: dict[int, Tick] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def _files(self) -> Numbered:
-        return Numbered(self.folder)
 
     def newest_first(self) -> Iterator[tuple[int, Tick]]:
         """Yield the ticks that are there with their numbers, the last one first."""
-        for number in reversed(self._files.numbers()):
+        for number in reversed(self.files.numbers()):
             found = self._tick(number)
             if found is not None:
                 yield number, found
@@ -61,7 +56,7 @@ class Ticks:
 
     def _tick(self, number: int) -> Tick | None:
         if number not in self._known:
-            data = self._files.read(number)
+            data = self.files.read(number)
             if data is None:
                 return None
             self._known[number] = _TICKS.decode(data)
@@ -81,15 +76,15 @@ class Ticks:
         now = max(time.time_ns() // 1_000_000, last.at + 1)
         tick = Tick(now, {**last.sources, **sources}, {**last.whole, **whole})
         faults.point("tick")
-        if not self._files.create(number + 1, msgspec.json.encode(tick)):
+        if not self.files.create(number + 1, msgspec.json.encode(tick)):
             return True
         faults.point("tick-made")
-        if not self._files.follows(number + 1):
-            self._files.remove(number + 1)  # one of its number was there, and has gone, while this process slept
+        if not self.files.follows(number + 1):
+            self.files.remove(number + 1)  # one of its number was there, and has gone, while this process slept
         if (number + 1) % _SWEEP_EVERY == 0:
-            for old in self._files.numbers():
+            for old in self.files.numbers():
                 if old <= number + 1 - _KEPT:
-                    self._files.remove(old)
+                    self.files.remove(old)
         return True
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sinkql import physical
 from sinkql.extension.stream import Derived, JobOffsets, Limit, Offsets, Reader, same
+from sinkql.numbered import Numbered, Numbers
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.tick import Tick, Ticks, roundness
 
@@ -63,9 +64,17 @@ class Timeline:
         self._sources = {name: self.readers[name] for name in self.inputs if name not in self._logs}
 
     @classmethod
-    def of(cls, job: physical.Job, readers: Mapping[str, Reader], folder: Path, *, since_ms: int = 0) -> Timeline:
-        """Return that of a job whose own folder is `folder`."""
-        return cls(Ticks(folder.parent.parent / "ticks"), job.timeline, readers, job.view, since_ms)
+    def of(
+        cls,
+        job: physical.Job,
+        readers: Mapping[str, Reader],
+        folder: Path,
+        ticks: Numbers | None = None,
+        *,
+        since_ms: int = 0,
+    ) -> Timeline:
+        """Return that of a job whose own folder is `folder`, of a catalog with these ticks; they are beside without."""
+        return cls(Ticks(ticks or Numbered(folder.parent.parent / "ticks")), job.timeline, readers, job.view, since_ms)
 
     @property
     def joint(self) -> bool:

@@ -351,7 +351,7 @@ class SinkRunner:
         return with_clock(self.job, readers)
 
     def _timeline(self, readers: Mapping[str, Reader]) -> Timeline:
-        return Timeline.of(self.job, readers, self.context.folder, since_ms=self.host.since_ms)
+        return Timeline.of(self.job, readers, self.context.folder, self.context.ticks, since_ms=self.host.since_ms)
 
     def _orders(self, loop: BatchLoop) -> Orders:
         return Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)
@@ -398,7 +398,7 @@ class SinkRunner:
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
             Allowance(stops=self._stops), self._commits, dead_letters(host.registry, job, self.context),
-            Home.of(self.context), host.since_ms,
+            Home.of(self.context), host.since_ms, self.context.ticks,
         )  # fmt: skip
         with host.claiming[job.write.connection.name].turn(self._stops):
             loop.start(epoch=epoch, once=host.once)

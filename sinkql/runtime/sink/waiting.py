@@ -38,7 +38,7 @@ def _await_tick(job: physical.Job, host: Host, stops: Callable[[], bool]) -> Non
         return
     context = host.contexts(job)
     readers = with_clock(job, {each.source: host.registry.reader(each, context) for each in job.reads()})
-    timeline, began = Timeline.of(job, readers, context.folder), time.monotonic()
+    timeline, began = Timeline.of(job, readers, context.folder, context.ticks), time.monotonic()
     if not timeline.joint:
         return
     begin = {name: readers[name].initial(at_end=False) for name in job.timeline}

@@ -1,0 +1,69 @@
+"""Ticks of a timeline are made once, in a catalog of either kind, and in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from sinkql import faults
+from sinkql.catalog.address import Address
+from sinkql.catalog.opening import open_store
+from sinkql.catalog.running.ticks import TickTable
+from sinkql.catalog.system import LAYOUT
+from sinkql.numbered import Numbered, Numbers
+from sinkql.runtime.batch.tick import Ticks
+
+Make = Callable[[], Numbers]
+
+
+@pytest.fixture(params=[True, False], ids=["catalog", "folder"])
+def make(request: pytest.FixtureRequest, place: Address, tmp_path: Path) -> Make:
+    """Return what opens the same ticks again, as each process does."""
+    if request.param:
+        return lambda: TickTable(open_store(place, LAYOUT))
+    return lambda: Numbered(tmp_path / "ticks")
+
+
+def test_of_two_that_make_a_tick_at_once_one_does(make: Make) -> None:
+    others = iter([{"s": {"at": 8}}])
+
+    def point(name: str) -> None:
+        if name == "tick" and (other := next(others, None)) is not None:  # another process is quicker
+            assert Ticks(make()).advance(other, {})
+
+    late = Ticks(make())
+    with patch.object(faults, "point", point):
+        assert late.advance({"s": {"at": 5}}, {})
+    assert [(number, tick.sources) for number, tick in late.newest_first()] == [(1, {"s": {"at": 8}})]
+
+
+def test_a_tick_that_has_gone_is_not_made_again(make: Make) -> None:
+    ticks, late = Ticks(make()), Ticks(make())
+    ticks.advance({"s": {"at": 0}}, {})
+    made = late.newest()
+    for at in range(1, 400):
+        ticks.advance({"s": {"at": at}}, {})
+    with patch.object(Ticks, "newest", lambda _: made):  # a process that slept since
+        assert late.advance({"s": {"at": 7}}, {})
+    kept = [number for number, _ in ticks.newest_first()]
+    assert kept == list(range(400, 400 - len(kept), -1))
+    assert len(kept) < 300
+
+
+def test_many_that_make_ticks_have_the_same_ones(make: Make) -> None:
+    def advance(source: str) -> list[tuple[int, object]]:
+        ticks = Ticks(make())
+        for at in range(20):
+            ticks.advance({source: {"at": at}}, {})
+        return [(number, tick.sources) for number, tick in ticks.newest_first()]
+
+    with ThreadPoolExecutor(3) as pool:
+        seen = list(pool.map(advance, "abc"))
+    final = dict(Ticks(make()).newest_first())
+    assert sorted(final) == list(range(1, len(final) + 1))
+    for each in seen:
+        assert all(final[number].sources == sources for number, sources in each)
