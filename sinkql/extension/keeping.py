@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from sinkql import ast
+from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.capture import Keeping, LogPath
 from sinkql.extension.on_error import OnError, OnErrorOptions
@@ -20,7 +20,10 @@ _MOST = 1 << 62
 _POLICIES: dict[str, OnError] = {"FAIL": "fail", "SKIP": "skip", "DEAD LETTER": "dead letter"}
 
 _EXAMPLE = "LOG = 's3://bucket/prefix'"
-LOG = "where the log is kept, such as `s3://bucket/prefix`, with `AWS CONNECTION`; left out: in the catalog's folder"
+LOG = "where the log is kept, such as `s3://bucket/prefix`, with `AWS CONNECTION`; left out: in `STATE` \
+of the cluster after `IN CLUSTER`, if that is a bucket, or in the catalog's folder"
+LOG_FACT = "log"
+"""The fact that says in which STATE a source has its log: that of its cluster when it was made."""
 FIXED = ("LOG",)
 """What was captured stays where it is: a log in another place would be a lost one."""
 REACHES = "AWS"
@@ -54,8 +57,12 @@ def keeping(
     planning: Planning,
     *,
     usual: Literal["server", "log"],
+    elsewhere: LogPath | None,
 ) -> Keeping:
-    """Return how a log is kept; `usual` is what keeps changes where KEEP is left out. Raises SQ2103 and SQ2818."""
+    """Return how a log is kept; `usual` is what keeps changes where KEEP is left out, `elsewhere` where LOG is.
+
+    Raises SQ2103 and SQ2818.
+    """
     retained = given.max_retained_wal
     return Keeping(
         keep=given.keep or usual,
@@ -63,8 +70,22 @@ def keeping(
         max_log=size(given.max_log_size, "MAX LOG SIZE", written, span),
         on_truncate="apply" if given.on_truncate == "APPLY" else "fail",
         on_error=_POLICIES[given.on_error],
-        log=log_path(given.log, given.aws_connection, written, span, planning),
+        log=log_path(given.log, given.aws_connection, written, span, planning) or elsewhere,
     )
+
+
+def state_of_cluster(statement: ast.Create, planning: Planning) -> LogPath | None:
+    """Return STATE of the cluster that IN CLUSTER of a source names, if that is a bucket."""
+    if not isinstance(statement, ast.CreateSource) or statement.cluster is None:
+        return None
+    state = planning.cluster(statement.cluster).state
+    return LogPath(state.path, state.connection) if state is not None and state.connection is not None else None
+
+
+def log_elsewhere(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> LogPath | None:
+    """Return where the log of a source lies that is in STATE of its cluster."""
+    found = state_of_cluster(statement, planning) if LOG_FACT in facts else None
+    return None if found is None else LogPath(facts[LOG_FACT], found.connection)
 
 
 def log_path(

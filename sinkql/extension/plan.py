@@ -41,6 +41,9 @@ class Planning(Protocol):
     def connection(self, name: ast.Name, kind: str) -> logical.Connection:
         """Return the connection of that name; raises SinkqlError at the name if there is none of that kind."""
 
+    def cluster(self, name: ast.Ident) -> logical.Cluster:
+        """Return the cluster of that name; raises SinkqlError at the name if there is none."""
+
     def secret(self, name: ast.Name) -> logical.SecretName:
         """Return the secret of that name; raises SinkqlError at the name if there is none."""
 

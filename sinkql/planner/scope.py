@@ -11,7 +11,7 @@ from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest, one_of
 from sinkql.extension.plan import FormatKind, MessageFormat
 from sinkql.extension.registry import Registry
-from sinkql.planner.name import find, short_name
+from sinkql.planner.name import cluster_name, find, short_name
 from sinkql.printer.part import name as print_name
 
 K = TypeVar("K", FormatKind, MessageFormat)
@@ -83,6 +83,11 @@ class Scope:
                 hint=f"Name a connection made with CREATE CONNECTION … TO {kind} (…).",
             )
         self.use(full_name)
+        return item
+
+    def cluster(self, name: ast.Ident) -> logical.Cluster:
+        item = self.catalog.item(cluster_name(self.catalog, name, name.span))
+        assert isinstance(item, logical.Cluster)
         return item
 
     def connection_name(self, name: ast.Name, kind: str) -> str:

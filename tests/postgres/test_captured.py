@@ -336,7 +336,10 @@ def _write(where: str, stopping: threading.Event, wait: float) -> None:
             connection.execute("INSERT INTO odd VALUES (%s)", (turn,))
 
 
-def test_log_may_be_in_a_bucket(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
+@pytest.mark.parametrize("by_cluster", [False, True])
+def test_log_may_be_in_a_bucket(
+    tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]], *, by_cluster: bool
+) -> None:
     info = database.info
     with seaweed(tmp_path / "seaweed") as server, Session(tmp_path / "catalog.db") as session:
         session.execute(
@@ -344,10 +347,13 @@ def test_log_may_be_in_a_bucket(tmp_path: Path, database: psycopg.Connection[tup
             f"SECRET ACCESS KEY = SECRET key, ENDPOINT = 'http://127.0.0.1:{server.s3}');"
         )
         text = _SQL.format(folder=tmp_path, port=info.port, database=info.dbname)
-        placed = "EXPOSE PROGRESS AS p WITH (KEEP = 'log', LOG = 's3://data/logs/', AWS CONNECTION = aws);"
-        session.execute(text.replace("EXPOSE PROGRESS AS p;", placed))
-        (told,) = (each for each in checks_of_catalog(session.catalog) if each.name == "s: log")
-        assert told == Check("s: log", "ok", "s3://data/logs/ has conditional writes")
+        where = "LOG = 's3://data/logs/', AWS CONNECTION = aws"
+        if by_cluster:
+            session.execute("CREATE CLUSTER c (SIZE = 'local[1]', STATE = 's3://data/logs/', AWS CONNECTION = aws);")
+            text, where = text.replace("CREATE SOURCE s ", "CREATE SOURCE s IN CLUSTER c "), "MAX LOG SIZE = '1GB'"
+        session.execute(text.replace("EXPOSE PROGRESS AS p;", f"EXPOSE PROGRESS AS p WITH (KEEP = 'log', {where});"))
+        told = [each for each in checks_of_catalog(session.catalog) if each.name == "s: log"]
+        assert told == ([] if by_cluster else [Check("s: log", "ok", "s3://data/logs/ has conditional writes")])
         (job,) = session.jobs()
         assert server.secret not in encode(job).decode()
         with capturing(session):
@@ -363,6 +369,10 @@ def test_log_may_be_in_a_bucket(tmp_path: Path, database: psycopg.Connection[tup
         with pytest.raises(SinkqlError) as failed:
             session.execute("ALTER SOURCE s SET (LOG = 's3://data/elsewhere')")
         assert failed.value.code == "SQ2340"
+        if by_cluster:
+            with pytest.raises(SinkqlError) as failed:
+                session.execute("ALTER SOURCE s SET CLUSTER quickstart")
+            assert failed.value.code == "SQ2617"
         session.execute("DROP SOURCE s CASCADE")
         assert isinstance(log.store, BucketStore)
         assert list(log.store._objects.list("logs/")) == []

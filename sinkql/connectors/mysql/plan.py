@@ -23,7 +23,7 @@ from sinkql.connectors.mysql.type import AS_TEXT, declared, sql_type
 from sinkql.errors import SinkqlError, Span, UnaskedError
 from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
 from sinkql.extension.chosen import OPTIONS, Chosen, Columns
-from sinkql.extension.keeping import keeping
+from sinkql.extension.keeping import keeping, log_elsewhere
 from sinkql.extension.options import bind
 from sinkql.extension.plan import Access, Planning, SourcePlan
 from sinkql.extension.secret import secret_data
@@ -84,7 +84,7 @@ def _check(statement: ast.CreateConnection, options: MySqlOptions) -> None:
 
 def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
     """Return what the server says of itself and its tables, where it may be asked."""
-    name, _, _ = _bound(statement, planning)
+    name, _, _ = _bound(statement, {}, planning)
     connection = planning.connection(name, "MYSQL")
     if access is None:
         return {}
@@ -100,7 +100,7 @@ def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) 
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a source: its tables are all that the connection's user may read. Raises SQ2801 without the facts."""
-    name, given, kept = _bound(statement, planning)
+    name, given, kept = _bound(statement, facts, planning)
     planning.connection(name, "MYSQL")
     found = found_of(facts)
     if found is None:
@@ -215,11 +215,20 @@ def _shape(table: Table, columns: Columns) -> logical.Shape:
     return logical.Shape(tuple(found), tuple(keys), logical.Change.UPSERT if table.key else logical.Change.RETRACT)
 
 
-def _bound(statement: ast.CreateSource, planning: Planning) -> tuple[ast.Name, SourceOptions, Keeping]:
+def _bound(
+    statement: ast.CreateSource, facts: logical.Facts, planning: Planning
+) -> tuple[ast.Name, SourceOptions, Keeping]:
     """Return the connection's name and what WITH (…) says; raises what is wrong with the statement itself."""
     check_clauses(statement, SOURCE_OWNER)
     bind(statement.options, ColumnOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=OPTIONS)
     Chosen.of(statement.options)
     given = bind(statement.with_options, SourceOptions, owner=SOURCE_OWNER, span=statement.kind_span)
-    kept = keeping(given, statement.with_options, statement.kind_span, planning, usual="log")
+    kept = keeping(
+        given,
+        statement.with_options,
+        statement.kind_span,
+        planning,
+        usual="log",
+        elsewhere=log_elsewhere(statement, facts, planning),
+    )
     return connection_of(statement, SOURCE_OWNER, "FROM MYSQL CONNECTION name"), given, kept

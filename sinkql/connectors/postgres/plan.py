@@ -11,9 +11,9 @@ from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, Public
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
 from sinkql.connectors.postgres.types import ServerTable, json_lists, table_json
 from sinkql.errors import Notice, SinkqlError, UnaskedError
-from sinkql.extension.capture import CapturedTable, source_options, table_options
+from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
 from sinkql.extension.chosen import EXCLUDE, TEXT, Chosen
-from sinkql.extension.keeping import KeepingOptions, keeping
+from sinkql.extension.keeping import KeepingOptions, keeping, log_elsewhere
 from sinkql.extension.options import bind, option_span
 from sinkql.extension.plan import Access, Planning, SourcePlan
 from sinkql.extension.server import check_clauses, connection_of
@@ -23,7 +23,7 @@ _LISTED = 5
 
 def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
     """Return what the server says of the publication, where it may be asked."""
-    options, name, _ = _checked(statement, planning)
+    options, name, _ = _checked(statement, {}, planning)
     if access is None:
         return {}
     connection = planning.connection(name, "POSTGRES")
@@ -43,8 +43,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
 
     Raises SQ2801 without the facts.
     """
-    options, _, given = _checked(statement, planning)
-    kept = keeping(given, statement.with_options, statement.kind_span, planning, usual="server")
+    options, _, kept = _checked(statement, facts, planning)
     found = found_of(facts)
     if found is None:
         raise UnaskedError(
@@ -153,7 +152,9 @@ def _as_chosen(chosen: Chosen, table: ServerTable) -> ServerTable:
 # --- the statement ----------------------------------------------------------------------------------------------------
 
 
-def _checked(statement: ast.CreateSource, planning: Planning) -> tuple[PublicationOptions, ast.Name, KeepingOptions]:
+def _checked(
+    statement: ast.CreateSource, facts: logical.Facts, planning: Planning
+) -> tuple[PublicationOptions, ast.Name, Keeping]:
     """Return a statement's options and connection; raises what is wrong with it, whatever the server has."""
     check_clauses(statement, SOURCE_OWNER)
     options = bind(
@@ -163,8 +164,12 @@ def _checked(statement: ast.CreateSource, planning: Planning) -> tuple[Publicati
     planning.connection(name, "POSTGRES")
     Chosen.of(statement.options)
     given = bind(statement.with_options, KeepingOptions, owner=SOURCE_OWNER, span=statement.kind_span)
-    keeping(given, statement.with_options, statement.kind_span, planning, usual="server")
-    return options, name, given
+    elsewhere = log_elsewhere(statement, facts, planning)
+    return (
+        options,
+        name,
+        keeping(given, statement.with_options, statement.kind_span, planning, usual="server", elsewhere=elsewhere),
+    )
 
 
 def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable], planning: Planning) -> None:

@@ -14,7 +14,7 @@ from sinkql.connectors.webhook.layout import Filter, Header, Kind, Layout
 from sinkql.connectors.webhook.options import SOURCE_OWNER, SourceOptions
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
-from sinkql.extension.keeping import log_path, size
+from sinkql.extension.keeping import log_elsewhere, log_path, size
 from sinkql.extension.options import bind, option_span
 from sinkql.extension.plan import Planning, SourcePlan
 from sinkql.extension.secret import secret_data
@@ -43,7 +43,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
         facts.get("source_id"),
         full_name,
         {"tuning": _tuning(statement, given, where, planning)},
-        _keeping(statement, given, planning),
+        _keeping(statement, given, facts, planning),
     )
     typed = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in columns)
     table = CapturedTable(_TABLE, (_TABLE,), typed, (), options=msgspec.to_builtins(layout), pushed=True)
@@ -173,10 +173,11 @@ def _tuning(
     return {**where, "url": url, "ssl": ssl or None, "check": check, "secrets": secrets or None, "max_body": most}
 
 
-def _keeping(statement: ast.CreateSource, given: SourceOptions, planning: Planning) -> Keeping:
+def _keeping(statement: ast.CreateSource, given: SourceOptions, facts: logical.Facts, planning: Planning) -> Keeping:
     written, span = statement.with_options, statement.kind_span
     most = size(given.max_log_size, "MAX LOG SIZE", written, span)
-    return Keeping(keep="log", max_log=most, log=log_path(given.log, given.aws_connection, written, span, planning))
+    log = log_path(given.log, given.aws_connection, written, span, planning)
+    return Keeping(keep="log", max_log=most, log=log or log_elsewhere(statement, facts, planning))
 
 
 def _tell(statement: ast.CreateSource, full_name: str, where: Mapping[str, Any], planning: Planning) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest
+from sinkql.extension.keeping import LOG_FACT
 from sinkql.extension.options import Tuning, labels
 from sinkql.extension.registry import Registry
 from sinkql.extension.types import kept_type
@@ -143,7 +144,8 @@ def _after(
         case ast.CreateSink(), ast.SetFrom():
             return _from(present, action, entry, Scope(catalog, registry))
         case ast.CreateSink() | ast.CreateSource(), ast.SetCluster():
-            _check_state(present, cluster_name(catalog, action.cluster, action.span), action.span, catalog)
+            if isinstance(present, ast.CreateSink) or LOG_FACT in entry.facts:
+                _check_state(present, cluster_name(catalog, action.cluster, action.span), action.span, catalog)
             return replace(respan(present, action.span), cluster=action.cluster)
         case ast.CreateView(materialized=True), ast.SetCluster():
             cluster = cluster_name(catalog, action.cluster, action.span)
@@ -178,9 +180,9 @@ def _check_state(
     catalog: logical.CatalogReader,
 ) -> None:
     """Refuse a cluster that has not the STATE of the one that a job is in; from the catalog's folder it may go."""
-    if isinstance(present, ast.CreateSource) or present.cluster is None:
+    if present.cluster is None:
         return
-    what = "sink" if isinstance(present, ast.CreateSink) else "view"
+    what = {ast.CreateSink: "sink", ast.CreateSource: "source"}.get(type(present), "view")
     old, new = catalog.item(cluster_name(catalog, present.cluster, span)), catalog.item(cluster)
     assert isinstance(old, logical.Cluster)
     assert isinstance(new, logical.Cluster)
@@ -188,7 +190,7 @@ def _check_state(
         return
     raise SinkqlError(
         "SQ2617",
-        f'cluster "{short_name(cluster)}" does not keep state in "{old.state.path}", where the {what} has its own',
+        f'cluster "{short_name(cluster)}" does not keep state in "{old.state.path}", where the {what} keeps its own',
         span,
         hint=f"Set the {what} to a cluster with STATE = '{old.state.path}'.",
     )

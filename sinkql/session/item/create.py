@@ -13,6 +13,7 @@ from sinkql.catalog.operation import adding, redefining, sharing_views
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import Given, SecretValue, given
 from sinkql.errors import Notice, SinkqlError, UnfitNameError
+from sinkql.extension.keeping import LOG_FACT, state_of_cluster
 from sinkql.extension.options import option_span
 from sinkql.extension.plan import Keys
 from sinkql.extension.registry import Registry
@@ -42,7 +43,7 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
     It is planned once, and again only if the outside tells something, or if another process changed the catalog.
     """
     keys = _new_keys(statement, catalog.registry)
-    facts, asked = {**_own_facts(statement, catalog.registry), **(keys.facts if keys is not None else {})}, False
+    facts, asked = {**_own_facts(statement, catalog), **(keys.facts if keys is not None else {})}, False
     while True:
         name = item_name(statement, catalog.plans)
         entry = catalog.reader().entry(name)
@@ -100,13 +101,15 @@ def _create_one(statement: ast.CreateSink, catalog: Catalog) -> Result:
         raise
 
 
-def _own_facts(statement: ast.Create, registry: Registry) -> dict[str, Any]:
-    """Return the ids under which rows, logs and jobs are known whatever the name of their item."""
+def _own_facts(statement: ast.Create, catalog: Catalog) -> dict[str, Any]:
+    """Return the ids under which rows, logs and jobs are known whatever the name of their item, and where logs lie."""
+    registry = catalog.registry
     match statement:
         case ast.CreateSource(kind=kind) | ast.CreateTableFrom(source=None, kind=kind) if (
             kind in registry.sources and registry.sources[kind].stream is not None
         ):
-            return {"source_id": str(uuid.uuid4())}
+            state = state_of_cluster(statement, Scope(catalog.plans, registry))
+            return {"source_id": str(uuid.uuid4()), **({LOG_FACT: state.path} if state is not None else {})}
         case ast.CreateSink():
             return {"sink_id": str(uuid.uuid4())}
         case ast.CreateTable():
