@@ -163,3 +163,26 @@ def test_a_view_of_which_contents_are_lost_is_computed_again(tmp_path: Path) -> 
     assert copied is not None
     assert rows == contents(history.log("copy"), JOBS["copy"], copied[1])
     assert rows
+
+
+def test_a_commit_is_one_though_the_store_does_not_answer_after_it(tmp_path: Path) -> None:
+    history = Wandering(tmp_path, random.Random(1))
+    with patch.object(Wandering, "move", lambda self: None), history.watched():
+        _once(history)
+        _once(history)
+
+        def broken(*_: object, **__: object) -> None:
+            raise OSError("no answer")
+
+        history.change()
+        history.listed.batches.append([((1, 99), 1)])
+        history.turn("mv", failing=False)
+        with (
+            patch("sinkql.connectors.view.pins._PUT_SECONDS", 0.0),
+            patch("sinkql.connectors.view.pins.Pins._store", broken),
+            patch("sinkql.connectors.view.reader.ViewReader.lag", broken),
+        ):
+            history.turn("copy", failing=False)
+    copied = history.log("copy").newest()
+    assert copied is not None
+    assert copied[1].marker.end["mv"]["at"] == history.log("mv").last()

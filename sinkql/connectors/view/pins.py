@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from sinkql import durable, typed
+from sinkql.errors import SinkqlError
 from sinkql.extension.home import Home
 
 _PIN = ".json"
@@ -51,7 +52,12 @@ class Pins:
         now = time.monotonic()
         if before and at >= _place(before) and now < put_at + _PUT_SECONDS:
             return False
-        return self._store(reader, f"{READERS}/{reader}/{at}{'-' + _PASSING if passing else ''}", now)
+        try:
+            return self._store(reader, f"{READERS}/{reader}/{at}{'-' + _PASSING if passing else ''}", now)
+        except (SinkqlError, OSError):
+            if not before:
+                raise
+            return False  # what was committed is; more is kept for the reader than it needs
 
     def _store(self, reader: str, name: str, now: float) -> bool:
         assert self.home.store is not None

@@ -438,10 +438,18 @@ class BatchLoop:
         for source, reader in self.readers.items():
             reader.verify(offsets[source])
 
+    def _lag(self, end: JobOffsets) -> float:
+        """Return the age of the oldest input that is still to be read; a source that does not answer now has none."""
+        found = 0.0
+        for source, reader in self.readers.items():
+            with suppress(SinkqlError, OSError):
+                found = max(found, reader.lag(end[source]))
+        return found
+
     def _record(self, committed: Committed, account: Account, *, more: bool) -> None:
         faults.point("committed")
         self._release()
-        lag = max(reader.lag(committed.marker.end[source]) for source, reader in self.readers.items())
+        lag = self._lag(committed.marker.end)
         self.control.committed(
             self.job.sink_id,
             rows=committed.rows,
