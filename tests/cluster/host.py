@@ -20,6 +20,7 @@ from sinkql import faults
 from sinkql.catalog.address import VARIABLE
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from support.command import Running, launch_program
+from support.namespace import child
 from support.patience import PATIENCE_S, Deadline
 
 _KEY = "A" * 43 + "="
@@ -74,6 +75,13 @@ class Host:
         )
         return self.running
 
+    @property
+    def first(self) -> int:
+        """Return the id of its first process, of which the others come."""
+        found = child(self.running.process.pid)
+        assert found is not None, self.running.rest()
+        return found
+
     def arm(self, rules: str) -> None:
         """Have these faults from here on."""
         arm(self._root() / str(self.hidden / f"host{self.number}" / _FAULTS).lstrip("/"), rules)
@@ -84,10 +92,9 @@ class Host:
 
     def interrupt(self) -> int:
         """Ask the command to stop, as Ctrl-C does, and return its exit code."""
-        first = _child(self.running.process.pid)
-        program = _child(first) if first is not None else None
-        if program is not None:
-            os.kill(program, signal.SIGINT)
+        program = child(self.first)
+        assert program is not None
+        os.kill(program, signal.SIGINT)
         return self.running.end()
 
     def kill(self) -> None:
@@ -96,13 +103,13 @@ class Host:
         if process.poll() is not None:
             return
         with suppress(ProcessLookupError):
-            os.kill(_child(process.pid) or process.pid, signal.SIGKILL)
+            os.kill(child(process.pid) or process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
 
     def _root(self) -> Path:
         deadline = Deadline()
         while True:
-            first = _child(self.running.process.pid)
+            first = child(self.running.process.pid)
             root = Path(f"/proc/{first}/root")
             if first is not None and (root / str(self.hidden / f"host{self.number}" / _WORK).lstrip("/")).is_dir():
                 return root
@@ -118,13 +125,6 @@ def arm(path: Path, rules: str) -> None:
         draft.replace(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _child(pid: int) -> int | None:
-    with suppress(OSError):
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return int(found[0]) if found else None
-    return None
 
 
 def _q(path: Path) -> str:

@@ -103,6 +103,12 @@ class Lab:
         self.more()
         return wait_for_stopped(self.workers, lambda: self.running.look(0.0))
 
+    def stop_driver(self, rules: str) -> None:
+        """Feed a turn, and wait until the driver has stopped as rules say."""
+        self.host.arm(rules)
+        self.more()
+        wait_for_stopped([self.host], lambda: self.running.look(0.0))
+
     def arm_one(self, rules: str) -> Worker:
         """Have faults in the tasks of one worker, which is returned."""
         arm_tasks(self.workers[:1], rules)

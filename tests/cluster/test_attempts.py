@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.lab import Lab, lab
-from cluster.worker import release, restart, stopped, wait_for_stopped
+from cluster.worker import release, restart, wait_for_stopped
+from support.namespace import stopped
 from support.postgres import Postgres
 from support.seaweed import Seaweed
 from support.spark_cluster import SparkCluster
@@ -72,7 +73,7 @@ def test_a_worker_is_decommissioned(one: Lab) -> None:
 
 def test_attempts_that_hang_everywhere_go_on(one: Lab) -> None:
     one.stop_in_tasks("state-report=stop")
-    while not all(stopped(worker) for worker in one.workers):
+    while not all(stopped(worker.first) for worker in one.workers):
         one.running.look(0.05)
     release(one.workers)
     one.check()

@@ -108,9 +108,7 @@ def test_a_worker_is_killed(one: Lab, point: str) -> None:
 
 
 def test_the_driver_is_killed_and_starts_again_elsewhere(one: Lab) -> None:
-    one.host.arm("index-kept=kill")
-    one.more()
-    one.running.end()
+    one.stop_driver("index-kept=stop")
     one.move()
     one.check(rebuilds=True)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
-from cluster.host import arm
+from cluster.host import Host, arm
 from sinkql import faults
+from support.namespace import send, stopped
 from support.patience import Deadline
 from support.spark_cluster import SparkCluster, Worker
 
@@ -22,7 +22,7 @@ CONF = {
 }
 """What lets tests change faults in tasks, and leaves out what pays after minutes only."""
 _LOOK_S = 0.05
-_STOPPED = "T"
+_Machine = TypeVar("_Machine", Host, Worker)
 
 
 def arm_tasks(workers: Iterable[Worker], rules: str) -> None:
@@ -31,36 +31,23 @@ def arm_tasks(workers: Iterable[Worker], rules: str) -> None:
         arm(worker.root / _FAULTS.lstrip("/"), rules)
 
 
-def wait_for_stopped(workers: Sequence[Worker], meanwhile: Callable[[], object]) -> Worker:
-    """Return a worker of which a process has stopped at a fault."""
+def wait_for_stopped(machines: Sequence[_Machine], meanwhile: Callable[[], object]) -> _Machine:
+    """Return a worker, or a host, of which a process has stopped at a fault."""
     deadline = Deadline()
     while True:
-        for worker in workers:
-            if stopped(worker):
-                return worker
+        for machine in machines:
+            if stopped(machine.first):
+                return machine
         deadline.check("a process that stops")
         meanwhile()
         time.sleep(_LOOK_S)
-
-
-def stopped(worker: Worker) -> list[int]:
-    """Return the processes of a worker that are stopped, by the numbers that they have here."""
-    found = []
-    for pid in worker.processes():
-        with suppress(OSError):
-            _, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-            if fields.split()[0] == _STOPPED:
-                found.append(pid)
-    return found
 
 
 def release(workers: Iterable[Worker]) -> None:
     """Have no more faults in tasks, and let those go on that have stopped."""
     for worker in workers:
         arm_tasks([worker], "")
-        for pid in stopped(worker):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        send(stopped(worker.first), signal.SIGCONT)
 
 
 def cache(worker: Worker, suffix: str) -> list[Path]:

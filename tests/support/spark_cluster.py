@@ -25,6 +25,7 @@ from typing import Any
 import pyspark
 
 from sinkql.runtime.spark.java import check_java
+from support.namespace import child, processes
 from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
 
@@ -58,7 +59,7 @@ class Worker:
     def first(self) -> int:
         """Return the id of its first process, of which the others come."""
         assert self._process is not None
-        found = _child(self._process.pid)
+        found = child(self._process.pid)
         assert found is not None, self.log
         return found
 
@@ -115,17 +116,12 @@ class Worker:
         if process is None:
             return
         with suppress(ProcessLookupError):
-            os.kill(_child(process.pid) or process.pid, signal.SIGKILL)
+            os.kill(child(process.pid) or process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
 
     def processes(self) -> list[int]:
         """Return all of its processes, by the numbers that they have here."""
-        mine, found = os.readlink(f"/proc/{self.first}/ns/pid"), []
-        for each in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if os.readlink(each / "ns/pid") == mine:
-                    found.append(int(each.name))
-        return found
+        return processes(self.first)
 
     def executors(self) -> list[int]:
         """Return the processes of its executors, without those of Python that they have."""
@@ -245,13 +241,6 @@ def _java() -> str:
     found = shutil.which(check_java())
     assert found is not None
     return str(Path(found).resolve())
-
-
-def _child(pid: int) -> int | None:
-    with suppress(OSError):
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return int(found[0]) if found else None
-    return None
 
 
 def _entered(root: Path, environment: dict[str, str], command: Sequence[str]) -> str:

@@ -1,0 +1,46 @@
+"""Processes that have a PID namespace of their own, by the numbers that they have here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+_STOPPED = "T"
+
+
+def child(pid: int) -> int | None:
+    """Return the first process that one has begun, if there is any."""
+    with suppress(OSError):
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(found[0]) if found else None
+    return None
+
+
+def processes(first: int) -> list[int]:
+    """Return all processes of the namespace of which that one is."""
+    mine, found = os.readlink(f"/proc/{first}/ns/pid"), []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.readlink(each / "ns/pid") == mine:
+                found.append(int(each.name))
+    return found
+
+
+def stopped(first: int) -> list[int]:
+    """Return those of them that wait for SIGCONT."""
+    found = []
+    for pid in processes(first):
+        with suppress(OSError):
+            _, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+            if fields.split()[0] == _STOPPED:
+                found.append(pid)
+    return found
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Send a signal to those that have not ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
