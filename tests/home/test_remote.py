@@ -15,7 +15,9 @@ from unittest import mock
 import pytest
 
 from home.moving import SINKS, Pipeline, pipeline
+from sinkql.connectors.iceberg.keyindex import index
 from sinkql.connectors.iceberg.keyindex.index import files
+from sinkql.connectors.iceberg.keyindex.run import open_run
 from sinkql.extension import home as homes
 from sinkql.extension.home import EXECUTOR
 from sinkql.runtime.batch import loop as loops
@@ -133,6 +135,25 @@ def test_what_the_store_lost_is_made_again(tmp_path: Path, suffix: str, *, damag
             moving.put(40)
             moving.run("sums")
             moving.check("sums")
+
+
+@pytest.mark.parametrize("suffix", [".run", ".index", ".arrow"])
+def test_what_machines_have_of_it_is_cut_off(remote: tuple[Pipeline, Elsewhere], suffix: str) -> None:
+    """The store has it whole, so nothing is made anew."""
+    moving, engine = remote
+    engine.machines = engine.machines[:1] * 2
+    for _ in range(3):
+        moving.put(40)
+        moving.run("sums")
+        for path in engine.machines[0].rglob(f"*{suffix}"):
+            data, mode = path.read_bytes(), path.stat().st_mode
+            path.unlink()
+            path.write_bytes(data[: len(data) // 2])
+            path.chmod(mode)
+        for opened in (index.open_index, index._known_layer, open_run):  # by processes that have ended since
+            opened.cache_clear()
+    moving.check("sums")
+    assert not any(isinstance(each, SinkRebuilding) for each in moving.events)
 
 
 @pytest.mark.parametrize("crowded", [False, True])

@@ -404,9 +404,18 @@ def open_index(folder: Path, name: str) -> Index:
 
 def brought_index(home: Home, name: str) -> Index:
     """Read a manifest that was saved for tasks, wherever this one runs; raises SQ3411."""
-    if home.remote:
-        home.bring({name: None})
-        home.bring({each: None for each, size in files(home.folder, name).items() if size is None})
+    if not home.remote:
+        return open_index(home.folder, name)
+    try:
+        return _fetched_index(home, name)
+    except LostIndexError:  # its copies here may be damaged, those of the store are not
+        home.lose(path.name for path in home.folder.glob("*.index"))
+        return _fetched_index(home, name)
+
+
+def _fetched_index(home: Home, name: str) -> Index:
+    home.bring({name: None})
+    home.bring({each: None for each, size in files(home.folder, name).items() if size is None})
     return open_index(home.folder, name)
 
 
