@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JError
@@ -32,6 +34,8 @@ class Cluster:
     jobs: tuple[int, ...] = ()
     stopped: bool = False
     tried: int = 0
+    applications: tuple[str, ...] = ("own",)
+    status: str = "ALIVE"
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -46,11 +50,29 @@ class Cluster:
                 statusTracker=lambda: _Double(getActiveJobIds=lambda: self.jobs),
                 cancelAllJobs=self.cancelled.set,
             ),
+            applicationId="own",
+            _jvm=self._java(),
             parallelize=lambda *_: _Double(map=lambda _: _Double(collect=self._try)),
         )
 
     def _try(self) -> None:
         self.tried += 1
+
+    def _java(self) -> Any:
+        """Return what leads to the master."""
+        master = _Double(askSync=lambda *_: self._state())
+        environment = _Double(setupEndpointRef=lambda *_: master)
+        spark = _Double(
+            deploy=_Double(**{"DeployMessages$RequestMasterState$": _Double(**{"MODULE$": None})}),
+            rpc=_Double(RpcAddress=_Double(fromSparkURL=lambda url: url)),
+            SparkEnv=_Double(get=lambda: _Double(rpcEnv=lambda: environment)),
+        )
+        scala = _Double(reflect=_Double(ClassTag=_Double(Any=lambda: None)))
+        return _Double(org=_Double(apache=_Double(spark=spark)), scala=scala)
+
+    def _state(self) -> Any:
+        known = [_Double(id=partial(str, each)) for each in self.applications]
+        return _Double(status=lambda: _Double(toString=lambda: self.status), activeApps=lambda: known)
 
 
 class _Double:
@@ -62,6 +84,8 @@ class _Double:
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_WATCH_SECONDS", 0.001)
     monkeypatch.setattr(remote, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(remote, "_ASK_SECONDS", 0.001)
+    monkeypatch.setattr(remote, "own_address", lambda _: "10.0.0.1")
 
 
 def _executors(cluster: Cluster, *, waiting: str = "0s", end: Callable[[], None] = lambda: None) -> Executors:
@@ -121,6 +145,38 @@ def test_an_application_that_the_master_gave_up_ends_with_the_reason() -> None:
     assert ended.wait(PATIENCE_S)
     assert executors.error is not None
     assert "has removed the application" in executors.error.message
+
+
+def test_an_application_that_its_master_does_not_know_ends_with_the_reason() -> None:
+    cluster, ended = Cluster(applications=("another",), jobs=(7,)), threading.Event()
+    executors = _executors(cluster, waiting="1h", end=ended.set)
+    assert ended.wait(PATIENCE_S)
+    assert executors.error is not None
+    assert (executors.error.code, executors.error.retryable) == ("SQ4051", True)
+    assert "has forgotten the application" in executors.error.message
+
+
+def test_who_waits_for_the_first_executor_learns_that_the_master_does_not_know_the_application() -> None:
+    context = Cluster(applications=()).context
+
+    def end() -> None:
+        context._jsc.sc = mock.Mock(side_effect=Py4JError)
+
+    executors = Executors(context, "spark://far:7077", {_WAITING: "1h"}, end)
+    with pytest.raises(SinkqlError) as missing:
+        executors.try_first(lambda: False)
+    assert "has forgotten the application" in missing.value.message
+
+
+@pytest.mark.parametrize(("applications", "status"), [(("another", "own"), "ALIVE"), ((), "RECOVERING")])
+def test_an_application_that_a_master_knows_or_may_know_goes_on(applications: tuple[str, ...], status: str) -> None:
+    cluster, ended = Cluster(applications=applications, status=status, jobs=(7,)), threading.Event()
+    executors = _executors(cluster, end=ended.set)
+    assert cluster.cancelled.wait(PATIENCE_S)
+    assert executors.error is not None
+    assert "has given no executor" in executors.error.message
+    assert not ended.is_set()
+    executors.leave()
 
 
 def test_an_application_that_stops_by_itself_is_not_ended() -> None:

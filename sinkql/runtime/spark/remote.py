@@ -45,9 +45,14 @@ _CORES = "spark.executor.cores"
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 2.0
+_ASK_SECONDS = 10.0
 _SHOWN = 12
 _PATIENCE = "120s"
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_LEADS = "ALIVE"
+"""The status of a master that gives executors: others stand by, or look for what they knew."""
+_REMOVED = "removed the application: its executors end as they start"
+_FORGOTTEN = "forgotten the application, since its master was started anew"
 _SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
 _ABSENT = re.compile(r'Cannot run program "([^"]+)"')
@@ -153,45 +158,72 @@ class Executors:
     def _try(self, deadline: float) -> None:
         if not self._count() and not self._asked:  # they come without a job, or for one
             if time.monotonic() > deadline:
-                raise self._missing(self._patience)
+                raise self._missing()
             time.sleep(_LOOK_SECONDS)
             return
         try:
             self._context.parallelize([0], 1).map(lambda _: None).collect()
         except Py4JJavaError as error:
             if self.error is not None or self._java.sc().isStopped():
-                raise self.error or self._missing(None) from None
+                raise self.error or self._lacking(_REMOVED) from None
             raise _refused(str(error), self._python) from None
         self._tried = True
 
     def _watch(self) -> None:
         alone_at: float | None = None
+        asked_at = time.monotonic()
         with suppress(Py4JError, OSError):  # Java has ended
             while not self._left.wait(_WATCH_SECONDS):
                 if self._java.sc().isStopped():
                     if not self._left.is_set():
-                        self.error = self._missing(None)
-                        self._end()
+                        self._give_up(_REMOVED)
                     return
                 if self._count():
                     alone_at = self.error = None
-                elif not self._java.statusTracker().getActiveJobIds():
+                    continue
+                waiting = bool(self._java.statusTracker().getActiveJobIds())
+                if (waiting or self._trying.locked()) and time.monotonic() > asked_at + _ASK_SECONDS:
+                    asked_at = time.monotonic()
+                    if self._forgotten():
+                        self._give_up(_FORGOTTEN)
+                        return
+                if not waiting:
                     alone_at = None
                 elif alone_at is None:
                     alone_at = time.monotonic()
                 elif time.monotonic() > alone_at + self._patience:
-                    self.error = self._missing(self._patience)
+                    self.error = self._missing()
                     self._java.cancelAllJobs()
+
+    def _give_up(self, did: str) -> None:
+        self.error = self._lacking(did)
+        self._end()
+
+    def _forgotten(self) -> bool:
+        """Tell whether a master leads that does not know the application: it will never give it an executor."""
+        if not self._master.startswith(STANDALONE):
+            return False
+        jvm, own = self._context._jvm, self._context.applicationId
+        asked = getattr(getattr(jvm.org.apache.spark.deploy, "DeployMessages$RequestMasterState$"), "MODULE$")
+        for address in self._master.removeprefix(STANDALONE).split(","):
+            url = f"{STANDALONE}{address}"
+            with suppress(SinkqlError, Py4JJavaError):  # of one that does not answer
+                own_address(url)  # Spark would wait for minutes
+                place = jvm.org.apache.spark.rpc.RpcAddress.fromSparkURL(url)
+                master = jvm.org.apache.spark.SparkEnv.get().rpcEnv().setupEndpointRef(place, "Master")
+                state = master.askSync(asked, jvm.scala.reflect.ClassTag.Any())
+                if state.status().toString() == _LEADS:
+                    return all(each.id() != own for each in state.activeApps())
+        return False
 
     def _count(self) -> int:
         """Return how many there are: Spark counts the driver as one."""
         return int(self._java.sc().getExecutorMemoryStatus().size()) - 1
 
-    def _missing(self, waited: float | None) -> SinkqlError:
-        """Return the error for a cluster that gives none; None where its master gave up."""
-        did = "removed the application: its executors end as they start"
-        if waited is not None:
-            did = f"given no executor for {waited:.0f} seconds"
+    def _missing(self) -> SinkqlError:
+        return self._lacking(f"given no executor for {self._patience:.0f} seconds")
+
+    def _lacking(self, did: str) -> SinkqlError:
         return SinkqlError(
             "SQ4051",
             f'the cluster at "{self._master}" has {did}',
