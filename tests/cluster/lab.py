@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster.feed import ALL, Feed, Lake, Rows, cluster_sql, connections, script
 from cluster.host import Host
@@ -19,7 +19,8 @@ from support.proxy import Rule, proxy
 from support.seaweed import Seaweed
 from support.spark_cluster import SparkCluster, Worker
 
-_BAD = ("failed", "rebuilding", "fenced")
+SMALL = "CREATE CLUSTER small (SIZE = 'local[2]', STATE = 's3://data/state', AWS CONNECTION = aws);"
+"""A cluster of the driver's machine, which keeps its state where the other one finds it."""
 
 
 class Feeding(Protocol):
@@ -89,7 +90,8 @@ class Lab:
         """Wait until the tables are as they must be; nothing was computed anew, unless it may be."""
         expected = self.feed.expected()
         self.lake.wait_for({f"{self.feed.name}.{table}": expected[table] for table in self.tables}, self.running)
-        bad = [each for each in self.running.events if each.get("event") in _BAD]
+        bad = [event for event in self.running.events if _bad(event)]
+        self.running.events.clear()
         assert rebuilds or not bad, bad
 
     def turn(self) -> None:
@@ -129,6 +131,21 @@ class Lab:
         finally:
             host.kill()
 
+    def go_to(self, cluster: str) -> None:
+        """Have all that runs go to another cluster of the pipeline while rows come."""
+        self.more()
+        for _ in range(self.alter(cluster)):
+            self.running.wait_for(lambda event: event.get("event") == "starting" and event["cluster"] == cluster)
+        self.turn()
+
+    def alter(self, cluster: str) -> int:
+        """Say that all is to run on another cluster of the pipeline, and return of how many jobs."""
+        moving = [f"ALTER SINK {table}_sink SET CLUSTER {cluster};" for table in self.tables]
+        if "twins" in self.tables:  # the view that it shares is a job
+            moving.append(f"ALTER MATERIALIZED VIEW groups SET CLUSTER {cluster};")
+        self.another("exec", "script.sql", script="\n".join(moving))
+        return len(moving)
+
     def heal(self) -> None:
         """Have all there that a trouble before may have left away."""
         for worker in self.workers:
@@ -144,8 +161,18 @@ class Lab:
     def move(self) -> None:
         """Go on on a new host, with the catalog and STATE; the one before has ended, or is killed."""
         self.host.kill()
-        self.host = Host(self.host.hidden, self.host.catalog)
+        self.take_over()
+
+    def take_over(self) -> Host:
+        """Go on on a new host, and return the one before."""
+        before = self.host
+        self.host = Host(before.hidden, before.catalog)
         self.host.start("up", "--takeover")
+        return before
+
+
+def _bad(event: Mapping[str, Any]) -> bool:
+    return event.get("event") == "rebuilding" or event.get("why") in ("failed", "fenced")
 
 
 @contextmanager

@@ -12,10 +12,11 @@ from cluster.host import Host, arm
 from sinkql import faults
 from support.namespace import send, stopped
 from support.patience import Deadline
-from support.spark_cluster import SparkCluster, Worker
+from support.spark_cluster import INSTALLED, SparkCluster, Worker
 
 _FAULTS = "/tmp/faults"
 CONF = {
+    **INSTALLED,
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     f"spark.executorEnv.{faults.RULES}": faults.CHANGING,
     f"spark.executorEnv.{faults.CONFIRMED_BY}": _FAULTS,

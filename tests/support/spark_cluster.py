@@ -2,8 +2,9 @@
 
 Each worker is process 1 of a PID namespace, and sees a root folder of its own: the system's programs, Java, the Python
 below the virtual environment and the jars of pyspark, all of which can only be read, and folders in memory. Neither
-SinkQL nor its dependencies, nor any other folder of this machine, are there. Where it is killed, all of its executors
-and their Python workers end with it.
+SinkQL nor its dependencies, nor any other folder of this machine, are where its Python looks: executors unpack the
+archive of a driver, or, as `INSTALLED` tells them, find what was unpacked for all tests. Where it is killed, all of its
+executors and their Python workers end with it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from typing import Any
 import pyspark
 
 from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.package import packed
 from support.namespace import child, processes
 from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
@@ -35,6 +38,9 @@ _REPOSITORY = Path(__file__).parents[2]
 _SYSTEM = ("bin", "etc", "lib", "lib32", "lib64", "sbin", "usr")
 _HOME, _THERE, _WORK, _PRIVATE = "/home/spark", "/opt/spark", "/var/spark", ("tmp", "run", "home/spark", "var/spark")
 _JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_PACKAGES = "/opt/sinkql"
+INSTALLED = {"spark.archives": "", "spark.executorEnv.PYTHONPATH": _PACKAGES}
+"""Settings of an application whose executors need not unpack an archive."""
 _LOOK_S = 0.05
 _CLASS = "org.apache.spark.deploy.{}"
 
@@ -46,6 +52,7 @@ class Worker:
     number: int
     master: str
     folder: Path
+    packages: Path
     cores: int
     memory: str
     _process: subprocess.Popen[bytes] | None = None
@@ -98,7 +105,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [
                     *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"),
-                    *("sh", "-c", _entered(self.folder, self._environment(), java)),
+                    *("sh", "-c", _entered(self.folder, self.packages, self._environment(), java)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -160,10 +167,11 @@ class SparkCluster:
     folder: Path
     _master: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start_master(self) -> None:
-        """Start the master."""
+    def start_master(self, *options: str) -> None:
+        """Start the master, with options of Java."""
         _, _, port = self.url.rpartition(":")
-        jvm = [_java(), *_JAVA, "-Dspark.port.maxRetries=0", "-cp", f"{_SPARK}/jars/*", _CLASS.format("master.Master")]
+        jvm = [_java(), *_JAVA, *options, "-Dspark.port.maxRetries=0"]
+        jvm += ["-cp", f"{_SPARK}/jars/*", _CLASS.format("master.Master")]
         with self.folder.joinpath("master.log").open("ab") as log:
             self._master.append(
                 subprocess.Popen(
@@ -182,6 +190,16 @@ class SparkCluster:
             process = self._master.pop()
             process.kill()
             process.wait(PATIENCE_S)
+
+    def restart_master(self, *options: str) -> None:
+        """Kill the master, and start another one, which all workers that live find."""
+        self.kill_master()
+        self.start_master(*options)
+        self.wait_for_workers(sum(worker.alive for worker in self.workers))
+
+    def applications(self) -> list[str]:
+        """Return the ids of the applications that the master knows and that have not ended."""
+        return [each["id"] for each in self.state()["activeapps"]]
 
     def state(self) -> dict[str, Any]:
         """Return what the master knows; raises OSError."""
@@ -222,10 +240,14 @@ class SparkCluster:
 @contextmanager
 def spark_cluster(folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "2g") -> Iterator[SparkCluster]:
     """Run a cluster until the block ends; `cores` and `memory` are what a worker gives to executors."""
-    folder.mkdir(parents=True, exist_ok=True)
+    packages = folder / "packages"
+    packages.mkdir(parents=True)
+    for archive in packed():
+        with zipfile.ZipFile(archive) as packed_files:
+            packed_files.extractall(packages)
     with held_ports(2) as (port, pages):
         url = f"spark://{_LOCALHOST}:{port}"
-        each = [Worker(number, url, folder / f"worker{number}", cores, memory) for number in range(workers)]
+        each = [Worker(number, url, folder / f"worker{number}", packages, cores, memory) for number in range(workers)]
         cluster = SparkCluster(url, pages, each, folder)
         try:
             cluster.start_master()
@@ -243,7 +265,7 @@ def _java() -> str:
     return str(Path(found).resolve())
 
 
-def _entered(root: Path, environment: dict[str, str], command: Sequence[str]) -> str:
+def _entered(root: Path, packages: Path, environment: dict[str, str], command: Sequence[str]) -> str:
     """Return a script that fills a root folder, in a mount namespace of its own, and runs a command there."""
     lines = ["set -e", f"mount -t tmpfs -o mode=755 root {_q(root)}", f"cd {_q(root)}"]
     lines += [f"mkdir -p {name}" for name in ("proc", "dev", *_PRIVATE)]
@@ -257,7 +279,7 @@ def _entered(root: Path, environment: dict[str, str], command: Sequence[str]) ->
     for path in (Path(sys.base_prefix), Path(_java()).parents[1]):
         if not path.is_relative_to("/usr"):
             lines += _shown(path, path)
-    lines += _shown(_SPARK, Path(_THERE))
+    lines += [*_shown(_SPARK, Path(_THERE)), *_shown(packages, Path(_PACKAGES))]
     lines += ["mount --rbind /dev dev", "mount -t tmpfs shm dev/shm", "mount -t proc proc proc"]
     for path in (_REPOSITORY, Path(sys.prefix)):
         if any(path.is_relative_to(f"/{name}") for name in _SYSTEM):

@@ -1,0 +1,73 @@
+"""Workers and drivers hang for longer than others wait for them, and go on later: who was given up does no harm."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.lab import Lab, lab
+from cluster.worker import release
+from support.namespace import processes, send
+from support.postgres import Postgres
+from support.seaweed import Seaweed
+from support.spark_cluster import SparkCluster
+
+pytestmark = pytest.mark.soak
+
+_CONF = {
+    "spark.network.timeout": "20s",
+    "spark.network.timeoutInterval": "2s",
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
+}
+"""After so long without a word the driver gives an executor up, as where the network between them is gone."""
+
+
+@pytest.fixture(scope="module")
+def long_lived(
+    tmp_path_factory: pytest.TempPathFactory, server: Seaweed, cluster: SparkCluster, catalogs: Postgres
+) -> Iterator[Lab]:
+    with lab("hanging", tmp_path_factory.mktemp("hosts"), server, cluster, catalogs, conf=_CONF) as found:
+        yield found
+
+
+@pytest.fixture
+def one(long_lived: Lab) -> Lab:
+    long_lived.heal()
+    return long_lived
+
+
+@pytest.mark.parametrize("point", ["read", "arrangement-run", "state-put", "index-run", "data-file"])
+def test_nothing_is_heard_of_a_worker_until_its_executors_are_given_up(one: Lab, point: str) -> None:
+    """Its tasks go on, and end, when others have done their work."""
+    worker = one.stop_in_tasks(f"{point}=stop")
+    send(processes(worker.first), signal.SIGSTOP)
+    one.check()
+    release(one.workers)
+    one.turn()
+    one.cluster.wait_for_cores(len(one.workers))
+
+
+def test_nothing_is_heard_of_any_worker(one: Lab) -> None:
+    one.stop_in_tasks("data-file=stop")
+    for worker in one.workers:
+        send(processes(worker.first), signal.SIGSTOP)
+    one.running.wait_for(lambda event: event.get("event") == "stalled")
+    release(one.workers)
+    one.check()
+
+
+@pytest.mark.parametrize("point", ["data-files", "commit-request", "commit-reply"])
+def test_a_driver_hangs_and_goes_on_when_another_host_has_taken_over(one: Lab, point: str) -> None:
+    one.stop_driver(f"{point}=stop")
+    send(processes(one.host.first), signal.SIGSTOP)
+    before = one.take_over()
+    try:
+        one.check()
+        send(processes(before.first), signal.SIGCONT)
+        before.running.wait_for(lambda event: event.get("why") == "fenced")
+        one.turn()
+    finally:
+        before.kill()
