@@ -32,6 +32,7 @@ from sinkql.session import Session
 from sinkql.session.doctor import checks
 from sinkql.session.sink.process import SinkProcess
 from support.catalog import server_address, server_url
+from support.pgbouncer import pgbouncer
 from support.port import held_ports
 from support.postgres import Postgres
 from support.postgres import postgres as new_server
@@ -219,6 +220,12 @@ def test_catalog_of_another_user_is_told(strict: Postgres, tmp_path: Path) -> No
     with Session(url):
         pass
     assert _refused(_with(url.replace("postgres@", "alice@"), _PASSWORD)).code == "SQ4153"
+
+
+@pytest.mark.soak
+def test_pooler_without_transactions_is_told(postgres: Postgres, tmp_path: Path) -> None:
+    with pgbouncer(postgres, "statement", size=2) as port:
+        assert _refused(server_address(postgres, tmp_path / ".sinkql", port=port)).code == "SQ4156"
 
 
 def test_schema_of_another_program_is_refused_and_left_alone(postgres: Postgres, url: ServerUrl) -> None:

@@ -11,14 +11,16 @@ from support.postgres import Postgres
 _numbers = count(1)
 
 
-def server_url(server: Postgres, folder: Path, *, user: str = "postgres", database: str = "postgres") -> str:
-    """Return the URL of a catalog that nobody has yet, with its folder there."""
-    place = f"{user}@127.0.0.1:{server.port}/{database}"
+def server_url(
+    server: Postgres, folder: Path, *, user: str = "postgres", database: str = "postgres", port: int | None = None
+) -> str:
+    """Return the URL of a catalog that nobody has yet, with its folder there; `port` is that of a pooler."""
+    place = f"{user}@127.0.0.1:{port or server.port}/{database}"
     return f"postgresql+psycopg://{place}?schema=c{next(_numbers)}&folder={folder}"
 
 
-def server_address(server: Postgres, folder: Path) -> ServerUrl:
+def server_address(server: Postgres, folder: Path, *, port: int | None = None) -> ServerUrl:
     """Return the same as an address."""
-    found = address_of(server_url(server, folder))
+    found = address_of(server_url(server, folder, port=port))
     assert isinstance(found, ServerUrl)
     return found

@@ -72,7 +72,7 @@ class Postgres:
         arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(BINARIES / "postgres"), "-D", str(self.data), *arguments]
         with self.log.open("ab") as log:
-            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, **_user())
+            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, **as_server())
         self._process = process
         deadline = Deadline()
         while not self._answers():
@@ -175,7 +175,7 @@ def server_folder() -> Iterator[Path]:
     place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="postgres-", dir=place))
     try:
-        if _user():
+        if as_server():
             shutil.chown(folder, _NOBODY["user"], _NOBODY["group"])
         yield folder
     finally:
@@ -185,9 +185,10 @@ def server_folder() -> Iterator[Path]:
 def run(program: str, *arguments: object) -> None:
     """Run one of Postgres's programs as the server's user."""
     command = [str(each) for each in (BINARIES / program, *arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **_user())
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **as_server())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _user() -> dict[str, Any]:
+def as_server() -> dict[str, Any]:
+    """Return with which arguments a process is started that is not to be root's."""
     return _NOBODY if os.geteuid() == 0 else {}

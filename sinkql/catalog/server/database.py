@@ -44,7 +44,8 @@ class ServerDatabase:
     """An open catalog in Postgres. Transactions at a time have a connection each, kept for the next; forks share none.
 
     Opening raises SQ4102 (a newer one), SQ4104 (locked for too long), SQ4113 (the URL), SQ4115 (`existing`, and there
-    is none), SQ4150 (no answer), SQ4151 (login), SQ4152 (no database), SQ4153 (privileges), SQ4154 (another program's).
+    is none), SQ4150 (no answer), SQ4151 (login), SQ4152 (no database), SQ4153 (privileges), SQ4154 (another program's),
+    SQ4156 (a pooler without transactions).
     """
 
     def __init__(self, url: ServerUrl, layout: Layout, *, existing: bool = False) -> None:

@@ -63,6 +63,13 @@ def failure(error: psycopg.Error, url: ServerUrl) -> SinkqlError:
             return busy(url, told)
         case errors.InsufficientPrivilege():
             return _privilege(url, told)
+        case errors.ProtocolViolation() if "statement pooling" in told:
+            return SinkqlError(
+                "SQ4156",
+                f'the pooler of the catalog\'s server allows no transactions (catalog "{url}")',
+                detail=told,
+                hint="Have PgBouncer give out connections for transactions, pool_mode = transaction, or for sessions.",
+            )
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
             return LateError(
                 "SQ4150",

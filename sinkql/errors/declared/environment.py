@@ -176,6 +176,11 @@ CODES = {
         "A catalog in Postgres needs the package psycopg, which is not installed or does not load.",
         "Install it as the hint shows.",
     ),
+    "SQ4156": _code(
+        "PgBouncer in front of the Postgres server of the catalog gives out a connection for one statement, and so "
+        "allows no transactions.",
+        "Set pool_mode = transaction, or session, for the database in pgbouncer.ini, or name the server itself.",
+    ),
     "SQ4201": _code(
         "The Iceberg catalog cannot be reached.",
         "Check URL in CREATE CONNECTION, and that the catalog runs. A running sink tries again by itself.",
