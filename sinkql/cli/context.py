@@ -13,7 +13,7 @@ import click
 from sinkql.cli.output import Output
 
 if TYPE_CHECKING:
-    from sinkql.catalog.address import Address
+    from sinkql.catalog.address import Address, ServerUrl
     from sinkql.session import Session
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -68,7 +68,7 @@ def names_of(*kinds: str) -> Complete:
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from sinkql.catalog.address import address_of
-        from sinkql.catalog.file.item_names import item_names
+        from sinkql.catalog.file import item_names as of_file
         from sinkql.errors import SinkqlError
 
         given = context.params.get(parameter.name or "") or ()
@@ -76,7 +76,15 @@ def names_of(*kinds: str) -> Complete:
             address = address_of(context.find_root().params.get("catalog"))
         except SinkqlError:
             return []  # who types sees no errors
-        found = item_names(address, *kinds) if isinstance(address, Path) else []  # no server is asked at each key
+        found = of_file.item_names(address, *kinds) if isinstance(address, Path) else _of_server(address, *kinds)
         return [name for name in found if name.startswith(incomplete) and name not in given]
 
     return complete
+
+
+def _of_server(url: ServerUrl, *kinds: str) -> list[str]:
+    try:
+        from sinkql.catalog.server.item_names import item_names
+    except ImportError:  # without a package that a server needs
+        return []
+    return item_names(url, *kinds)

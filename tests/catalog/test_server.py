@@ -517,11 +517,17 @@ def test_plan_compares_with_nothing_and_makes_none(
     assert run(["--catalog", url.text, "plan", "pipeline.sql", "--detailed-exitcode"]) == 0
 
 
-def test_completion_asks_no_server(url: ServerUrl) -> None:
-    for catalog in (url.text, "mysql://nowhere"):
+def test_names_are_completed_from_the_server_if_it_answers(url: ServerUrl) -> None:
+    with Session(url) as session:
+        session.execute(
+            'CREATE TABLE t1 (id bigint); CREATE SCHEMA a; CREATE TABLE a."t.u" (id bigint); CREATE VIEW v AS TABLE t1;'
+        )
+    nowhere = url.text.replace(f":{url.text.rpartition(':')[2].partition('/')[0]}/", ":1/")
+    for catalog, found in ((url.text, ['a."t.u"', "t1", "v"]), (nowhere, []), ("mysql://nowhere", [])):
         root = click.Context(click.Command("sinkql"))
         root.params = {"catalog": catalog}
-        assert names_of("SINK")(click.Context(click.Command("stop"), parent=root), click.Argument(["names"]), "") == []
+        command = click.Context(click.Command("stop"), parent=root)
+        assert names_of("TABLE", "VIEW")(command, click.Argument(["names"]), "") == found
 
 
 def test_verify_and_upgrade_name_the_catalog_without_its_password(

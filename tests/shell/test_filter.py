@@ -121,6 +121,17 @@ def test_d_lists_each_kind_and_takes_patterns(filtered: Filtered) -> None:
         assert filtered.code == 0, filtered.errors
 
 
+def test_clusters_are_shown_with_what_they_run_on_and_their_state(filtered: Filtered, tmp_path: Path) -> None:
+    filtered(f"CREATE CLUSTER c (SIZE = 'local[1]', STATE = '{tmp_path}');")
+    assert [line.split() for line in filtered("\\dcl")[2:-1]] == [
+        ["c", "local[1]", str(tmp_path)],
+        ["quickstart", "local[*]"],
+    ]
+    assert ["state", str(tmp_path)] in [line.split() for line in filtered("\\d c")]
+    (found,) = filtered("SELECT master, state, connection_id FROM mz_internal.mz_cluster_masters;")[2:-1]
+    assert found.split() == ["local[1]", str(tmp_path), "NULL"]
+
+
 def test_d_describes_every_kind_of_item(filtered: Filtered) -> None:
     filtered(
         "CREATE SECRET k AS 'hunter2'; CREATE TABLE t (id bigint PRIMARY KEY); CREATE CLUSTER c (SIZE = 'local[1]');"

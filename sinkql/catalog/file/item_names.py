@@ -6,7 +6,9 @@ For what must answer while a user types in another program: it imports nothing t
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from sinkql.vocabulary import quoted
 
@@ -26,6 +28,11 @@ def item_names(path: Path, *kinds: str) -> list[str]:
             connection.close()
     except sqlite3.Error:
         return []
+    return as_typed(rows)
+
+
+def as_typed(rows: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return names as they are typed, of rows of a database, a schema and a name."""
     return [
         _spelled(name) if (database, schema) in _DEFAULT else f"{_spelled(schema)}.{_spelled(name)}"
         for database, schema, name in rows

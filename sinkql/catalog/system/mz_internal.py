@@ -451,6 +451,17 @@ occurred_at timestamptz i.occurred_at
   FROM mz_materialized_view_statuses AS k WHERE k.status IN ('stalled', 'failed', 'fenced')
 ) AS i""",
     ),
+    # SinkQL's own: what clusters run on.
+    relation(
+        "mz_internal.mz_cluster_masters",
+        """
+id text
+master text json_extract(i.details, '$.master')
+state text json_extract(i.details, '$.state.path')
+connection_id text json_extract(i.details, '$.state.connection_id')
+""",
+        "FROM items AS i\nWHERE i.kind = 'CLUSTER'",
+    ),
     relation(
         "mz_internal.mz_webhook_sources",
         "id text\nname text\nurl text json_extract(i.details, '$.url')",

@@ -23,13 +23,19 @@ def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, fin
             keys = {"public_keys": facts["public_keys"]} if "public_keys" in facts else {}
             return {"type": item.kind.lower().replace(" ", "-"), "options": _plain_options(item, find_id), **keys}
         case logical.Cluster():
-            return {"size": item.master if item.master.startswith("local") else None, "master": item.master}
+            size = item.master if item.master.startswith("local") else None
+            state = {"path": item.state.path, "connection_id": _id_of(item.state, find_id)} if item.state else None
+            return {"size": size, "master": item.master, "state": state}
         case logical.Source():
             return _source(item, statement, find_id)
         case logical.View():
             return _view(item, statement, find_id)
         case logical.Sink():
             return _sink(item, statement, facts, find_id)
+
+
+def _id_of(state: logical.StatePath, find_id: FindId) -> str | None:
+    return find_id(state.connection) if state.connection is not None else None
 
 
 def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:

@@ -39,7 +39,8 @@ _LISTINGS = {
     "LEFT JOIN mz_iceberg_sinks AS t ON t.id = i.id",
     "dc": "SELECT i.name, i.type FROM mz_connections AS i",
     "dse": "SELECT i.name FROM mz_secrets AS i",
-    "dcl": "SELECT i.name, i.size FROM mz_clusters AS i",
+    "dcl": 'SELECT i.name, coalesce(i.size, m.master) AS "runs on", m.state FROM mz_clusters AS i '
+    "LEFT JOIN mz_internal.mz_cluster_masters AS m ON m.id = i.id",
     "dn": "SELECT i.name FROM mz_schemas AS i",
     "l": "SELECT i.name FROM mz_databases AS i",
 }
@@ -166,6 +167,9 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
             yield "type", item.kind.lower()
         case logical.Cluster():
             yield "master", item.master
+            if item.state is not None:
+                through = f" by {_short(session, item.state.connection)}" if item.state.connection else ""
+                yield "state", item.state.path + through
         case logical.Source():
             if item.kind != "TABLE":
                 yield (
