@@ -95,7 +95,7 @@ class FolderState:
     def list(self, under: str) -> Iterator[tuple[str, float]]:
         for path in sorted((self.folder / under).rglob("*")) if (self.folder / under).is_dir() else ():
             with suppress(FileNotFoundError):
-                if path.is_file():
+                if path.is_file() and not path.name.startswith("."):  # a draft
                     yield path.relative_to(self.folder).as_posix(), path.stat().st_mtime
 
     def delete(self, names: Iterable[str]) -> None:
@@ -231,7 +231,9 @@ class Home:
 
     def noted(self, name: str) -> bytes | None:
         """Return a file that was noted, here or on another host."""
-        return (self.folder / name).read_bytes() if not self.bring({name: None}) else None
+        with suppress(FileNotFoundError):  # it may go as what nobody uses
+            return (self.folder / name).read_bytes() if not self.bring({name: None}) else None
+        return None
 
     def _put(self, name: str) -> None:
         assert self.store is not None
@@ -296,9 +298,9 @@ class Home:
             _used(self.folder / name for name in names)
 
     def forget_unused(self) -> None:
-        """Delete files of the folder that the store has, and that nobody has used for an hour."""
+        """Delete files of the folder that the store has, and that nobody has used for a day."""
         for used_at, path in list(_ages(self.folder)):
-            if time.time() - used_at > _UNUSED_SECONDS and _elsewhere(path):
+            if time.time() - used_at > _IDLE_SECONDS and _elsewhere(path):
                 path.unlink(missing_ok=True)
 
     def use(self) -> None:

@@ -10,6 +10,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import count, takewhile
 
 from sinkql import durable
 from sinkql.extension.home import Home, StateStore
@@ -56,17 +57,20 @@ class StoredNumbered:
 
     def numbers(self) -> list[int]:
         listed = self._listed()
-        last = listed[-1] if listed else 0
-        return [*listed, *(number for number in self._here.numbers() if number > last)]
+        return [*listed, *self._newer(listed)]
+
+    def _newer(self, listed: list[int]) -> list[int]:
+        """Return the numbers here that follow those of the store: they were made since it was asked."""
+        here, following = set(self._here.numbers()), max(listed, default=0) + 1
+        return list(takewhile(here.__contains__, count(following)))
 
     def _listed(self) -> list[int]:
         found, now = _listings.get(self._key), time.monotonic()
         if found is None or now > found.at + _LOOK_SECONDS:
             names = [name.rpartition("/")[2] for name, _ in self._store.list(f"{self.part}/")]
             found = _listings[self._key] = _Listing(numbers_in(names), now)
-            for old in self._here.numbers():
-                if found.numbers and old < found.numbers[0]:
-                    self._here.remove(old)
+            for old in set(self._here.numbers()) - set(found.numbers):
+                self._here.remove(old)
         return found.numbers
 
     def last(self) -> int:
@@ -74,7 +78,7 @@ class StoredNumbered:
 
     def there(self, number: int) -> bool:
         listed = self._listed()
-        return number in listed or (number > max(listed, default=0) and self._here.there(number))
+        return number in listed or number in self._newer(listed)
 
     def read(self, number: int) -> bytes | None:
         if not self.there(number):
@@ -95,10 +99,18 @@ class StoredNumbered:
         finally:
             draft.unlink()
         self.home.note(self._name(number), data, stored=True)
+        if (found := _listings.get(self._key)) is not None:
+            found.numbers = sorted({*found.numbers, number})
         return True
 
     def follows(self, number: int) -> bool:
-        if number == 1 or self._store.get(self._name(number - 1), BytesIO()) is not None:
+        if number == 1:
+            return True
+        try:
+            before = self._store.get(self._name(number - 1), BytesIO())
+        except ValueError:  # damaged, but there
+            return True
+        if before is not None:
             return True
         self.look()
         return max(self._listed(), default=0) == number

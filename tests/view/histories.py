@@ -69,7 +69,7 @@ def contents(log: ViewLog, job: physical.Job, entry: Entry) -> Rows:
     """Return the rows of a view at an entry."""
     found: Rows = Counter()
     for kept in entry.contents.values():
-        log.bring(kept, job.sink)
+        log.bring(kept)
         table = read_runs(map(log.run_path, kept), schema_of(job.write.columns))
         for *row, diff in zip(*(column.to_pylist() for column in table.columns), strict=True):
             found[tuple(row)] += diff

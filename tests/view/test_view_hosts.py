@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
@@ -17,6 +16,7 @@ from home.test_remote import Elsewhere
 from sinkql import physical
 from sinkql.connectors.view.log import Entry, ViewLog, kept_log
 from sinkql.extension import stored
+from sinkql.extension.home import Home
 from sinkql.extension.stream import Context
 from sinkql.runtime.local.engine import LocalEngine
 from support.running import contexts
@@ -122,28 +122,97 @@ def _once(history: Wandering) -> None:
         history.turn(name, failing=False)
 
 
-@pytest.mark.parametrize("failing", range(0, 24, 2))
+def _moving(history: Wandering, failing: int) -> bool:
+    """Run jobs, give their cluster STATE, and begin to take the log of the view there; tell whether that failed."""
+    state, history.state = history.state, None
+    for _ in range(4):
+        _once(history)
+    history.loops.clear()
+    history.state, history.left = state, failing or None
+    try:
+        history.started("mv")
+    except BoomError:
+        return True
+    finally:
+        history.left = None
+    return False
+
+
+@pytest.mark.parametrize("failing", range(0, 30, 3))
 def test_a_log_goes_on_where_its_cluster_gets_state(tmp_path: Path, failing: int) -> None:
     history = Wandering(tmp_path, random.Random(failing))
-    state, history.state = history.state, None
     with patch.object(Wandering, "move", lambda self: None), history.watched():
+        failed = _moving(history, failing)
+        before = ViewLog(history.log("mv").folder.parent)
+        if failed:  # who reads it waits for what is not there yet
+            history.turn("copy", failing=False)
         for _ in range(4):
             _once(history)
-        before = history.log("mv").last()
-        history.loops.clear()
-        history.state, history.left = state, failing or None
-        with suppress(BoomError):
-            history.started("mv")
-        history.left = None
-        for _ in range(4):
-            _once(history)
-    log = history.log("mv")
-    assert log.last() > before
-    assert before in log.numbers()
+    assert before.last() in history.log("mv").numbers()
     assert history.rebuilt == 0
-    copied = history.log("copy").newest()
+    _read_whole(history)
+
+
+def _read_whole(history: Wandering) -> None:
+    """Hold that the copy has read the log to its end, and has its rows, on a host that has nothing yet."""
+    history.folder = history.home / "another"
+    log, copied = history.log("mv"), history.log("copy").newest()
+    last = log.newest()
     assert copied is not None
-    assert copied[1].marker.end["mv"]["at"] == log.last()
+    assert last is not None
+    assert copied[1].marker.end["mv"]["at"] == last[1].changed
+    rows = contents(log, MV, last[1])
+    assert rows
+    assert rows == contents(history.log("copy"), JOBS["copy"], copied[1])
+
+
+def test_what_a_move_did_not_put_it_puts_the_next_time(tmp_path: Path) -> None:
+    history = Wandering(tmp_path, random.Random(1))
+    keep, left = Home.keep, [1]
+
+    def broken(home: Home, names: list[str]) -> None:
+        if home.folder.name == "stored" and left and left.pop():
+            raise BoomError
+        keep(home, names)
+
+    with patch.object(Wandering, "move", lambda self: None), history.watched():
+        with patch.object(Home, "keep", broken):
+            assert _moving(history, 0)
+        history.turn("mv", failing=False)
+        history.turn("copy", failing=False)
+    _read_whole(history)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_who_reads_a_log_that_is_lost_waits_until_its_view_has_rows_again(tmp_path: Path, *, stored: bool) -> None:
+    history = Wandering(tmp_path, random.Random(1))
+    if not stored:
+        history.state = None
+    with patch.object(Wandering, "move", lambda self: None), history.watched():
+        _once(history)
+        _once(history)
+        before = history.log("copy").last()
+        shutil.rmtree(history.home / "elsewhere" / "mv" / "log", ignore_errors=True)
+        shutil.rmtree(history.log("mv").folder / "log")
+        history.loops.clear()
+        history.turn("copy", failing=False)
+        newest = history.log("copy").newest()
+        assert newest is not None
+        assert contents(history.log("copy"), JOBS["copy"], newest[1])
+        assert newest[0] > before
+        _once(history)
+    assert history.rebuilt == 2  # the copy, and the other one that reads it
+
+
+def test_a_draft_of_another_host_is_nothing(tmp_path: Path) -> None:
+    history = Wandering(tmp_path, random.Random(1))
+    with patch.object(Wandering, "move", lambda self: None), history.watched():
+        _once(history)
+        readers = history.home / "elsewhere" / "mv" / "log" / "readers" / "copy"
+        (readers / ".12.0123456789abcdef").touch()
+        places = history.log("mv").pins.places()
+    assert places
+    assert 12 not in places
 
 
 def test_a_view_of_which_contents_are_lost_is_computed_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -40,6 +41,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     merges: int = 0
 
 
+MOVING = "moving"
+"""The file that is there while a log is taken to STATE."""
 _STORED = "stored"
 """The folder of a log that lies in a store, in that of its view."""
 
@@ -207,12 +210,23 @@ class ViewLog:
         """Return where a run is."""
         return self.folder / run_file(run)
 
-    def bring(self, runs: Iterable[Run], view: str) -> None:
-        """Have runs in the folder; raises SQ3451, which names the view, where one is gone."""
+    def bring(self, runs: Iterable[Run]) -> None:
+        """Have runs in the folder; raises FileNotFoundError where one is gone."""
         sizes = {run_file(run): run.bytes for run in runs}
-        if self.home.bring(sizes):
-            raise gone(view)
+        if missing := self.home.bring(sizes):
+            raise FileNotFoundError(missing[0])
         self.home.use_files(sizes)
+
+    @property
+    def moving(self) -> bool:
+        """Whether the log is being taken to where it is, so that not all of its entries are there yet."""
+        return self.home.store is not None and self.home.store.get(MOVING, BytesIO()) is not None
+
+    def forget(self, name: str) -> None:
+        """Delete a file beside the entries."""
+        (self.folder / name).unlink(missing_ok=True)
+        if self.home.store is not None:
+            self.home.store.delete([name])
 
     # --- readers -----------------------------------------------------------------------------------------------------
 
@@ -223,12 +237,12 @@ class ViewLog:
             self.home.forget_unused()
 
 
-def gone(view: str) -> SinkqlError:
+def gone(view: str, hint: str = "They are read again, as they are now.") -> SinkqlError:
     """Return what is said where rows that were to be read are not there any more."""
     return GoneError(
         "SQ3451",
         f'materialized view "{short_name(view)}" no longer has the rows of the commit that was read',
-        hint="They are read again, as they are now.",
+        hint=hint,
     )
 
 

@@ -1,30 +1,46 @@
 """A view whose cluster gets STATE, or that goes to one with it → its log goes on there, from the catalog's folder.
 
-Entries keep their numbers and ids, so that readers go on in them.
+Entries keep their numbers and ids, so that readers go on in them; while some are there and others not, the file
+`MOVING` tells them to wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from uuid import uuid4
 
 from sinkql import durable
-from sinkql.connectors.view.log import Run, ViewLog, run_file
+from sinkql.connectors.view.log import MOVING, Run, ViewLog, entry_after, run_file
 
 
 def go_on(log: ViewLog) -> None:
     """Publish in a log in STATE what the catalog's folder has more of it, if anything."""
     before = log.before
-    newest, last = log.newest(), before.newest() if before is not None else None
-    number = newest[0] if newest is not None else 0
-    if before is None or last is None or last[0] <= number:
+    if before is None:
         return
-    same = before.entry(number)
-    if newest is not None and (same is None or same.id != newest[1].id):
-        return  # it went another way
+    newest, last = log.newest(), before.newest()
+    number = newest[0] if newest is not None else 0
+    if last is not None and last[0] > number:
+        same = before.entry(number)
+        # else it went another way, and what is to come is computed from where it is
+        if newest is None or (same is not None and same.id == newest[1].id):
+            log.home.note(MOVING, b"")
+            _take_all(log, before, number)
+    if log.moving:
+        log.forget(MOVING)
+
+
+def _take_all(log: ViewLog, before: ViewLog, number: int) -> None:
+    _fence(before)
+    last = before.newest()
+    assert last is not None
     contents = [run for kept in last[1].contents.values() for run in kept]
     if not all(before.run_path(run).exists() for run in contents):
         return
     log.pins.take(before.pins)
+    for path in (before.folder / "attached").glob("*"):
+        log.home.note(f"attached/{path.name}", path.read_bytes())
     _take(log, before, contents)
     for each in before.numbers():
         entry = before.entry(each) if each > number else None
@@ -32,6 +48,15 @@ def go_on(log: ViewLog) -> None:
             _take(log, before, entry.runs)
             if not log.publish(each, entry):
                 return
+
+
+def _fence(before: ViewLog) -> None:
+    """Claim the log that is left, so that nobody else goes on in it."""
+    while (last := before.newest()) is not None:
+        claim = uuid4().hex
+        number, entry = entry_after(last, replace(last[1].marker, claim=claim), claim)
+        if before.publish(number, entry):
+            return
 
 
 def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
@@ -42,5 +67,6 @@ def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
         if not path.exists() and before.run_path(run).exists():
             with before.run_path(run).open("rb") as data:
                 durable.create(path, data)
+        if path.exists():
             names.append(run_file(run))
     log.home.keep(names)

@@ -45,6 +45,7 @@ class Pins:
 
     def put(self, reader: str, at: int, *, passing: bool = False) -> bool:
         """Note how far a reader is; tell whether other hosts may not have known it until now."""
+        known = self._path(reader).exists()
         durable.write(self._path(reader), msgspec.json.encode(_Pin(at, passing)), sync=False)
         if self.home.store is None:
             return False
@@ -53,9 +54,9 @@ class Pins:
         if before and at >= _place(before) and now < put_at + _PUT_SECONDS:
             return False
         try:
-            return self._store(reader, f"{READERS}/{reader}/{at}{'-' + _PASSING if passing else ''}", now)
+            return self._store(reader, f"{READERS}/{reader}/{at}{_passing() if passing else ''}", now)
         except (SinkqlError, OSError):
-            if not before:
+            if not known:
                 raise
             return False  # what was committed is; more is kept for the reader than it needs
 
@@ -77,7 +78,7 @@ class Pins:
         """Yield what the store has of a reader, or of all of them; queries that ended without a word are forgotten."""
         assert self.home.store is not None
         for name, put_at in list(self.home.store.list(f"{READERS}/{reader}/" if reader else f"{READERS}/")):
-            if name.endswith(_PASSING) and put_at < time.time() - _FORGOTTEN_SECONDS:
+            if _PASSING in name and put_at < time.time() - _FORGOTTEN_SECONDS:
                 self.home.store.delete([name])
             else:
                 yield name
@@ -89,11 +90,12 @@ class Pins:
         return None if self.home.store is None else min(map(_place, self._stored(reader)), default=None)
 
     def forget(self, reader: str) -> None:
-        """Forget a reader."""
+        """Forget a query; where the store does not answer now, it does so after an hour."""
         self._path(reader).unlink(missing_ok=True)
         self._put.pop(reader, None)
         if self.home.store is not None:
-            self.home.store.delete(list(self._stored(reader)))
+            with suppress(SinkqlError, OSError):
+                self.home.store.delete(list(self._stored(reader)))
 
     def take(self, other: Pins) -> None:
         """Have the readers that another log has on this machine, but for queries."""
@@ -118,6 +120,11 @@ class Pins:
 
     def _path(self, reader: str) -> Path:
         return self.home.folder / READERS / f"{reader}{_PIN}"
+
+
+def _passing() -> str:
+    """Return what the names of places of queries end with: another one each time, as an object keeps its time."""
+    return f"-{_PASSING}-{time.time():.0f}"
 
 
 def _place(name: str) -> int:

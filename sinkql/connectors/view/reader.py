@@ -116,7 +116,10 @@ class ViewReader(Derived):
 
     def _splits(self, runs: Mapping[str, Sequence[Run]], *, whole: bool) -> list[Split]:
         if not self.log.home.remote:  # else tasks do it
-            self.log.bring((run for each in runs.values() for run in each), self.view)
+            try:
+                self.log.bring(run for each in runs.values() for run in each)
+            except FileNotFoundError:
+                raise gone(self.view) from None
         return [self._split(bucket, each, whole=whole) for bucket, each in runs.items() if each]
 
     def _split(self, bucket: str, runs: Sequence[Run], *, whole: bool) -> Split:
@@ -128,9 +131,9 @@ class ViewReader(Derived):
         """Yield the rows that came and went in a bucket; what did both is in none of them."""
         runs = [Run(split["bucket"], file, 0, size) for file, size in split["files"]]
         schema = schema_of(self.columns)
-        if self.log.home.remote:
-            self.log.bring(runs, self.view)
         try:
+            if self.log.home.remote:
+                self.log.bring(runs)
             changes = read_runs(map(self.log.run_path, runs), schema)
         except FileNotFoundError:
             raise gone(self.view) from None
@@ -163,12 +166,16 @@ class ViewReader(Derived):
         return until if until is not None and until["at"] >= end["at"] else self.target(end)
 
     def anew(self, offsets: Offsets) -> bool:
-        """Tell whether what follows is gone: it was kept for long, or the log was begun again."""
-        if offsets["at"] == 0:
+        """Tell whether what follows is gone: it was kept for long, or the log was begun again.
+
+        A log without an entry may be on its way to here; the next claim of a lost one tells.
+        """
+        newest = self.log.newest()
+        if offsets["at"] == 0 or newest is None:
             return False
-        found, newest = self.log.entry(offsets["at"]), self.log.newest()
-        begun_again = newest is not None and newest[1].begins > offsets["at"] and self._fits(newest[1])
-        return found is None or found.id != offsets["id"] or begun_again
+        found = self.log.entry(offsets["at"])
+        begun_again = newest[1].begins > offsets["at"] and self._fits(newest[1])
+        return (found is None or found.id != offsets["id"] or begun_again) and not self.log.moving
 
     def initial_of(self, offsets: Offsets) -> Offsets:
         """Return the beginning; raises GoneError where the contents then are gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from sinkql.connectors.view.moved import go_on
 from sinkql.connectors.view.rebuild import CollectTask, Comparison
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import ViewTask, Written
-from sinkql.errors import FencedError
+from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.home import Home
 from sinkql.extension.stream import (
     Committed,
@@ -117,7 +118,7 @@ class ViewWriter(Writer):
         entry = self._last[1]
         epoch = entry.marker.epoch
         if self.home.store is not None and not self.home.remote:
-            self.log.bring((run for kept in entry.contents.values() for run in kept), self.view)
+            self.log.bring(run for kept in entry.contents.values() for run in kept)
         return ViewTask(
             uuid4().hex, entry.buckets or buckets, self.key, epoch, self.home.of_tasks(), self.schema,
             dict(entry.contents),
@@ -169,8 +170,8 @@ class ViewWriter(Writer):
         other = bool(entry.columns) and entry.columns != self.columns
         before: Contents = {} if other else entry.contents
         put_by: list[Run] = [each.data for each in results if each.data is not None]
-        had = (run for kept in before.values() for run in kept) if self.home.remote else ()
-        if self.home.remote and self.home.bring({run_file(each): each.bytes for each in (*put_by, *had)}):
+        had = (run for kept in before.values() for run in kept)
+        if self.home.store is not None and self.home.bring({run_file(each): each.bytes for each in (*put_by, *had)}):
             raise RedoBatchError
         found = Comparison(self.log, self.schema, marker.epoch, between).run(results, before)
         if other:
@@ -192,9 +193,8 @@ class ViewWriter(Writer):
 
     def detach(self, name: str) -> bool:
         """Delete a file kept by `attach`."""
-        (self.log.folder / _attached(name)).unlink(missing_ok=True)
-        if self.home.store is not None:
-            self.home.store.delete([_attached(name)])
+        with suppress(SinkqlError, OSError):  # it stays, as what nobody reads
+            self.log.forget(_attached(name))
         return True
 
     # --- what goes ---------------------------------------------------------------------------------------------------
@@ -205,7 +205,11 @@ class ViewWriter(Writer):
         number, entry = self._last
         if number < self._swept + _SWEEP_EVERY or not go_on(False):
             return ()
-        self._swept = number
+        with suppress(SinkqlError, OSError):  # a store that does not answer now: the next time will do
+            self._sweep(number, entry)
+        return ()
+
+    def _sweep(self, number: int, entry: Entry) -> None:
         floor = self._floor(number, entry)
         live: set[Run] = set()
         for each in self.log.numbers():
@@ -221,7 +225,7 @@ class ViewWriter(Writer):
         epoch = entry.marker.epoch
         runs.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=epoch)
         self.home.sweep(("runs/",), set(map(run_file, live)), epoch_of=_epoch_of, epoch=epoch)
-        return ()
+        self._swept = number
 
     def _floor(self, last: int, entry: Entry) -> int:
         """Return the first entry that stays: that of the latest reader, unless more than the contents lies behind it.

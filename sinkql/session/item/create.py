@@ -108,8 +108,7 @@ def _own_facts(statement: ast.Create, catalog: Catalog) -> dict[str, Any]:
         case ast.CreateSource(kind=kind) | ast.CreateTableFrom(source=None, kind=kind) if (
             kind in registry.sources and registry.sources[kind].stream is not None
         ):
-            state = state_of_cluster(statement, Scope(catalog.plans, registry))
-            return {"source_id": str(uuid.uuid4()), **({LOG_FACT: state.path} if state is not None else {})}
+            return {"source_id": str(uuid.uuid4()), **_log_facts(statement, Scope(catalog.plans, registry))}
         case ast.CreateSink():
             return {"sink_id": str(uuid.uuid4())}
         case ast.CreateTable():
@@ -118,6 +117,17 @@ def _own_facts(statement: ast.Create, catalog: Catalog) -> dict[str, Any]:
             return {VIEW_ID: str(uuid.uuid4())}
         case _:
             return {}
+
+
+def _log_facts(statement: ast.Create, scope: Scope) -> dict[str, Any]:
+    """Return where a source has its log whose statement does not say it."""
+    if any(option.name == "LOG" for option in getattr(statement, "with_options", ())):
+        return {}
+    try:
+        state = state_of_cluster(statement, scope)
+    except SinkqlError:  # no such cluster: of a source that is not there yet, its plan says so
+        return {}
+    return {} if state is None else {LOG_FACT: state.path}
 
 
 def _new_keys(statement: ast.Create, registry: Registry) -> Keys | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from sinkql import physical, typed
 from sinkql.catalog.catalog import Catalog
-from sinkql.connectors.view.log import pins_part, state_of
+from sinkql.connectors.view.log import pins_part
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower
+from sinkql.lowering.log import view_jobs
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
 
@@ -24,7 +26,7 @@ def kept_states(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, An
             job = lower(name, catalog.plans) if catalog.plans.entry(name) is not None else None
         except SinkqlError:
             continue  # one that cannot be planned any more
-        places = [(job.state, sink_id), *_pins(job, sink_id)] if job is not None else []
+        places = [(job.state, sink_id), *_pins(catalog, sink_id)] if job is not None else []
         found += [
             {"name": short_name(name), "sink_id": sink_id, "part": part, "state": msgspec.to_builtins(state)}
             for state, part in places
@@ -33,10 +35,12 @@ def kept_states(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, An
     return found
 
 
-def _pins(job: physical.Job, sink_id: str) -> Iterator[tuple[physical.StatePath | None, str]]:
-    for read in job.reads():
-        if read.connector == physical.VIEW:
-            yield state_of(read), pins_part(read.options["view_id"], sink_id)
+def _pins(catalog: Catalog, sink_id: str) -> Iterator[tuple[physical.StatePath | None, str]]:
+    """Yield where it may be said how far a sink is in the logs of views, of those that it read before, too."""
+    for name in view_jobs(catalog.plans):
+        with suppress(SinkqlError):
+            view = lower(name, catalog.plans)
+            yield view.state, pins_part(view.sink_id, sink_id)
 
 
 def forget_states(kept: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.connectors.view.log import Entry, ViewLog, kept_log
+from sinkql.connectors.view.log import Entry, ViewLog, gone, kept_log
 from sinkql.errors import Notice
 from sinkql.lowering.job import lower
 from sinkql.lowering.log import gets, inputs_of, view_id
@@ -65,7 +65,7 @@ class Kept:
 
         schema = schema_of(self.columns)
         for kept in entry.contents.values():
-            self.log.bring(kept, self.view.name)
+            self.log.bring(kept)
             changes = read_runs(map(self.log.run_path, kept), schema)
             for part in in_parts(cut(changes), schema, self.log.spill):
                 yield from cut(check_present(added_up(part), self.view.name))
@@ -74,7 +74,7 @@ class Kept:
         """Yield the changes of an entry with `$diff`, not many at once."""
         from sinkql.connectors.view.rows import cut, read_runs, schema_of
 
-        self.log.bring(entry.runs, self.view.name)
+        self.log.bring(entry.runs)
         for run in entry.runs:
             yield from cut(read_runs([self.log.run_path(run)], schema_of(self.columns)))
 
@@ -101,7 +101,10 @@ class Shown:
 
         kept, entry = self.views[name]
         yield repeated(schema_of(kept.columns).empty_table())
-        yield from map(repeated, kept.rows(entry))
+        try:
+            yield from map(repeated, kept.rows(entry))
+        except FileNotFoundError:
+            raise gone(name, hint="Run the query again.") from None
 
     def notices(self) -> list[Notice]:
         """Say of when the rows are."""
