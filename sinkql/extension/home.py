@@ -251,7 +251,10 @@ class Home:
             _used(self.folder / name for name in sizes.keys() - set(missing))
         if self.store is None or not missing:
             return missing
-        got = _at_once(self._get, missing)
+        got = [
+            size if sizes[name] in (None, size) else None
+            for name, size in zip(missing, _at_once(self._get, missing), strict=True)
+        ]
         for name, size in zip(missing, got, strict=True):
             if size is not None:
                 self.fetched[name.rpartition("/")[0]] += size
@@ -270,6 +273,13 @@ class Home:
             return None  # what is damaged is as if it were not there: what can be made again is
         faults.point("state-got")
         return size
+
+    def renew(self, names: Iterable[str]) -> None:
+        """Have the next `keep` put files into the store again: what it has of them is lost or damaged."""
+        if self.store is not None:
+            gone = list(names)
+            self.store.delete(gone)
+            self._listed(self.store).difference_update(gone)
 
     def drop(self, names: Collection[str]) -> None:
         """Delete files that nothing needs any more."""

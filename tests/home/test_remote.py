@@ -201,6 +201,41 @@ def test_a_view_that_is_a_job_runs_there_too(tmp_path: Path, seed: int) -> None:
         assert [path for path in kept.rglob("*") if path.is_file()] == []
 
 
+class Losing(Elsewhere):
+    """Have the store lose, or damage, the runs of a view just before a task comes to a machine that has none."""
+
+    damages = False
+    loses = False
+
+    def sent(self, task: Task) -> Task:
+        if self.loses:
+            self.loses = False
+            for path in (self.folder.parent / "elsewhere").rglob("runs/*/*.arrow"):
+                path.unlink()
+                if self.damages:
+                    path.write_bytes(b"nothing that anybody wrote")
+            for machine in self.machines:
+                shutil.rmtree(machine, ignore_errors=True)
+        return super().sent(task)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_runs_of_a_view_that_the_store_lost_are_put_again(tmp_path: Path, *, damaged: bool) -> None:
+    engine = Losing(tmp_path / "executors", 1)
+    engine.damages = damaged
+    with pipeline(tmp_path, str(tmp_path / "elsewhere"), own=True) as moving:
+        moving.engine, moving.remote = engine, True
+        lost = set()
+        for _ in range(4):
+            moving.put(40)
+            moving.run("summed")
+            lost |= {each.lost.code for each in moving.events if isinstance(each, SinkRebuilding)}
+            moving.run("sums")
+            moving.check("sums")
+            engine.loses = True
+        assert lost == {"SQ3404"}
+
+
 @pytest.mark.parametrize("sink", SINKS)
 def test_state_of_this_machine_alone_goes_there_with_its_sink(tmp_path: Path, sink: str) -> None:
     with pipeline(tmp_path, None) as moving:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sinkql import faults
 from sinkql.connectors.view.log import Contents, Run, ViewLog, run_file
 from sinkql.connectors.view.rows import RunFile, added_up, cut, in_parts, read_runs
+from sinkql.errors import LostIndexError
 from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
 from sinkql.runs import Tiers
@@ -64,8 +65,13 @@ class ViewTask:
                 yield pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
 
     def _merged(self, bucket: int, name: str, runs: Sequence[Run]) -> list[Run]:
-        if self.home.remote:
-            self.home.bring({run_file(run): run.bytes for run in runs})
+        if self.home.remote and (lost := self.home.bring({run_file(run): run.bytes for run in runs})):
+            raise LostIndexError(
+                "SQ3404",
+                f'file "{lost[0]}" of the view is missing or damaged',
+                detail=f"{self.home.store} does not have it",
+                hint="Start the view again, which puts it there.",
+            )
         changes = cut(read_runs(map(self.log.run_path, runs), self.schema))
         merged = self._write(bucket, name, changes, 1 + max(run.merges for run in runs))
         return [merged] if merged is not None else []

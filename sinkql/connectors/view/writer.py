@@ -124,6 +124,11 @@ class ViewWriter(Writer):
             dict(entry.contents),
         )  # fmt: skip
 
+    def doubt(self) -> None:
+        """Have the next attempt put all runs of the contents into the store again: the log has them."""
+        if self._last is not None and self.home.remote:
+            self.home.renew(run_file(run) for kept in self._last[1].contents.values() for run in kept)
+
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
         """Make the entry of a batch."""
         found: list[Written] = [each.data for each in results if each.data is not None]

@@ -153,7 +153,7 @@ class Writer(Protocol):
         return True
 
     def doubt(self) -> None:
-        """Make anew, at the next `refresh`, what is kept of the table: a task said LostIndexError."""
+        """Make anew, by the next `begin`, what is kept of the table: a task said LostIndexError."""
         return
 
     def share(self) -> float:
