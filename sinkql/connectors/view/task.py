@@ -70,7 +70,7 @@ class ViewTask:
                 "SQ3404",
                 f'file "{lost[0]}" of the view is missing or damaged',
                 detail=f"{self.home.store} does not have it",
-                hint="Start the view again, which puts it there.",
+                hint="The view puts it there again, or computes its rows again.",
             )
         changes = cut(read_runs(map(self.log.run_path, runs), self.schema))
         merged = self._write(bucket, name, changes, 1 + max(run.merges for run in runs))

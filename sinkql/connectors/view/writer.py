@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from sinkql import durable, faults, physical, runs
-from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, open_log, run_file
+from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, gone, open_log, run_file
 from sinkql.connectors.view.moved import go_on
 from sinkql.connectors.view.rebuild import CollectTask, Comparison
 from sinkql.connectors.view.rows import schema_of
@@ -125,9 +125,15 @@ class ViewWriter(Writer):
         )  # fmt: skip
 
     def doubt(self) -> None:
-        """Have the next attempt put all runs of the contents into the store again: the log has them."""
-        if self._last is not None and self.home.remote:
-            self.home.renew(run_file(run) for kept in self._last[1].contents.values() for run in kept)
+        """Put all runs of the contents into the store again; raises SQ3451 where one is lost, for a start anew."""
+        if self._last is None or not self.home.remote:
+            return
+        files = {run_file(run): run.bytes for kept in self._last[1].contents.values() for run in kept}
+        lost = self.home.bring(files)
+        self.home.renew(files)
+        self.home.keep(files.keys() - set(lost))
+        if lost:
+            raise gone(self.view, hint="They are computed again.")
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
         """Make the entry of a batch."""
