@@ -20,9 +20,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 
 @pytest.fixture(scope="package")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+def machines() -> None:
+    """Skip where there can be none."""
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False, capture_output=True).returncode:
         pytest.skip("machines of these tests are namespaces, which this user may not make: run them as root")
+
+
+@pytest.fixture(scope="package")
+def cluster(machines: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 

@@ -11,19 +11,21 @@ import pyarrow.fs
 
 from support.readers import Rows, duckdb_rest
 from support.seaweed import SECRET, Seaweed
-from support.spark_cluster import SparkCluster
 
 _SCRIPT = """
 CREATE SECRET key AS '{secret}';
 CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'admin', SECRET ACCESS KEY = SECRET key, ENDPOINT = '{s3}',
   REGION = 'us-east-1');
-CREATE CLUSTER big (MASTER = '{master}', EXECUTORS = 2, CORES = 1, STATE = 's3://data/state/{name}',
-  AWS CONNECTION = aws, CONF = MAP[{conf}]);
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'rest', URL = '{rest}', WAREHOUSE = 'lake',
   CREDENTIAL = 'admin:' || SECRET key);
 CREATE SOURCE events (id bigint NOT NULL, name text)
   FROM FILES CONNECTION aws (PATH = 's3://data/{name}', GLOB = '*.json') FORMAT JSON;
-CREATE SINK s IN CLUSTER big FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = '{name}', TABLE = 't')
+"""
+_SINK = """
+CREATE CLUSTER {cluster} (MASTER = '{master}', EXECUTORS = {executors}, CORES = 1, STATE = 's3://data/state/{name}',
+  AWS CONNECTION = aws, CONF = MAP[{conf}]);
+CREATE SINK {sink} IN CLUSTER {cluster} FROM events
+  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = '{name}', TABLE = '{table}')
   USING AWS CONNECTION aws MODE APPEND WITH (COMMIT INTERVAL = '1s');
 """
 _FAST = {
@@ -35,13 +37,17 @@ _FAST = {
 
 @dataclass(slots=True)
 class Pipeline:
-    """Hold what came so far; the script is `pipeline.sql` in `folder`, and `name` is its own among tests."""
+    """Hold what came so far; the script is `pipeline.sql` in `folder`, and `name` is its own among tests.
+
+    With `two` another sink writes the same rows, to a table and in a cluster of its own.
+    """
 
     server: Seaweed
-    cluster: SparkCluster
+    master: str
     folder: Path
     name: str
     conf: Mapping[str, str] = field(default_factory=dict)
+    two: bool = False
     count: int = 0
     _storage: pyarrow.fs.S3FileSystem = field(init=False)
 
@@ -53,16 +59,19 @@ class Pipeline:
             scheme="http",
             region="us-east-1",
         )
-        self.folder.joinpath("pipeline.sql").write_text(
-            _SCRIPT.format(
-                secret=SECRET,
-                s3=self.server.storage["s3.endpoint"],
-                rest=f"http://127.0.0.1:{self.server.rest}",
-                master=self.cluster.url,
-                name=self.name,
-                conf=", ".join(f"'{key}' => '{value}'" for key, value in {**_FAST, **self.conf}.items()),
-            )
-        )
+        said = {
+            "secret": SECRET,
+            "s3": self.server.storage["s3.endpoint"],
+            "rest": f"http://127.0.0.1:{self.server.rest}",
+            "master": self.master,
+            "name": self.name,
+            "executors": 1 if self.two else 2,
+            "conf": ", ".join(f"'{key}' => '{value}'" for key, value in {**_FAST, **self.conf}.items()),
+        }
+        sinks = [_SINK.format(cluster="big", sink="s", table="t", **said)]
+        if self.two:
+            sinks.append(_SINK.format(cluster="beside", sink="s2", table="t2", **said))
+        self.folder.joinpath("pipeline.sql").write_text(_SCRIPT.format(**said) + "".join(sinks))
 
     def put(self, *counts: int) -> None:
         """Have files come with so many new rows each: enough of them are no batch that the driver does by itself."""
@@ -77,10 +86,12 @@ class Pipeline:
         """Return what has come."""
         return [(each, _name(each)) for each in range(self.count)]
 
-    def rows(self) -> Rows:
-        """Return what DuckDB finds in the table."""
+    def rows(self, table: str = "t") -> Rows:
+        """Return what DuckDB finds in a table."""
         port, columns = self.server.rest, "id, name"
-        return duckdb_rest(f"{self.name}.t", rest_port=port, s3_port=self.server.s3, secret=SECRET, columns=columns)
+        return duckdb_rest(
+            f"{self.name}.{table}", rest_port=port, s3_port=self.server.s3, secret=SECRET, columns=columns
+        )
 
     def written(self) -> list[str]:
         """Return the paths of the table's data files."""

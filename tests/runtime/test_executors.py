@@ -18,6 +18,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.runtime.process.application import Workload, _Spark
 from sinkql.runtime.spark import remote
+from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.remote import Executors
 from sinkql.runtime.spark.session import Starting
 from support.patience import PATIENCE_S
@@ -177,6 +178,24 @@ def test_an_application_that_a_master_knows_or_may_know_goes_on(applications: tu
     assert "has given no executor" in executors.error.message
     assert not ended.is_set()
     executors.leave()
+
+
+def test_a_batch_that_failed_with_its_application_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_WATCH_SECONDS", 3600.0)
+    cluster, jvm = Cluster(stopped=True), Jvm()
+    executors = _executors(cluster, end=jvm.abandon)
+    error = executors.look()
+    assert error is not None
+    assert (error.code, jvm.ended_with) == ("SQ4051", 0)
+    executors.leave()
+
+
+def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not_start() -> None:
+    told = Py4JError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
+    error = remote.removed(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
+    assert error is not None
+    assert (error.code, error.detail) == ("SQ4051", "executors are to reach this process at 10.0.0.1")
+    assert remote.removed(Py4JError("no such class"), "spark://far:7077", {}) is None
 
 
 def test_an_application_that_stops_by_itself_is_not_ended() -> None:

@@ -49,7 +49,7 @@ class Workload:
     With `once` a sink ends when what was there at its start is committed; with `takeover` it takes the lease of another
     process; with `stay` sinks that come later are run too, and those that are to run again. Without either a sink that
     failed runs again once users ask for it, or something of it changes, as long as others run here. `desk` tells which
-    sources are to be captured for them.
+    sources are to be captured for them. The Spark of the cluster `submitted` is in the JVM that started this process.
     """
 
     roster: Roster
@@ -61,6 +61,7 @@ class Workload:
     takeover: bool
     stay: bool = False
     desk: Desk | None = None
+    submitted: str | None = None
 
 
 def run_here(name: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
@@ -89,7 +90,13 @@ class _Spark:
         self.cluster = job.cluster
         plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_MOST_OF_NAME]
         self._folder = Folder(workload.contexts(job).folder.parent / "spark", plain)
-        self.settings = spark.SparkSettings(job.master, job.conf, self._folder.path, f"sinkql {job.cluster}")
+        self.settings = spark.SparkSettings(
+            job.master,
+            job.conf,
+            self._folder.path,
+            f"sinkql {job.cluster}",
+            submitted=job.remote and job.cluster == workload.submitted,
+        )
         self._progress = workload.progress
         self._stopping = stopping
         self._starting = spark.Starting(self.settings)

@@ -40,12 +40,16 @@ def settle(parent: int, kept: set[signal.Signals]) -> Stopping:
     os.setpgrp()
     # What the parent draws on its terminal is not this process's.
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    threading.Thread(target=_follow, args=(parent, stopping), daemon=True).start()
+    follow(parent, stopping)
     return stopping
 
 
-def _follow(parent: int, stopping: threading.Event) -> None:
-    """Stop when the parent is gone."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
-    stopping.set()
+def follow(parent: int, stopping: threading.Event) -> None:
+    """Have what is set be set once the parent is gone."""
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_SECONDS)
+        stopping.set()
+
+    threading.Thread(target=look, daemon=True).start()

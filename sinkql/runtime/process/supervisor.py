@@ -17,9 +17,11 @@ from sinkql.runtime.batch.progress import Event, Progress, SinkElsewhere, SinkSt
 from sinkql.runtime.process.application import Workload, run_here
 from sinkql.runtime.process.captures import captured
 from sinkql.runtime.process.child import Child, settings
+from sinkql.runtime.process.forked import follow
 from sinkql.runtime.process.stopping import Stopping
 from sinkql.runtime.sink.host import SinkOutcome
 from sinkql.runtime.sink.roster import Work
+from sinkql.runtime.spark import jvm
 from sinkql.runtime.spark.java import check_java
 
 _LOOK_SECONDS = 0.2
@@ -36,6 +38,7 @@ def run(workload: Workload) -> list[SinkOutcome]:
     check_java()
     workload = replace(workload, progress=_telling(workload.progress))
     works = workload.roster.now()
+    workload = replace(workload, submitted=_submitted(works))
     first, *others = _by_cluster(works).items()
     stopping, children = Stopping(), list[Child]()
     capturing = captured(workload.desk, ahead=not workload.once)
@@ -107,6 +110,11 @@ def _telling(progress: Progress) -> Progress:
     return tell
 
 
+def _submitted(works: Sequence[Work]) -> str | None:
+    """Return the cluster whose Spark is in the JVM that started this process: the first one elsewhere."""
+    return next((work.job.cluster for work in works if work.job.remote), None) if jvm.submitted() else None
+
+
 def _by_cluster(works: Sequence[Work]) -> dict[str, list[Work]]:
     found: dict[str, list[Work]] = {}
     for work in works:
@@ -128,7 +136,10 @@ class _Fleet:
     def look(self) -> None:
         """Start processes for clusters that need one, and end those that were started with other settings."""
         try:
-            clusters = _by_cluster(self.workload.roster.now())
+            roster = self.workload.roster.now()
+            if self.workload.submitted is None:
+                self.workload = replace(self.workload, submitted=_submitted(roster))
+            clusters = _by_cluster(roster)
             for cluster, works in clusters.items():
                 child = next((each for each in self.children if each.cluster == cluster), None)
                 if child is not None and child.settings != settings(works[0]):
@@ -173,8 +184,11 @@ class _Fleet:
 def _signals(stopping: Stopping, children: Collection[Child]) -> Iterator[None]:
     """Stop at the first SIGINT, SIGTERM or SIGHUP, end all processes at the second; only a main thread can.
 
-    A SIGHUP that is ignored, as nohup has it, stays ignored; it is never the second: several come of one hang-up.
+    A process that a JVM started stops with it. A SIGHUP that is ignored, as nohup has it, stays ignored; it is never
+    the second: several come of one hang-up.
     """
+    if jvm.submitted():
+        follow(os.getppid(), stopping)
     if threading.current_thread() is not threading.main_thread():
         yield
         return

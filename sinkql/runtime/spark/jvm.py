@@ -2,7 +2,7 @@
 
 The JVM reads its standard input and exits at its end, so none outlives a process that was killed. Keys and hang-ups of
 a terminal do not reach its group: the process that started it decides what they mean. A process that spark-submit
-started came from a JVM itself: the first Spark elsewhere is in that one.
+started came from a JVM itself, which stays as long as that process: a Spark in it ends, and another may begin there.
 """
 
 from __future__ import annotations
@@ -33,12 +33,17 @@ class JvmEndedError(Exception):
     """Say that a JVM ended before it could be spoken with."""
 
 
+def submitted() -> bool:
+    """Tell whether a JVM started this process, as spark-submit does, and listens to it."""
+    return _PORT in os.environ
+
+
 class Jvm:
     """One JVM, from `start` to `end`; `kill` may be called at any time, by any thread, and before it starts."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._killed = False
+        self._killed = self._abandoned = False
         self._lock = threading.Lock()
 
     @property
@@ -48,8 +53,13 @@ class Jvm:
 
     @property
     def ended_with(self) -> int | None:
-        """Return the exit code, or the negative signal, with which it ended; None where it has not."""
-        return self._process.poll() if self._process is not None else None
+        """Return the exit code, or the negative signal, with which it ended; None where it has not.
+
+        One that is not this process's own has ended for it once it is abandoned.
+        """
+        if self._process is None:
+            return 0 if self._abandoned else None
+        return self._process.poll()
 
     def wait(self, seconds: float) -> None:
         """Wait for its end, but not for longer."""
@@ -57,21 +67,21 @@ class Jvm:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
 
-    def submitted(self, name: str) -> JavaGateway | None:
-        """Return the way to the JVM that this process was submitted to, unless Spark runs there.
+    def join(self) -> JavaGateway:
+        """Return the way to the one that this process was submitted to.
 
-        A Spark of the same `name` was that of a process that died, and is stopped.
+        A Spark that runs there was that of a process that died, and is stopped; one that is ending already is waited
+        for. Raises JvmEndedError.
         """
-        if _PORT not in os.environ:
-            return None
         gateway = launch_gateway()
         contexts = getattr(getattr(gateway.jvm.org.apache.spark, "SparkContext$"), "MODULE$")
         running = contexts.getActive()
-        if running.isDefined():
-            if running.get().appName() != name:
-                gateway.close()
-                return None
+        while running.isDefined():
+            if self._killed:
+                raise JvmEndedError
             running.get().stop()
+            time.sleep(_LOOK_SECONDS)
+            running = contexts.getActive()
         return gateway
 
     def start(self, home: Path, properties: Path, output: IO[str], *, master: str) -> JavaGateway:
@@ -112,7 +122,19 @@ class Jvm:
     def abandon(self) -> None:
         """End one that is of no use any more, which is seen as its death."""
         with self._lock:
+            self._abandoned = True
             self._kill()
+
+    def shut(self, gateway: JavaGateway) -> None:
+        """Close the way to it; one that is not this process's own still listens, to the next."""
+        if self._process is not None:
+            gateway.shutdown()
+            return
+        with suppress(Py4JError, OSError):
+            # whose threads here wait for its next word, and hold what closing them would take
+            gateway.java_gateway_server.getCallbackClient().shutdown()
+        gateway.shutdown_callback_server()
+        gateway.close(keep_callback_server=True)
 
     def _kill(self) -> None:
         if self._process is not None and self._process.poll() is None:

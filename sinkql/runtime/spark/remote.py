@@ -29,6 +29,8 @@ _FOLDER = "sinkql"
 _ENVIRONMENT = "spark.executorEnv."
 _PYTHON = "spark.pyspark.python"
 _ARCHIVES = "spark.archives"
+_OF_YARN = "spark.yarn.dist.archives"
+"""What YARN hands out, and what spark-submit makes there of its --archives."""
 _PATH = f"{_ENVIRONMENT}PYTHONPATH"
 _HOST = "spark.driver.host"
 _FILES = "spark.files"
@@ -39,6 +41,9 @@ _LEAVING = (
     "spark.storage.decommission.shuffleBlocks.enabled",
 )
 """An executor that is to go hands on what others have not fetched yet, and gets no more tasks."""
+_AUTHENTICATE, _SECRET = "spark.authenticate", "spark.authenticate.secret"
+_GIVEN_SECRET = "_SPARK_AUTH_SECRET"
+"""The variable in which Spark's own programs hand on that secret."""
 _CERTIFICATES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _EXECUTORS = "spark.executor.instances"
 _CORES = "spark.executor.cores"
@@ -55,6 +60,7 @@ _REMOVED = "removed the application: its executors end as they start"
 _FORGOTTEN = "forgotten the application, since its master was started anew"
 _SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
+_STOPPED = re.compile("stopped SparkContext|Spark context stopped")
 _ABSENT = re.compile(r'Cannot run program "([^"]+)"')
 
 
@@ -83,6 +89,8 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
             found.setdefault(_CORES, "1")
             if not _elastic(conf):
                 found.setdefault("spark.cores.max", str(wanted))
+        if found.get(_AUTHENTICATE) == "true" and _GIVEN_SECRET in os.environ:
+            found.setdefault(_SECRET, "in the environment")  # which wins; Spark asks that there be a setting
     for name in _LEAVING:
         found.setdefault(name, "true")
     if _elastic(conf):  # otherwise idle executors stay for what they have handed on
@@ -90,7 +98,7 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
     if conf.get(_ARCHIVES) != "":  # who names none has SinkQL installed there
         archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
         folders = [_FOLDER]
-        if not any(each.endswith(f"#{_FOLDER}") for each in archives):
+        if not any(each.endswith(f"#{_FOLDER}") for each in [*archives, *conf.get(_OF_YARN, "").split(",")]):
             made = packed()
             folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
             archives += [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
@@ -115,10 +123,7 @@ def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 class Executors:
-    """Those of a Spark application, which a thread looks at: jobs that wait for them, as Spark would for ever, end.
-
-    `error` is the reason, until there are executors again.
-    """
+    """Those of a Spark application, which a thread looks at: jobs that wait for them, as Spark would for ever, end."""
 
     def __init__(self, context: SparkContext, master: str, conf: Mapping[str, str], end: Callable[[], None]) -> None:
         """Begin; `end` is called where Spark has given the application up."""
@@ -151,9 +156,23 @@ class Executors:
                         raise
                     raise self.error from None
 
+    def look(self) -> SinkqlError | None:
+        """Return why jobs end, until there are executors again."""
+        with suppress(Py4JError, OSError):  # Java has ended
+            self._given_up()
+        return self.error
+
     def leave(self) -> None:
         """End it: Spark is to stop."""
         self._left.set()
+
+    def _given_up(self) -> bool:
+        """Tell whether Spark has stopped by itself, or is to."""
+        if not self._java.sc().isStopped():
+            return self._left.is_set()
+        if not self._left.is_set():
+            self._give_up(_REMOVED)
+        return True
 
     def _try(self, deadline: float) -> None:
         if not self._count() and not self._asked:  # they come without a job, or for one
@@ -174,9 +193,7 @@ class Executors:
         asked_at = time.monotonic()
         with suppress(Py4JError, OSError):  # Java has ended
             while not self._left.wait(_WATCH_SECONDS):
-                if self._java.sc().isStopped():
-                    if not self._left.is_set():
-                        self._give_up(_REMOVED)
+                if self._given_up():
                     return
                 if self._count():
                     alone_at = self.error = None
@@ -224,14 +241,24 @@ class Executors:
         return self._lacking(f"given no executor for {self._patience:.0f} seconds")
 
     def _lacking(self, did: str) -> SinkqlError:
-        return SinkqlError(
-            "SQ4051",
-            f'the cluster at "{self._master}" has {did}',
-            detail=f"executors are to reach this process at {self._java.sc().conf().get(_HOST)}",
-            hint="Look at the master's page for free cores and memory, and at the log of an executor, if one began. "
-            "CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors reach this "
-            "machine.",
-        )
+        return _lacking(self._master, str(self._java.sc().conf().get(_HOST)), did)
+
+
+def _lacking(master: str, host: str, did: str) -> SinkqlError:
+    """Return the error for a cluster that gives no executors to a driver at `host`, as it `did` something."""
+    return SinkqlError(
+        "SQ4051",
+        f'the cluster at "{master}" has {did}',
+        detail=f"executors are to reach this process at {host}",
+        hint="Look at the master's page for free cores and memory, and at the log of an executor, if one began. "
+        "CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors reach this "
+        "machine.",
+    )
+
+
+def removed(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlError | None:
+    """Return the error of an application that its master removed as it began; None if something else went wrong."""
+    return _lacking(master, conf.get(_HOST, ""), _REMOVED) if _STOPPED.search(str(error)) else None
 
 
 def _elastic(conf: Mapping[str, str]) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pyspark
+from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -27,7 +28,9 @@ from sinkql.runtime.spark.archive import Archive, archive_of
 from sinkql.runtime.spark.java import check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
 
-HOME = Path(pyspark.__file__).parent
+_PYSPARK = Path(pyspark.__file__).parent
+HOME = _PYSPARK if _PYSPARK.is_dir() else Path(os.environ.get("SPARK_HOME", _PYSPARK))
+"""Where Spark is; spark-submit has pyspark in a zip beside it."""
 _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
@@ -61,12 +64,16 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a Spark application is started with; `folder` is private to it, and takes its log and all that it spills."""
+    """What a Spark application is started with; `folder` is private to it, and takes its log and all that it spills.
+
+    One that is `submitted` is in the JVM that started this process.
+    """
 
     master: str
     conf: Mapping[str, str]
     folder: Path
     name: str = "sinkql"
+    submitted: bool = False
 
     @property
     def local(self) -> bool:
@@ -140,7 +147,7 @@ class Starting:
     @property
     def starved(self) -> SinkqlError | None:
         """Return why the last jobs were broken off where executors were missing."""
-        return self._executors.error if self._executors is not None else None
+        return self._executors.look() if self._executors is not None else None
 
     def death(self) -> int | None:
         """Return with what Java ended where Spark was up and nobody here ended it."""
@@ -179,8 +186,9 @@ class Starting:
         if self.settings.killable:
             self._jvm.kill()
         self.cancel()
-        with suppress(SinkqlError, CancelledError):
-            stop(self._session.result(), patience)
+        waiting = patience if self.settings.submitted else None  # a start there may wait for its cluster, and go on
+        with suppress(SinkqlError, CancelledError, TimeoutError):
+            stop(self._session.result(waiting), patience)
 
     def _run(self, then: Callable[[], object]) -> None:
         try:
@@ -209,15 +217,17 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     for each in (conf, settings.folder / "tmp"):
         each.mkdir(parents=True, mode=0o700, exist_ok=True)
     durable.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
-    defaults = {**_defaults(settings, archive), **settings.conf, **_required(settings, conf)}
-    if not settings.local:
-        defaults = remote.completed(settings.master, defaults, settings.folder)
-    text = "".join(f"{key} {_escaped(defaults[key])}\n" for key in defaults)
-    durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
+        gateway = _joined(settings, jvm) if settings.submitted else None
+        given = dict(SparkConf(_jvm=gateway.jvm).getAll()) if gateway is not None else {}
+        wanted = {**_defaults(settings, archive), **given, **settings.conf, **_required(settings, conf)}
+        if not settings.local:
+            wanted = remote.completed(settings.master, wanted, settings.folder)
+        text = "".join(f"{key} {_escaped(wanted[key])}\n" for key in wanted)
+        durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
         with settings.log.open("a") as output, _environment(settings):
-            session = _launch(settings, jvm, conf / "spark-defaults.conf", output, defaults)
+            session = _launch(settings, jvm, gateway, conf / "spark-defaults.conf", output, wanted)
     except BaseException as error:
         cancelled = jvm.killed
         jvm.kill()
@@ -243,7 +253,7 @@ def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
                 _let_go(session)
             else:
                 session.stop()
-            gateway.shutdown()
+            gateway.proc.shut(gateway)
     _forget()
 
 
@@ -361,34 +371,47 @@ def _cores(settings: SparkSettings) -> int:
     return 1 if settings.master == "local" else len(os.sched_getaffinity(0))
 
 
+def _joined(settings: SparkSettings, jvm: Jvm) -> JavaGateway:
+    try:
+        return jvm.join()
+    except Exception as error:
+        raise _not_started(settings, error) from error
+
+
 def _launch(
-    settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO, wanted: Mapping[str, str]
+    settings: SparkSettings,
+    jvm: Jvm,
+    gateway: JavaGateway | None,
+    properties: Path,
+    output: TextIO,
+    wanted: Mapping[str, str],
 ) -> SparkSession:
     try:
-        gateway = None if settings.local else jvm.submitted(settings.name)
         if gateway is None:
             gateway = jvm.start(HOME, properties, output, master=settings.master)
             # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
             conf = SparkConf().setAll([*_required(settings, properties.parent).items()])
         else:
             conf = SparkConf(_jvm=gateway.jvm)
-            ours = set(_defaults(settings, Archive(Path()))) - set(settings.conf)
-            for key, value in wanted.items():
-                if not key.startswith(_OF_JVM) and not (key in ours and conf.contains(key)):
-                    conf.set(key, value)
+            conf.setAll([(key, value) for key, value in wanted.items() if not key.startswith(_OF_JVM)])
         gateway.proc = jvm
         context = SparkContext(gateway=gateway, conf=conf)
         session = SparkSession(context)
     except Exception as error:
-        raise SinkqlError(
-            "SQ4003",
-            "Spark did not start",
-            detail=_last_lines(settings.log) or str(error),
-            hint=f"Read {settings.log}, and check the CONF of the cluster.",
-        ) from error
+        removed = None if settings.local else remote.removed(error, settings.master, wanted)
+        raise removed or _not_started(settings, error) from error
     context._accumulatorServer.handle_error = _unsaid
     context.setLogLevel("WARN")
     return session
+
+
+def _not_started(settings: SparkSettings, error: Exception) -> SinkqlError:
+    return SinkqlError(
+        "SQ4003",
+        "Spark did not start",
+        detail=_last_lines(settings.log) or str(error),
+        hint=f"Read {settings.log}, and check the CONF of the cluster.",
+    )
 
 
 def _runs_files(settings: SparkSettings) -> bool:
