@@ -8,6 +8,7 @@ LOCK := constraints.txt
 WORKERS ?= 2
 READERS := .venv-readers/.installed
 KAFKA := .kafka/.installed
+YARN := .yarn/.installed
 POSTGRES := .postgres/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 
@@ -53,7 +54,7 @@ pytest: $(INSTALLED_DEV) archive $(KAFKA)
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
-soak: $(INSTALLED_DEV) archive $(KAFKA) $(POSTGRES) $(READERS)
+soak: $(INSTALLED_DEV) archive $(KAFKA) $(YARN) $(POSTGRES) $(READERS)
 	$(PYTEST) -m soak
 	$(PYTEST) -m hypothesis --hypothesis-profile random
 
@@ -70,6 +71,11 @@ archive: $(INSTALLED_DEV)
 # the broker that tests start
 $(KAFKA): tests/support/kafka_jars/pom.xml
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath .kafka/libs) -DincludeScope=runtime
+	touch $@
+
+# the YARN and the HDFS that soak tests start
+$(YARN): tests/support/yarn_jars/pom.xml
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath .yarn/libs) -DincludeScope=runtime
 	touch $@
 
 # servers of older versions than the one that all tests use

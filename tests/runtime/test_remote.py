@@ -37,20 +37,22 @@ def test_a_package_in_editable_mode_whose_modules_are_not_known_is_refused(
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: nowhere-to-be-found\nVersion: 1\n")
     (metadata / "RECORD").write_text("")
     (metadata / "direct_url.json").write_text(json.dumps({"url": "file:///x", "dir_info": {"editable": True}}))
-    monkeypatch.setattr(package, "_distributions", lambda: iter([Distribution.at(metadata)]))
+    monkeypatch.setattr(package, "_distributions", lambda _: iter([Distribution.at(metadata)]))
     with pytest.raises(SinkqlError) as refused:
         package.pack(tmp_path / "package.zip")
     assert (refused.value.code, list(tmp_path.glob("*.zip"))) == ("SQ4053", [])
 
 
 def test_what_is_packed_is_sinkql_with_all_that_it_needs_but_spark() -> None:
-    packed = {each.name for each in package._distributions()}
-    assert {"sinkql", "pyarrow", "pyiceberg", "boto3"} <= packed
-    assert "pytest" not in packed
+    needed = {each.name for each in package._distributions(frozenset())}
+    assert {"sinkql", "pyarrow", "pyiceberg", "boto3"} <= needed
+    assert "pytest" not in needed
     installed, editable = package._contents()
     names = {**installed.files, **editable.files}
     assert {"sinkql/runtime/spark/daemon.py", "pyarrow/__init__.py"} <= names.keys()
     assert [name for name in names if name.startswith(("pyspark/", "py4j/", "sqlglot/"))] == []
+    of_driver = {name.partition("/")[0] for each in package._contents(package._OF_SPARK) for name in each.files}
+    assert {"sqlglot", "lark", "pyspark"} & of_driver == {"sqlglot", "lark"}
     assert f"sinkql-{distribution('sinkql').version}.dist-info/entry_points.txt" in names
 
 

@@ -78,8 +78,9 @@ def _tell(output: Output, checks: Iterable[Check]) -> int:
 
 @click.command(short_help="Write what Spark's executors need as an archive.")
 @click.argument("target", metavar="FILE.zip", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--driver", is_flag=True, help="Add what only the driver needs, where it runs on the cluster too.")
 @click.pass_context
-def package(context: click.Context, target: Path) -> int:
+def package(context: click.Context, target: Path, driver: bool) -> int:
     """Write SinkQL and the packages that it needs, as they are installed here, to FILE.zip for executors of a cluster.
 
     A cluster with MASTER makes such an archive by itself, and hands it out with each start. One that is kept where all
@@ -90,7 +91,7 @@ def package(context: click.Context, target: Path) -> int:
     _, output = context.obj
     if target.suffix != ".zip":
         raise click.UsageError(f"the name of the archive must end in .zip, as in {target.with_suffix('.zip')}")
-    pack(target)
+    pack(target, driver=driver)
     size = target.stat().st_size
     version = python_version()
     output.line(f"wrote {size >> 20} MB for Python {version} to {target}", file=target, bytes=size, python=version)

@@ -29,8 +29,9 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.registry import GROUP
 
 _OWN = "sinkql"
-_LEFT_OUT = frozenset({"pyspark", "py4j", "hvac", "keyring", "lark", "prompt-toolkit", "sqlglot", "thrift"})
-"""What each executor of a Spark cluster has, and what only statements, shells, catalogs and secrets need."""
+_OF_SPARK = frozenset({"pyspark", "py4j"})
+_OF_DRIVERS = frozenset({"hvac", "keyring", "lark", "prompt-toolkit", "sqlglot", "thrift"})
+"""What only statements, shells, catalogs and secrets need."""
 _UNUSED_FOLDERS = frozenset({"tests", "include", "__pycache__"})
 _UNUSED = (".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx", ".c", ".cpp", ".a", ".pth")
 _UNUSED_LIBRARIES = ("flight",)
@@ -74,9 +75,9 @@ def packed() -> list[Path]:
     return found
 
 
-def pack(path: Path) -> None:
-    """Write one archive of all that is installed here; raises SQ4053 and SQ4054."""
-    installed, editable = _contents()
+def pack(path: Path, *, driver: bool = False) -> None:
+    """Write one archive of all that is installed here, with what drivers need, or not; raises SQ4053 and SQ4054."""
+    installed, editable = _contents(_OF_SPARK if driver else _OF_SPARK | _OF_DRIVERS)
     _write(path, installed.files | editable.files)
 
 
@@ -125,10 +126,10 @@ def _compiled(path: Path, name: str, source: bytes) -> bytes | None:
         return None
 
 
-def _contents() -> tuple[Contents, Contents]:
+def _contents(left_out: frozenset[str] = _OF_SPARK | _OF_DRIVERS) -> tuple[Contents, Contents]:
     """Return what is installed, and what is in editable mode."""
     installed, editable = Contents(), Contents()
-    for each in sorted(_distributions(), key=lambda each: each.name):
+    for each in sorted(_distributions(left_out), key=lambda each: each.name):
         if _editable(each):
             files = {**dict(_files_of(each)), **dict(_modules_of(each))}
             editable.files.update(files)
@@ -140,7 +141,7 @@ def _contents() -> tuple[Contents, Contents]:
     return installed, editable
 
 
-def _distributions() -> Iterator[Distribution]:
+def _distributions(left_out: frozenset[str]) -> Iterator[Distribution]:
     """Yield SinkQL, packages of connectors, and all that tasks of theirs need; of optional ones those that are here."""
     wanted = [Requirement(_OWN)]
     wanted += [Requirement(each.dist.name) for each in entry_points(group=GROUP) if each.dist is not None]
@@ -149,7 +150,7 @@ def _distributions() -> Iterator[Distribution]:
     while wanted:
         requirement = wanted.pop()
         name = canonicalize_name(requirement.name)
-        if name in _LEFT_OUT or (name, frozenset(requirement.extras)) in seen:
+        if name in left_out or (name, frozenset(requirement.extras)) in seen:
             continue
         seen.add((name, frozenset(requirement.extras)))
         try:
