@@ -285,16 +285,18 @@ class Home:
         """Delete files that nothing needs any more."""
         for name in names:
             (self.folder / name).unlink(missing_ok=True)
-        if self.store is not None and self.remote:
-            with suppress(SinkqlError, OSError):  # who clears it does
-                self.store.delete(names)
+        self._delete(lambda store: names)
 
     def clear(self) -> None:
         """Delete all files: they are none that a marker names."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._delete(lambda store: [name for name, _ in store.list("")])
+
+    def _delete(self, found: Callable[[StateStore], Iterable[str]]) -> None:
+        """Delete what the store has for tasks elsewhere; what cannot be deleted now is for a later time, or a sweep."""
         if self.store is not None and self.remote:
-            with suppress(SinkqlError, OSError):  # the next time will do
-                self.store.delete([name for name, _ in self.store.list("")])
+            with suppress(SinkqlError, OSError):
+                self.store.delete(found(self.store))
 
     def lose(self, names: Iterable[str]) -> None:
         """Take files of the folder, some of which are damaged, for not there; what only it has stays."""

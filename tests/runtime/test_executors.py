@@ -6,23 +6,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 
+from runtime.conftest import SparkOfNoProcess
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.runtime.process.application import Workload, _Spark
 from sinkql.runtime.spark import remote
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.remote import Executors
-from sinkql.runtime.spark.session import Starting
 from support.patience import PATIENCE_S
-from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 
@@ -224,15 +219,8 @@ def test_java_that_has_ended_ends_the_watch() -> None:
             assert not thread.is_alive()
 
 
-def test_a_start_that_found_no_master_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Starting, "_run", lambda starting, then: None)
-    monkeypatch.setattr(SparkContext, "_gateway", None)  # the tests' own Spark has nothing to do with it
-    each = job(counter(up_to=5), tmp_path, master="spark://far:7077")
-    workload = Workload(
-        FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
-        once=False, takeover=False,
-    )  # fmt: skip
-    spark = _Spark(each, workload, threading.Event())
+def test_a_start_that_found_no_master_is_tried_again(spark_of_no_process: SparkOfNoProcess) -> None:
+    spark = spark_of_no_process("spark://far:7077")
     spark.begin()
     first = spark._starting
     first._session.set_exception(SinkqlError("SQ4050", "no master"))

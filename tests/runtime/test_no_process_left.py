@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark import SparkContext
 
-from sinkql.extension.registry import discover
-from sinkql.runtime.process.application import Workload, _Spark
+from runtime.conftest import SparkOfNoProcess
+from sinkql.runtime.process.application import _Spark
 from sinkql.runtime.process.stopping import Stopping
 from sinkql.runtime.process.supervisor import _signals
 from sinkql.runtime.spark.jvm import Jvm
@@ -22,7 +20,6 @@ from sinkql.runtime.spark.session import CancelledError, SparkSettings, Starting
 from support.command import launch
 from support.leftover import left, marked
 from support.patience import PATIENCE_S
-from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 _TESTS = Path(__file__).parents[1]
 
@@ -95,16 +92,10 @@ def test_a_spark_of_which_nobody_misses_anything_is_killed(
         running.wait()
 
 
-def test_a_spark_that_died_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[Starting] = []
-    monkeypatch.setattr(Starting, "_run", lambda starting, then: begun.append(starting))
-    monkeypatch.setattr(SparkContext, "_gateway", None)  # the tests' own Spark has nothing to do with it
-    each = job(counter(up_to=5), tmp_path)
-    workload = Workload(
-        FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
-        once=False, takeover=False,
-    )  # fmt: skip
-    spark = _Spark(each, workload, threading.Event())
+def test_a_spark_that_died_is_started_again(
+    spark_of_no_process: SparkOfNoProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = spark_of_no_process("local[2]")
     spark.begin()
     first = spark._starting
     first._jvm._process = subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE, start_new_session=True)

@@ -6,13 +6,13 @@ No more of them are in memory at once than go into a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from sinkql import durable
-from sinkql.errors import LostStateError, SinkqlError
+from sinkql.errors import LostStateError
 from sinkql.extension.home import Home
 from sinkql.runtime.spark.carriage import batches_into_spark
 from sinkql.runtime.state.manifest import HANDED
@@ -66,6 +66,4 @@ class Handed:
 
     def forget(self) -> None:
         """Delete the files."""
-        if self.home.store is not None:
-            with suppress(SinkqlError, OSError):  # a sweep will
-                self.home.store.delete(self._files)
+        self.home.drop(self._files)

@@ -1,0 +1,34 @@
+"""The Spark of a cluster as a process has it, which starts no process of Java's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from sinkql.extension.registry import discover
+from sinkql.runtime.process.application import Workload, _Spark
+from sinkql.runtime.spark.session import Starting
+from support.running import FixedRoster, MemoryControl, contexts, counter, job
+
+SparkOfNoProcess = Callable[[str], _Spark]
+"""Return the one of a cluster with that master."""
+
+
+@pytest.fixture
+def spark_of_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkOfNoProcess:
+    monkeypatch.setattr(Starting, "_run", lambda starting, then: None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)  # the tests' own Spark has nothing to do with it
+
+    def of(master: str) -> _Spark:
+        each = job(counter(up_to=5), tmp_path, master=master)
+        workload = Workload(
+            FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
+            once=False, takeover=False,
+        )  # fmt: skip
+        return _Spark(each, workload, threading.Event())
+
+    return of
