@@ -53,6 +53,7 @@ def test_files_in_s3_become_a_table_in_s3_and_no_secret_shows(
         running = start("exec", "pipeline.sql", folder=tmp_path)
         try:
             running.wait_for_rows({_SINK: pipeline.count})
+            assert [*tmp_path.rglob("userFiles-*/sinkql*")] == []  # the driver unpacks no archive
             places = [*_seen_on(cluster), *processes_of(running.process.pid)]
             places += pages_of(
                 f"http://127.0.0.1:{port}", *(f"/{page}/" for page in _PAGES), "/stages/stage/?id=0&attempt=0"

@@ -260,3 +260,14 @@ def _ended(workload: Workload) -> list[SinkOutcome]:
     waiting.start()
     joined(waiting)
     return outcomes
+
+
+def test_the_first_cluster_elsewhere_is_the_one_that_was_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters = {"near": "local[1]", "far": "spark://far:7077", "farther": "yarn"}
+    jobs = [job(counter(), tmp_path, table=name, cluster=name, master=master) for name, master in masters.items()]
+    works = FixedRoster(jobs).now()
+    assert supervisor._submitted(works) is None
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert (supervisor._submitted(works), supervisor._submitted(works[:1])) == ("far", None)

@@ -31,6 +31,9 @@ _PYTHON = "spark.pyspark.python"
 _ARCHIVES = "spark.archives"
 _OF_YARN = "spark.yarn.dist.archives"
 """What YARN hands out, and what spark-submit makes there of its --archives."""
+_HANDED_OUT = "spark.sinkql.archives"
+_OF_ALL = "default"
+"""Under which Spark knows the archives of all jobs."""
 _PATH = f"{_ENVIRONMENT}PYTHONPATH"
 _HOST = "spark.driver.host"
 _FILES = "spark.files"
@@ -101,12 +104,30 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
         if not any(each.endswith(f"#{_FOLDER}") for each in [*archives, *conf.get(_OF_YARN, "").split(",")]):
             made = packed()
             folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
-            archives += [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
+            named = [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
+            if master.startswith(STANDALONE):
+                found[_HANDED_OUT] = ",".join(named)
+            else:
+                archives += named
         found[_ARCHIVES] = ",".join(archives)
         found[_PATH] = ":".join([*folders, *filter(None, [conf.get(_PATH)])])
     found[f"{_ENVIRONMENT}{EXECUTOR}"] = "1"
     found[f"{_ENVIRONMENT}{EXPECTED}"] = python_version()
     return found | _trusted(found, folder)
+
+
+def hand_out(context: SparkContext, conf: Mapping[str, str]) -> None:
+    """Have executors get the archives that `completed` names for it, and unpack them.
+
+    `SparkContext.addArchive` does so, and unpacks them in the driver first, which has it all.
+    """
+    java, jvm = context._jsc.sc(), context._jvm
+    known = java.addedArchives()
+    if not known.contains(_OF_ALL):
+        known.put(_OF_ALL, jvm.scala.collection.concurrent.TrieMap())
+    for path, _, folder in (each.partition("#") for each in conf.get(_HANDED_OUT, "").split(",") if each):
+        url = java.env().rpcEnv().fileServer().addFile(jvm.java.io.File(path))
+        known.apply(_OF_ALL).put(f"{url}#{folder}", time.time_ns() // 1_000_000)
 
 
 def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:

@@ -396,6 +396,8 @@ def _launch(
             conf.setAll([(key, value) for key, value in wanted.items() if not key.startswith(_OF_JVM)])
         gateway.proc = jvm
         context = SparkContext(gateway=gateway, conf=conf)
+        if not settings.local:
+            remote.hand_out(context, wanted)
         session = SparkSession(context)
     except Exception as error:
         removed = None if settings.local else remote.removed(error, settings.master, wanted)
