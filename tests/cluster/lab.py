@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from cluster.host import Host
 from cluster.worker import CONF, arm_tasks, release, restart, wait_for_stopped
 from support.catalog import server_url
 from support.command import Running
+from support.namespace import processes, send
 from support.postgres import Postgres
 from support.proxy import Rule, proxy
 from support.seaweed import Seaweed
@@ -119,8 +121,16 @@ class Lab:
     def lose(self, worker: Worker) -> None:
         """Kill a worker, and have it again, with nothing in its folders; no fault is left anywhere."""
         worker.kill()
-        release(each for each in self.workers if each is not worker)
+        self._spare(worker)
         restart(self.cluster, worker)
+
+    def hang(self, worker: Worker) -> None:
+        """Stop all processes of a worker, of which nothing is heard then; no fault is left elsewhere."""
+        send(processes(worker.first), signal.SIGSTOP)
+        self._spare(worker)
+
+    def _spare(self, worker: Worker) -> None:
+        release(each for each in self.workers if each is not worker)
 
     def another(self, *arguments: str, script: str = "") -> None:
         """Run a command on another host to its end."""

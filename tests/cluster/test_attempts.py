@@ -17,6 +17,8 @@ from support.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.soak
 
+_TABLES = ("raw", "joined")
+
 _CONF = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -30,7 +32,7 @@ def long_lived(
     tmp_path_factory: pytest.TempPathFactory, server: Seaweed, cluster: SparkCluster, catalogs: Postgres
 ) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("hosts")
-    with lab("attempts", folder, server, cluster, catalogs, conf=_CONF) as found:
+    with lab("attempts", folder, server, cluster, catalogs, conf=_CONF, tables=_TABLES) as found:
         yield found
 
 

@@ -13,6 +13,8 @@ from support.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.soak
 
+_TABLES = ("raw", "joined", "groups", "twins")
+
 _POINTS = (
     "read-marker",
     "data-files",
@@ -29,7 +31,7 @@ _POINTS = (
 def long_lived(
     tmp_path_factory: pytest.TempPathFactory, server: Seaweed, cluster: SparkCluster, catalogs: Postgres
 ) -> Iterator[Lab]:
-    with lab("drivers", tmp_path_factory.mktemp("hosts"), server, cluster, catalogs) as found:
+    with lab("drivers", tmp_path_factory.mktemp("hosts"), server, cluster, catalogs, tables=_TABLES) as found:
         yield found
 
 

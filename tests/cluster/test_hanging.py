@@ -16,6 +16,8 @@ from support.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.soak
 
+_TABLES = ("raw", "joined")
+
 _CONF = {
     "spark.network.timeout": "20s",
     "spark.network.timeoutInterval": "2s",
@@ -29,7 +31,9 @@ _CONF = {
 def long_lived(
     tmp_path_factory: pytest.TempPathFactory, server: Seaweed, cluster: SparkCluster, catalogs: Postgres
 ) -> Iterator[Lab]:
-    with lab("hanging", tmp_path_factory.mktemp("hosts"), server, cluster, catalogs, conf=_CONF) as found:
+    with lab(
+        "hanging", tmp_path_factory.mktemp("hosts"), server, cluster, catalogs, conf=_CONF, tables=_TABLES
+    ) as found:
         yield found
 
 
@@ -43,7 +47,7 @@ def one(long_lived: Lab) -> Lab:
 def test_nothing_is_heard_of_a_worker_until_its_executors_are_given_up(one: Lab, point: str) -> None:
     """Its tasks go on, and end, when others have done their work."""
     worker = one.stop_in_tasks(f"{point}=stop")
-    send(processes(worker.first), signal.SIGSTOP)
+    one.hang(worker)
     one.check()
     release(one.workers)
     one.turn()

@@ -17,12 +17,14 @@ from support.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.soak
 
+_TABLES = ("raw", "joined")
+
 
 @pytest.fixture(scope="module")
 def long_lived(
     tmp_path_factory: pytest.TempPathFactory, server: Seaweed, cluster: SparkCluster, catalogs: Postgres
 ) -> Iterator[Lab]:
-    with lab("storage", tmp_path_factory.mktemp("hosts"), server, cluster, catalogs) as found:
+    with lab("storage", tmp_path_factory.mktemp("hosts"), server, cluster, catalogs, tables=_TABLES) as found:
         yield found
 
 

@@ -16,9 +16,10 @@ CODES = {
     ),
     "SQ4051": _code(
         "The cluster has given the sinks no executor: no worker has the cores and the memory that are free, "
-        "executors end as soon as they start, or they do not reach this machine.",
+        "executors end as soon as they start, or they do not reach this machine. Or its master was started anew and "
+        "does not know the application any more.",
         "Ask for fewer CORES and less MEMORY, or free some; set spark.driver.host in CONF to an address of this "
-        "machine that executors reach.",
+        "machine that executors reach. After a restart of the master sinks go on by themselves, in a new application.",
         retryable=True,
     ),
     "SQ4052": _code(
