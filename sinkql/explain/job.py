@@ -27,7 +27,13 @@ def job_tree(job: physical.Job) -> Tree:
         _timeline(job),
         _write(job),
         _shared(job.graph),
+        map(_index, job.indexes),
     )
+
+
+def _index(index: physical.Arrange) -> Tree:
+    kept = ", ".join(map(name, index.kept))
+    return tree(title(index), f"keeps: rows of {kept}, for the joins of others")
 
 
 def _timeline(job: physical.Job) -> str | None:
@@ -110,6 +116,9 @@ def operator_tree(operator: physical.Operator) -> Tree:
             sides = ((operator.left, order), (operator.right, None))
             parts = ((_kept(side, by), operator_tree(side.input)) for side, by in sides)
             return tree(title(operator), (part for pair in parts for part in pair))
+        case physical.Arrange():
+            kept = ", ".join(map(name, operator.kept)) or "no columns"
+            return tree(title(operator), f"keeps: rows of {kept}", operator_tree(operator.input))
         case physical.Rank():
             return tree(title(operator), operator_tree(operator.input))
         case physical.Recompute():
@@ -121,6 +130,8 @@ def _kept(side: physical.Side, order: str | None) -> str:
         return "keeps: nothing, since its join is done in the same tasks"
     where = ", in every task" if side.replicated else ""
     columns = ", ".join(map(name, side.kept)) or "no columns"
+    if side.index is not None:
+        return f"looks up: {side.keeps} of {columns}, in index {side.arrangement} of the view"
     if side.reads:
         return f"reads: {side.keeps} of {columns}, which another side keeps"
     by = f", in the order of {name(order)}" if order is not None else ""
@@ -142,6 +153,15 @@ def _key_of(side: physical.Side) -> Iterator[str]:
     """Yield the columns of a side's key; of those that are computed for it what they are."""
     for each in side.key:
         yield name(each) if each in side.kept else _named(side, each)
+
+
+def _key_of_index(arrange: physical.Arrange) -> Iterator[str]:
+    """Yield the columns of an index's key; of those that are computed for it what they are."""
+    below = arrange.input
+    computed = {each.name: each.expression for each in below.outputs} if isinstance(below, physical.Map) else {}
+    for each in arrange.key:
+        expression = computed.get(each)
+        yield name(each) if expression is None or isinstance(expression, Reference) else sql(expression)
 
 
 def _named(side: physical.Side, column: str) -> str:
@@ -202,6 +222,8 @@ def title(operator: physical.Operator) -> str:
         case physical.Recompute():
             by = ", ".join(map(name, operator.key)) or "all rows"
             return f"Recompute {operator.arrangement} by {by}"
+        case physical.Arrange():
+            return f"Index {operator.arrangement} by {', '.join(_key_of_index(operator))}"
         case physical.Bound():
             begin, end = (name(each) if each is not None else "ever" for each in (operator.begin, operator.end))
             return f"Bound {operator.arrangement}: from {begin} until {end}"

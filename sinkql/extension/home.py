@@ -68,6 +68,9 @@ class StateStore(Protocol):
     def with_keys(self) -> StateStore:
         """Return it as a task can have it, which asks nobody for keys."""
 
+    def beside(self, part: str) -> StateStore:
+        """Return what keeps another part, such as the state of another sink."""
+
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
@@ -105,6 +108,9 @@ class FolderState:
     def with_keys(self) -> FolderState:
         return self
 
+    def beside(self, part: str) -> FolderState:
+        return FolderState(self.folder.parent / part)
+
     def __str__(self) -> str:
         return str(self.folder)
 
@@ -140,6 +146,10 @@ class BucketState:
 
     def with_keys(self) -> BucketState:
         return BucketState(self.bucket, self.prefix, Keys.of(self.access))
+
+    def beside(self, part: str) -> BucketState:
+        around = self.prefix.rstrip("/").rpartition("/")[0]
+        return BucketState(self.bucket, f"{around}/{part}/", self.access)
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.bucket}/{self.prefix}"
@@ -178,6 +188,11 @@ class Home:
             return cls(folder)
         store = state_store(context.state, f"{context.sink_id}/{part}".rstrip("/"), context.store)
         return cls(folder, store, context.remote)
+
+    def beside(self, sink_id: str) -> Home:
+        """Return that of another sink, whose state is kept in the same place."""
+        store = self.store.beside(sink_id) if self.store is not None else None
+        return Home(self.folder.parent / sink_id, store, self.remote)
 
     def of_tasks(self) -> Home:
         """Return what tasks have of it: the folder; or one of their own, and the store with the keys of now."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from sinkql.logical.expression import Expression
 from sinkql.logical.relation import Relation, Shape
 from sinkql.vocabulary import join_name
 
@@ -157,6 +158,16 @@ class Destination:
         return self.refused is None and not self.alone
 
 
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a materialized view: its rows by what `key` gives of them, which is kept in the view's job."""
+
+    name: str
+    relation: str
+    key: tuple[Expression, ...]
+    cluster: str
+
+
 class SinkMode(StrEnum):
     APPEND = "append"
     UPSERT = "upsert"
@@ -190,4 +201,4 @@ class Sink:
     buckets: int | None = None
 
 
-Item = Database | Schema | Secret | Connection | Cluster | Source | View | Sink
+Item = Database | Schema | Secret | Connection | Cluster | Source | View | Index | Sink

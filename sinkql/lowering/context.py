@@ -8,6 +8,7 @@ from sinkql import ast, logical, physical
 from sinkql.errors import Span
 from sinkql.logical.expression import without_spans
 from sinkql.logical.type import parse_type
+from sinkql.lowering.arranged import Known, indexes_of
 from sinkql.lowering.share import unused
 from sinkql.printer import to_sql
 
@@ -16,11 +17,12 @@ from sinkql.printer import to_sql
 class Context:
     """Lower the relations of one job; `texts` collects the statements of the views that went in.
 
-    The views `logs` are read from their logs.
+    The views `logs` are read from their logs. In indexes of those in its `cluster` the job may look up.
     """
 
     catalog: logical.CatalogReader
     logs: frozenset[str] = frozenset()
+    cluster: str | None = None
     texts: dict[str, str] = field(default_factory=dict)
     shared: dict[str, physical.Operator] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
@@ -29,6 +31,12 @@ class Context:
     def arrangement(self) -> str:
         """Return what stands for the name of an operator's state until the whole job is known."""
         return ""
+
+    def indexes(self, log: physical.Read) -> tuple[Known, ...]:
+        """Return the indexes of a view, whose log is read, in which the job may look up."""
+        view = self.catalog.item(log.name)
+        assert isinstance(view, logical.View)
+        return indexes_of(log.name, self.catalog) if view.cluster == self.cluster else ()
 
     def again(self, body: physical.Operator, name: str = "shared") -> physical.Operator:
         """Return what stands for an operator where its rows are used once more: itself, if it keeps no state."""

@@ -18,6 +18,7 @@ from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
 from sinkql.lowering.log import Logs, readers_of, view_id
 from sinkql.lowering.spark.job import job_sql
 from sinkql.lowering.timeline import timeline_of_sink
+from sinkql.lowering.unused import unused_indexes
 from sinkql.planner import plan
 from sinkql.planner.name import find
 
@@ -63,7 +64,7 @@ def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
         return []
     entry = find(plans, explainee.name, explainee.kind)
     if _job(entry.name, plans):
-        return computed_in(entry.name, plans)
+        return [*computed_in(entry.name, plans), *unused_indexes(lower(entry.name, plans), plans)]
     if entry.kind != "MATERIALIZED VIEW" or not readers_of(entry.name, plans):
         return []
     return [f"has no job of its own: {why_no_log(entry.name, plans)}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sinkql import logical
+from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.log import Logs, gets, inputs_of, lettered, loggable, logs_of, plain, readers_of, view_id
 from sinkql.planner.name import short_name
 
@@ -33,6 +34,19 @@ def _why(view: str, kind: str, logs: Logs) -> str:
         what = _called(common, catalog)
         return f"{what} is below another input of this {kind}, too, and a log would be at another point"
     return f"this {kind} had begun when a second reader came"
+
+
+def check_index(index: logical.Index, span: Span, catalog: logical.CatalogReader) -> None:
+    """Raise SQ2372 for an index of a view that cannot be a job of its own."""
+    if loggable(index.relation, catalog):
+        return
+    raise SinkqlError(
+        "SQ2372",
+        f'materialized view "{short_name(index.relation, catalog)}" cannot have an index: '
+        f"{why_no_log(index.relation, catalog)}",
+        span,
+        hint="Join the view without one: whoever reads it computes it.",
+    )
 
 
 def why_no_log(view: str, catalog: logical.CatalogReader) -> str:

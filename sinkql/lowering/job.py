@@ -7,6 +7,7 @@ import uuid
 import msgspec
 
 from sinkql import logical, physical, typed
+from sinkql.lowering.arranged import arranged, indexes_of
 from sinkql.lowering.context import Context
 from sinkql.lowering.log import interval_of, logs_of, view_id
 from sinkql.lowering.share import named, once, settled
@@ -51,7 +52,7 @@ def lower_sink(
     """
     cluster = catalog.item(sink.cluster)
     assert isinstance(cluster, logical.Cluster)
-    context = Context(catalog, logs)
+    context = Context(catalog, logs, cluster.name)
     body = ItemLowering(context).item(sink.relation)
     proven = any(known <= set(sink.key) for known in sink.shape.keys)
     if sink.final or set(sink.key) != set(physical.key_of(body)):  # it must know which rows others take the place of
@@ -100,7 +101,7 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
     known, cluster = view_id(view.name, catalog), catalog.item(view.cluster)
     assert known is not None
     assert isinstance(cluster, logical.Cluster)
-    context = Context(catalog, logs_of(view.name, catalog).read)
+    context = Context(catalog, logs_of(view.name, catalog).read, cluster.name)
     body = context.retracting(ItemLowering(context).operator(view))
     if physical.change_of(body) == "append":
         body = physical.Union((body,), "retract")
@@ -109,6 +110,8 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
     unique = view.shape.keys[0] if view.shape.keys and view.shape.keys[0] else frozenset(names)
     key = tuple(name for name in names if name in unique)
     graph = settled(physical.Graph(body, context.shared), names, key)
+    own = msgspec.structs.replace(ItemLowering(context).log(view), change="retract")
+    indexes = tuple(arranged(each, own) for each in indexes_of(view.name, catalog))
     retain = 0 if view.retain is None else int(view.retain.total_seconds() * 1000)
     write = physical.Write(
         input=graph.root,
@@ -120,7 +123,7 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         changelog=False,
         key=key,
         proven=True,
-        options={"view_id": known, "tuning": {"retain_ms": retain}},
+        options={"view_id": known, "tuning": {"retain_ms": retain, "indexes": [each.arrangement for each in indexes]}},
     )
     return physical.Job(
         sink=view.name,
@@ -135,6 +138,7 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         shared=graph.shared,
         state=context.state(cluster),
         timeline=timeline_of(view.name, catalog),
+        indexes=indexes,
     )
 
 

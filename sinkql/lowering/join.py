@@ -13,6 +13,7 @@ from typing import Literal
 from sinkql import logical, physical
 from sinkql.logical import Expression, JoinKey, JoinKind, Reference
 from sinkql.logical.type import INTEGER, parse_type
+from sinkql.lowering.arranged import with_index
 from sinkql.lowering.context import Context
 
 _Keeps = Literal["rows", "latest", "counts"]
@@ -67,13 +68,15 @@ class JoinLowering:
         name = self.context.arrangement()
         left_names = [column.name for column in join.left.shape.columns]
         right_names = [] if counts else [column.name for column in join.right.shape.columns]
-        return physical.Join(
-            kind=_KINDS[join.kind],
-            left=_side(left, f"{name}l", left_key, left_names, left_keeps, replicated=everywhere == "left"),
-            right=_side(right, f"{name}r", right_key, right_names, right_keeps, replicated=everywhere == "right"),
-            arrangement=name,
-            safe=safe,
+        sides = (
+            _side(left, f"{name}l", left_key, left_names, left_keeps, replicated=everywhere == "left"),
+            _side(right, f"{name}r", right_key, right_names, right_keeps, replicated=everywhere == "right"),
         )
+        if everywhere is None:
+            sides = with_index(sides[0], self.context.indexes), with_index(sides[1], self.context.indexes)
+        return physical.Join(
+            kind=_KINDS[join.kind], left=sides[0], right=sides[1], arrangement=name, safe=safe,
+        )  # fmt: skip
 
     def _keeps(self, join: logical.Join, side: physical.Operator, key: list[Expression], *, number: int) -> _Keeps:
         """Return `latest` where a side's rows overwrite each other by just what they are joined on."""

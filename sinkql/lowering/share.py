@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from sinkql import physical
+from sinkql.lowering import arranged
 from sinkql.lowering.together import together
 from sinkql.physical.graph import Inline
 from sinkql.physical.identity import Holding
@@ -24,7 +25,7 @@ def settled(graph: physical.Graph, names: Sequence[str], key: Sequence[str] = ()
 
     Equal operators stand once, narrowed and named.
     """
-    found = together(physical.narrowed(once(graph), names))
+    found = arranged.settled(together(physical.narrowed(once(graph), names)))
     return named(found, physical.copartitioned(found.root, names, key))
 
 
@@ -78,7 +79,7 @@ class _Naming:
 
     def _side(self, side: physical.Side, held: str, *, alone: bool) -> physical.Side:
         """Return a side with the name of what it keeps, or of what another one keeps: the same rows by the same key."""
-        if side.within:
+        if side.within or side.index is not None:
             return side
         if alone or side.replicated:
             return msgspec.structs.replace(side, arrangement=self._name(held))

@@ -122,7 +122,7 @@ def prepare(join: physical.Join) -> SidesPreparation:
     slots: list[Value] = []
     leaves = _leaves(join, preserved=True)
     sides = tuple(_side(leaf, number, slots) for number, leaf in enumerate(leaves))
-    names = [leaf.side.arrangement for leaf in leaves if not leaf.side.reads]
+    names = [leaf.side.arrangement for leaf in leaves if not leaf.side.reads and leaf.side.index is None]
     if len(set(names)) < len(names):
         raise ValueError(f'join "{join.arrangement}" has one arrangement for several sides')
     return SidesPreparation(
@@ -170,9 +170,11 @@ def _side(leaf: _Leaf, number: int, slots: list[Value]) -> PreparedSide:
     crossed = (side.replicated or other.replicated) and not key  # there is no key to meet by: rows go by themselves
     # a side that only counts knows no rows: what is left of the batch's own tells them apart
     first, second = identity(kept if crossed else key)
+    # what an index has of a row tells it apart, whatever the side gives of it
+    row = kept if side.index is None else values_of("y", [types[name] for name in side.index.columns])
     return PreparedSide(
         number,
-        (first, second, row_hash("$r", kept)),
+        (first, second, row_hash("$r", row)),
         kept,
         tuple(value for value, safe in zip(key, join.safe, strict=True) if not safe and types[value.column].nullable),
         leaf.preserved,

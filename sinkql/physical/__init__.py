@@ -17,6 +17,7 @@ from sinkql.physical.graph import Shared as Shared
 from sinkql.physical.graph import inputs_of as inputs_of
 from sinkql.physical.graph import reads_below as reads_below
 from sinkql.physical.graph import with_inputs as with_inputs
+from sinkql.physical.identity import arranged_as as arranged_as
 from sinkql.physical.job import Earlier as Earlier
 from sinkql.physical.job import Job as Job
 from sinkql.physical.job import StatePath as StatePath
@@ -33,6 +34,7 @@ from sinkql.physical.operator import SEQ as SEQ
 from sinkql.physical.operator import VIEW as VIEW
 from sinkql.physical.operator import Aggregate as Aggregate
 from sinkql.physical.operator import AggregateCall as AggregateCall
+from sinkql.physical.operator import Arrange as Arrange
 from sinkql.physical.operator import Bound as Bound
 from sinkql.physical.operator import Change as Change
 from sinkql.physical.operator import Column as Column
@@ -41,6 +43,7 @@ from sinkql.physical.operator import Connection as Connection
 from sinkql.physical.operator import Flatten as Flatten
 from sinkql.physical.operator import Frame as Frame
 from sinkql.physical.operator import FrameBound as FrameBound
+from sinkql.physical.operator import Index as Index
 from sinkql.physical.operator import Join as Join
 from sinkql.physical.operator import JoinKind as JoinKind
 from sinkql.physical.operator import Map as Map

@@ -8,17 +8,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sinkql.physical.operator import (
-    Aggregate,
-    Bound,
     Flatten,
     Join,
     Map,
-    Normalize,
+    OneInput,
     Operator,
-    Pick,
-    Rank,
     Read,
-    Recompute,
     Repeat,
     Stateful,
     Union,
@@ -81,7 +76,7 @@ def with_inputs(operator: Operator, inputs: Sequence[Operator]) -> Operator:
                 for side, below in zip((operator.left, operator.right), inputs, strict=True)
             )
             return msgspec.structs.replace(operator, left=left, right=right)
-        case Map() | Flatten() | Repeat() | Aggregate() | Pick() | Normalize() | Rank() | Recompute() | Bound():
+        case Map() | Flatten() | Repeat() | OneInput():
             (below,) = inputs
             return msgspec.structs.replace(operator, input=below)
 

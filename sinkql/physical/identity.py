@@ -25,7 +25,9 @@ from sinkql.physical.need import Needed, sided
 from sinkql.physical.operator import (
     Aggregate,
     AggregateCall,
+    Arrange,
     Bound,
+    Column,
     Flatten,
     Join,
     Map,
@@ -62,6 +64,14 @@ def meaning_of(graph: Graph, names: Sequence[str]) -> str:
     """Return the hash of all that decides the values of some columns, whatever they and others are called."""
     allow_deep_trees()
     return _Meaning().of(Needed().chosen(Inline(graph.shared).of(graph.root), names))
+
+
+def arranged_as(view: str, columns: Sequence[Column], key: Sequence[Expression]) -> str:
+    """Return the hash of what an index of a view holds: its rows, of columns of these types, by a key."""
+    allow_deep_trees()
+    places = {column.name: place for place, column in enumerate(columns)}
+    types = [[column.type, column.nullable] for column in columns]
+    return _hash(["index", view, types, [_expression(each, places) for each in key]])
 
 
 def deciding(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +127,7 @@ class _Meaning:
                 return ["map", where, outputs, self.of(operator.input)]
             case Union():
                 return ["union", operator.change, [self.of(each) for each in operator.inputs]]
-            case Use():
+            case Use() | Arrange():
                 raise AssertionError(operator)
             case Join():
                 sides = [self.side(each) for each in (operator.left, operator.right)]

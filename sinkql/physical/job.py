@@ -18,6 +18,7 @@ from sinkql.physical.identity import plan_of
 from sinkql.physical.operator import (
     VIEW,
     Aggregate,
+    Arrange,
     Bound,
     Connection,
     Map,
@@ -56,7 +57,7 @@ class Job(msgspec.Struct, frozen=True):
     sink had before. `shared` has the operators that are used several times, each after those that it uses. `state` is
     where the sink's state is kept, None for the catalog's folder. `buckets` is how many parts rows are in by key, None
     for as many as the cluster has. `timeline` has the inputs that are read at ticks, by the names that offsets have,
-    and the sources below each.
+    and the sources below each. `indexes` are what a view's job keeps of the changes that come into its log.
 
     A reader's options under the name `tuning` decide no rows.
     """
@@ -76,6 +77,7 @@ class Job(msgspec.Struct, frozen=True):
     state: StatePath | None = None
     buckets: int | None = None
     timeline: dict[str, tuple[str, ...]] = {}
+    indexes: tuple[Arrange, ...] = ()
 
     @property
     def plan(self) -> str:
@@ -142,8 +144,8 @@ class Job(msgspec.Struct, frozen=True):
         return not self.master.startswith("local")
 
     def stateful(self) -> bool:
-        """Tell whether an operator of the job keeps state."""
-        return any(isinstance(operator, Stateful) for operator in self.operators())
+        """Tell whether an operator of the job keeps state, or an index does."""
+        return bool(self.indexes) or any(isinstance(operator, Stateful) for operator in self.operators())
 
 
 _DECODER = typed.decoder(Job, decoded)

@@ -13,9 +13,10 @@ import msgspec
 from sinkql.logical.expression import Reference
 from sinkql.logical.type import parse_type
 from sinkql.physical.graph import Graph, Shared, inputs_of, with_inputs
-from sinkql.physical.need import computed, grouped, sided, taken
+from sinkql.physical.need import computed, fed, grouped, taken
 from sinkql.physical.operator import (
     Aggregate,
+    Arrange,
     Bound,
     Flatten,
     Join,
@@ -96,7 +97,7 @@ class _Narrowing:
                 return self._above(operator, computed((), operator.times) | wanted)
             case Bound():
                 return self._bound(operator, wanted)
-            case Pick() | Rank() | Recompute():  # any column may decide what it gives
+            case Pick() | Rank() | Recompute() | Arrange():  # any column may decide what it gives
                 return msgspec.structs.replace(operator, input=self._whole(operator.input))
 
     def _above(self, operator: Aggregate | Flatten | Repeat, names: set[str]) -> Operator:
@@ -151,7 +152,8 @@ class _Narrowing:
         return msgspec.structs.replace(bound, input=self.of(below, taken(bound)))
 
     def _side(self, side: Side, kept: tuple[str, ...]) -> Side:
-        return msgspec.structs.replace(side, kept=kept, input=self.of(side.input, {*side.key, *kept}))
+        left = msgspec.structs.replace(side, kept=kept)
+        return msgspec.structs.replace(left, input=self.of(side.input, fed(left)))
 
 
 def _chosen(operator: Operator, names: Sequence[str]) -> Map:
@@ -192,7 +194,7 @@ class _Reading:
                 self.take(operator.input, frozenset(each.name for each in operator.columns))
             case Join():
                 for side in (operator.left, operator.right):
-                    self.take(side.input, frozenset(sided(side)))
+                    self.take(side.input, frozenset(fed(side)))
             case Flatten():
                 self.take(operator.input, frozenset(computed((), operator.array) | wanted))
             case Repeat():

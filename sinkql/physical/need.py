@@ -16,6 +16,7 @@ from sinkql.logical.expression import Expression, Reference, walk
 from sinkql.logical.type import parse_type
 from sinkql.physical.operator import (
     Aggregate,
+    Arrange,
     Bound,
     Column,
     Flatten,
@@ -84,12 +85,14 @@ class Needed:
                     for side in (operator.left, operator.right)
                 )
                 return msgspec.structs.replace(operator, left=left, right=right)
+            case Arrange():
+                return self._above(operator, {*operator.key, *operator.kept})
             case Use():
                 raise AssertionError(operator)
 
     def _above(
         self,
-        operator: Aggregate | Pick | Normalize | Flatten | Repeat | Rank | Recompute | Bound,
+        operator: Aggregate | Pick | Normalize | Flatten | Repeat | Rank | Recompute | Bound | Arrange,
         names: Iterable[str],
     ) -> Operator:
         return msgspec.structs.replace(operator, input=self.of(operator.input, names))
@@ -123,6 +126,11 @@ def taken(operator: Rank | Recompute | Bound) -> set[str]:
 def sided(side: Side) -> set[str]:
     """Return the columns that a side of a join takes."""
     return {*side.key, *side.kept}
+
+
+def fed(side: Side) -> set[str]:
+    """Return the columns that come to the tasks of a side: all that its index has as well."""
+    return sided(side) | set(side.index.columns if side.index is not None else ())
 
 
 def grouped(operator: Aggregate) -> set[str]:

@@ -196,6 +196,36 @@ class Normalize(OneInput, frozen=True, tag="normalize", omit_defaults=True):
         return tuple(each for each in columns_of(self.input) if not self.kept or each.name in self.kept)
 
 
+class Arrange(OneInput, frozen=True, tag="arrange", omit_defaults=True):
+    """Keep rows by a key, of them the `kept` columns, for others to look up; without any only how many a key has.
+
+    It gives no rows.
+    """
+
+    key: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return none."""
+        return ()
+
+
+class Index(msgspec.Struct, frozen=True):
+    """An index of a materialized view in the place of a side's own arrangement; the view's job keeps it.
+
+    `source` is the view as offsets have it, `key` what the index is by: the columns of the side's key. `columns` are
+    those of the side's input that have what the view's rows have, in their order; none where the side only counts.
+    `places` says for a column that the side gives which one of them it is.
+    """
+
+    source: str
+    arrangement: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    places: dict[str, int]
+
+
 class Side(msgspec.Struct, frozen=True, omit_defaults=True):
     """One input of a join: the columns of its key, and those that it gives.
 
@@ -203,7 +233,8 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
     has (`counts`: such a side gives no columns). The changes of a `replicated` side go to every bucket, and rows of the
     other one are spread whatever their key. A side that is `within` keeps nothing: its input is a join on the same key,
     below projections that name columns or coalesce them, and is done in the same tasks. A side that `reads` has rows
-    that another side keeps in the same arrangement, and gets the changes of the batch like that one.
+    that another side keeps in the same arrangement, and gets the changes of the batch like that one. One with an
+    `index` keeps nothing either: it looks up the view's rows there.
     """
 
     input: Operator
@@ -214,6 +245,7 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
     replicated: bool = False
     within: bool = False
     reads: bool = False
+    index: Index | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -427,7 +459,22 @@ class Use(msgspec.Struct, frozen=True, tag="use"):
     change: Change
 
 
-Operator = Read | Map | Union | Flatten | Repeat | Use | Aggregate | Pick | Normalize | Join | Rank | Recompute | Bound
+Operator = (
+    Read
+    | Map
+    | Union
+    | Flatten
+    | Repeat
+    | Use
+    | Aggregate
+    | Pick
+    | Normalize
+    | Join
+    | Rank
+    | Recompute
+    | Bound
+    | Arrange
+)
 
 
 class Connection(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -478,7 +525,10 @@ def arrangements_of(operator: Operator) -> tuple[str, ...]:
     match operator:
         case Join():
             sides = (operator.left, operator.right)
-            return (operator.arrangement, *(side.arrangement for side in sides if not side.within))
+            return (
+                operator.arrangement,
+                *(side.arrangement for side in sides if not side.within and side.index is None),
+            )
         case Stateful():
             return (operator.arrangement,)
         case Read() | Map() | Union() | Flatten() | Repeat() | Use():

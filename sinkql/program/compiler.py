@@ -14,6 +14,7 @@ from sinkql.catalog.replan import identity, redefine
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.explain import to_text
 from sinkql.extension.registry import Registry, discover
+from sinkql.lowering.in_line import check_index
 from sinkql.lowering.job import lower
 from sinkql.lowering.spark.job import job_sql
 from sinkql.parser import parse
@@ -246,6 +247,8 @@ class Compiler:
         known = known or sampled(statement, Scope(self.catalog, self.catalog.registry))
         known = {**known, **self.identity(statement)}
         planned = self.catalog.add(statement, known)
+        if isinstance(statement, ast.CreateIndex) and isinstance(planned.item, logical.Index):
+            check_index(planned.item, statement.relation.span, self.catalog)
         self.notices.extend(planned.notices)
         for each in implied(qualify(statement, self.catalog), planned.item):
             self.catalog.add(each, self.identity(each))

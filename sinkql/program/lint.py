@@ -35,7 +35,6 @@ from sinkql.planner.item.statement import item_name
 from sinkql.planner.name import find, path, short_name, split_name
 from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files
 from sinkql.planner.query.once import plan_once
-from sinkql.planner.refuse.statement import check_kind
 from sinkql.planner.scope import Scope
 from sinkql.program.compiler import Compiler, RowsNotice
 from sinkql.script.mask import Masked, mask
@@ -134,7 +133,6 @@ class _Linter:
             case ast.Explain():
                 explained(statement, plans, registry, {})
             case ast.ShowCreate():
-                check_kind(statement)
                 find(plans, statement.name, statement.kind)
             case ast.ValidateConnection():
                 validation(statement, plans, registry)

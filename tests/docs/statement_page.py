@@ -33,6 +33,8 @@ CREATE SOURCE d FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (public
 CREATE TABLE t (id bigint PRIMARY KEY, name text);
 CREATE VIEW v AS SELECT counter FROM n;
 CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;
+CREATE MATERIALIZED VIEW tens AS SELECT counter / 10 AS ten, count(*) AS n FROM n GROUP BY 1;
+CREATE INDEX i ON tens (ten);
 CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABLE = 'k')
   ENVELOPE NONE WITH (COMMIT INTERVAL = '10s', BRANCH = 'audit');
 """
@@ -52,7 +54,8 @@ _HEAD = """# Statements
 What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
 statement of this page on its own, in a catalog with a secret `s`, the connections `aws`, `lake`, `pg`, `my`, `brokers`
 and `schemas`, a cluster `c`, a schema `sc`, the sources `n (counter)`, `h` (an auction house) and `d` (a database with
-the table `buyers`), a table `t (id, name)`, a view `v`, a materialized view `m` and a sink `k`, on a branch, that has
+the table `buyers`), a table `t (id, name)`, a view `v`, the materialized views `m` and `tens (ten, n)`, of which the
+latter has an index `i`, and a sink `k`, on a branch, that has
 not run yet.
 [errors.md](errors.md) explains the error codes.
 """

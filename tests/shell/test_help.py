@@ -47,10 +47,6 @@ def test_of_a_statement_of_many_forms_its_own_is_shown() -> None:
     assert "ALTER SOURCE" not in _help("ALTER SINK")
 
 
-def test_a_statement_that_is_not_run_says_what_to_use() -> None:
-    assert "CREATE INDEX is not supported yet. Leave it out" in _help("CREATE INDEX")
-
-
 def test_the_syntax_of_a_sink_names_its_clauses() -> None:
     text = _help("create sink")
     for part in ("CREATE SINK", "[ IN CLUSTER name ]", "KEY ( name [, …] )", "MODE { UPSERT | APPEND }"):

@@ -95,8 +95,8 @@ LISTINGS = {
     ),
     "INDEXES": Listing(
         ("name", "on", "cluster", "key", "comment"),
-        f"i.name, {_ON}, {_CLUSTER}, '' AS \"key\", {_comment()}",
-        "mz_indexes AS i",
+        f"i.name, {_ON}, {_CLUSTER}, i.key, {_comment()}",
+        "mz_internal.mz_show_indexes AS i",
         schema=False,
         relation="i.on_id = {id}",
         cluster=True,

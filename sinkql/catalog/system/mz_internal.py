@@ -463,6 +463,12 @@ connection_id text json_extract(i.details, '$.state.connection_id')
         "FROM items AS i\nWHERE i.kind = 'CLUSTER'",
     ),
     relation(
+        "mz_internal.mz_show_indexes",
+        "id text\nname text\non_id text json_extract(i.details, '$.on_id')\n"
+        "cluster_id text json_extract(i.details, '$.cluster_id')\nkey text json_extract(i.details, '$.key')",
+        "FROM items AS i\nWHERE i.kind = 'INDEX'",
+    ),
+    relation(
         "mz_internal.mz_webhook_sources",
         "id text\nname text\nurl text json_extract(i.details, '$.url')",
         "FROM items AS i\nWHERE i.kind IN ('SOURCE', 'TABLE') AND json_extract(i.details, '$.type') = 'webhook'",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.explain.expression import sql
 from sinkql.planner.item.source import pushed_source
 from sinkql.planner.item.table import default, rules
 from sinkql.planner.name import join_name
@@ -30,6 +31,8 @@ def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, fin
             return _source(item, statement, find_id)
         case logical.View():
             return _view(item, statement, find_id)
+        case logical.Index():
+            return _index(item, statement, find_id)
         case logical.Sink():
             return _sink(item, statement, facts, find_id)
 
@@ -111,6 +114,12 @@ def _view(item: logical.View, statement: ast.Create, find_id: FindId) -> dict[st
         "cluster_id": _cluster(statement.cluster, find_id),
         "columns": _columns(item.shape),
     }
+
+
+def _index(item: logical.Index, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
+    assert isinstance(statement, ast.CreateIndex)
+    key = [sql(each) for each in item.key] if statement.key is None else [each.text.strip() for each in statement.key]
+    return {"on_id": find_id(item.relation), "cluster_id": find_id(item.cluster), "key": f"{{{','.join(key)}}}"}
 
 
 def _sink(item: logical.Sink, statement: ast.Create, facts: logical.Facts, find_id: FindId) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True):
     """A commit: the `marker`, its changes, and the contents after it; `at` is when it was, in ms, growing.
 
     `id` tells it from one of its number in another log. The runs have the columns `columns`, with their types, since
-    the entry `begins`.
+    the entry `begins`. `indexes` are those that the state of the marker has, as of this entry.
     `changed` is the number of the last entry that has changes, this one or one before; `buckets` is how many there are.
     """
 
@@ -67,6 +67,7 @@ class Entry(msgspec.Struct, frozen=True):
     buckets: int | None = None
     columns: tuple[tuple[str, str], ...] = ()
     begins: int = 0
+    indexes: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:

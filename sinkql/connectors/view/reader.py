@@ -24,7 +24,7 @@ _BEGINNING: Offsets = {"at": 0, "id": ""}
 class ViewReader(Derived):
     """Read a view's log. Offsets: `at`, the last entry that was read, 0 for none, and its `id`.
 
-    `consumer` is who reads: for it, entries are kept.
+    `consumer` is who reads: for it, entries are kept, those that have the `indexes` in which it looks up.
     """
 
     view: str
@@ -33,16 +33,19 @@ class ViewReader(Derived):
     log: ViewLog
     consumer: str
     passing: bool = False
+    indexes: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> ViewReader:
         """Return the reader of a view that a job reads."""
         log = open_log(read.options["view_id"], context, state_of(read))
-        return cls(read.name, read.columns, read.change, log, context.sink_id, read.options.get("passing", False))
+        passing = read.options.get("passing", False)
+        indexes = frozenset(read.options.get("tuning", {}).get("indexes", ()))
+        return cls(read.name, read.columns, read.change, log, context.sink_id, passing, indexes)
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return the beginning, from which the contents come first, or the log's present end."""
-        return self._end() if at_end else _BEGINNING
+        return self._last() if at_end else _BEGINNING
 
     def target(self, start: Offsets) -> Offsets:
         """Return the log's present end."""
@@ -63,7 +66,7 @@ class ViewReader(Derived):
             if not start["at"] < number <= stop:
                 continue
             entry = self.log.entry(number)
-            if entry is None or not entry.runs or not self._fits(entry):
+            if entry is None or not entry.runs or not self._fits(entry) or not self._indexed(number):
                 continue
             rows, size = rows + sum(run.rows for run in entry.runs), size + entry.size
             if end is not start and (rows > limit.rows or size > limit.bytes):
@@ -82,12 +85,37 @@ class ViewReader(Derived):
         if first == 0 or self.anew(start):
             newest = self.log.newest()
             first = max(self._held(), newest[1].begins if newest is not None and self._fits(newest[1]) else 0)
+        found = 0
         for number in reversed(self.log.numbers()):
             if number < first:
                 return
             entry = self.log.entry(number)
-            if entry is not None and entry.marker.below is not None and self._fits(entry):
+            if entry is None or entry.marker.below is None or not self._fits(entry):
+                continue
+            if self._indexed(number):
+                found += 1
                 yield _offsets(number, entry), entry.marker.below
+            elif not found:
+                return  # of the last place others may know already
+
+    def state(self, offsets: Offsets) -> str | None:
+        """Return the name of the state that has the indexes as of an entry."""
+        found = self.log.entry(offsets["at"])
+        if found is None or found.id != offsets["id"]:
+            raise gone(self.view)
+        return self._state(offsets["at"])
+
+    def _state(self, at: int) -> str | None:
+        found, number = None, at
+        while (entry := self.log.entry(number)) is not None and entry.changed <= at:
+            if self.indexes <= set(entry.indexes) and entry.marker.state is not None:
+                found = entry.marker.state
+            number += 1
+        return found
+
+    def _indexed(self, at: int) -> bool:
+        """Tell whether the indexes are there as of an entry."""
+        return not self.indexes or self._state(at) is not None
 
     def changed(self, offsets: Offsets) -> Offsets:
         """Return the number of the last entry up to there that has changes."""
@@ -120,12 +148,7 @@ class ViewReader(Derived):
                 self.log.bring(run for each in runs.values() for run in each)
             except FileNotFoundError:
                 raise gone(self.view) from None
-        return [self._split(bucket, each, whole=whole) for bucket, each in runs.items() if each]
-
-    def _split(self, bucket: str, runs: Sequence[Run], *, whole: bool) -> Split:
-        rows, size = sum(run.rows for run in runs), sum(run.bytes for run in runs)
-        files = [(run.file, run.bytes) for run in runs]
-        return {"bucket": int(bucket), "files": files, "rows": rows, "bytes": size, "whole": whole}
+        return [split_of(int(bucket), each, whole=whole) for bucket, each in runs.items() if each]
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows that came and went in a bucket; what did both is in none of them."""
@@ -213,6 +236,11 @@ class ViewReader(Derived):
         return Measure(max(offsets["at"], self._end()["at"]), offsets["at"], "commits")
 
     def _end(self) -> Offsets:
+        """Return the log's present end; the beginning where that is not indexed yet."""
+        found = self._last()
+        return found if not found["at"] or self._indexed(found["at"]) else _BEGINNING
+
+    def _last(self) -> Offsets:
         """Return where the last entry with changes is; the beginning where there is none."""
         while (newest := self.log.newest()) is not None and newest[1].changed and self._fits(newest[1]):
             found = self.log.entry(newest[1].changed)
@@ -224,7 +252,9 @@ class ViewReader(Derived):
 
     def _fits(self, entry: Entry) -> bool:
         """Tell whether an entry has the columns that are read: before a view that was changed has run, it has not."""
-        return set(entry.columns) >= {(column.name, column.type) for column in self.columns}
+        return self.indexes <= set(entry.indexes) and set(entry.columns) >= {
+            (column.name, column.type) for column in self.columns
+        }
 
     def _held(self) -> int:
         """Return the first of the entries that are kept for this reader from now on, which has read none of them."""
@@ -254,6 +284,13 @@ class ViewReader(Derived):
             detail="They were kept until they were more than the view's rows, or the view's folder was lost.",
             hint="Drop the sink and create it again, into a new table. RETAIN HISTORY of the view keeps more.",
         )
+
+
+def split_of(bucket: int, runs: Sequence[Run], *, whole: bool) -> Split:
+    """Return what is to be read of a bucket: some runs, which may be its `whole` contents."""
+    rows, size = sum(run.rows for run in runs), sum(run.bytes for run in runs)
+    files = [(run.file, run.bytes) for run in runs]
+    return {"bucket": bucket, "files": files, "rows": rows, "bytes": size, "whole": whole}
 
 
 def _offsets(number: int, entry: Entry) -> Offsets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
@@ -15,6 +15,7 @@ import pyarrow as pa
 from sinkql import durable, faults, physical, runs
 from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, gone, open_log, run_file
 from sinkql.connectors.view.moved import go_on
+from sinkql.connectors.view.reader import ViewReader, split_of
 from sinkql.connectors.view.rebuild import CollectTask, Comparison
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import ViewTask, Written
@@ -25,10 +26,12 @@ from sinkql.extension.stream import (
     Compacted,
     Context,
     JobOffsets,
+    LogWriter,
     Marker,
+    Reader,
     RedoBatchError,
+    Split,
     Switch,
-    Writer,
     WriteResult,
     WriteTask,
     claimed,
@@ -42,8 +45,11 @@ _OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
-class ViewWriter(Writer):
-    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them."""
+class ViewWriter(LogWriter):
+    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them.
+
+    The state of a batch has the `indexes`.
+    """
 
     view: str
     log: ViewLog
@@ -51,6 +57,7 @@ class ViewWriter(Writer):
     columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...]
     retain_ms: int = 0
+    indexes: tuple[str, ...] = ()
     _mine: Marker | None = field(default=None, init=False)
     _last: tuple[int, Entry] | None = field(default=None, init=False)
     _lost: int = field(default=0, init=False)
@@ -61,9 +68,12 @@ class ViewWriter(Writer):
     def of(cls, write: physical.Write, context: Context) -> ViewWriter:
         """Return the writer of a view's job."""
         log = open_log(write.options["view_id"], context, context.state)
-        retain: int = write.options.get("tuning", {}).get("retain_ms", 0)
+        tuning = write.options.get("tuning", {})
+        retain: int = tuning.get("retain_ms", 0)
         columns = tuple((column.name, column.type) for column in write.columns)
-        return cls(context.sink, log, schema_of(write.columns), columns, write.key, retain)
+        return cls(
+            context.sink, log, schema_of(write.columns), columns, write.key, retain, tuple(tuning.get("indexes", ()))
+        )
 
     @property
     def home(self) -> Home:
@@ -139,14 +149,16 @@ class ViewWriter(Writer):
         """Make the entry of a batch."""
         found: list[Written] = [each.data for each in results if each.data is not None]
         assert task.buckets is not None
-        return self._commit(found, marker, task.buckets, sum(each.rows for each in results))
+        return self._commit(found, marker, task.buckets, sum(each.rows for each in results), self.indexes)
 
-    def _commit(self, found: Sequence[Written], marker: Marker, buckets: int, rows: int) -> Committed:
+    def _commit(
+        self, found: Sequence[Written], marker: Marker, buckets: int, rows: int, indexes: tuple[str, ...] = ()
+    ) -> Committed:
         self.home.keep(run_file(run) for each in found for run in (each.run, *each.contents))
         number, entry = entry_after(self._last, marker, marker.commit)
         contents: Contents = {str(each.run.bucket): each.contents for each in found}
         entry = changing(number, entry, [each.run for each in found], contents, buckets)
-        entry = msgspec.structs.replace(entry, columns=self.columns)
+        entry = msgspec.structs.replace(entry, columns=self.columns, indexes=indexes)
         if not self.log.publish(number, entry):
             there = self.log.entry(number)
             if there is None or there.id != entry.id:  # an attempt before may have made it, and not learnt of it
@@ -190,6 +202,34 @@ class ViewWriter(Writer):
         faults.point("rebuild-compared")
         rows = sum(each.run.rows for each in found)
         return self._commit(found, replace(marker, commit=uuid4().hex), self._buckets, rows)
+
+    # --- indexes -----------------------------------------------------------------------------------------------------
+
+    def present(self) -> tuple[Reader, Sequence[Split]] | None:
+        """Return what reads the contents."""
+        if self._last is None or not self._last[1].changed:
+            return None
+        kept = self._last[1].contents.values()
+        return self._reading(run for runs in kept for run in runs)
+
+    def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
+        """Return what reads the runs of an attempt."""
+        found: list[Written] = [each.data for each in results if each.data is not None]
+        return self._reading(each.run for each in found) if found else None
+
+    def _reading(self, runs: Iterable[Run]) -> tuple[Reader, Sequence[Split]]:
+        columns = tuple(physical.Column(name, type_) for name, type_ in self.columns)
+        reader = ViewReader(self.view, columns, "retract", self.log, "")
+        by_bucket: dict[int, list[Run]] = {}
+        for run in runs:
+            by_bucket.setdefault(run.bucket, []).append(run)
+        return reader, [split_of(bucket, each, whole=False) for bucket, each in by_bucket.items()]
+
+    def states(self) -> Sequence[str]:
+        """Return those that entries name which readers may ask for."""
+        entries = (self.log.entry(number) for number in self.log.numbers())
+        found = (each.marker.state for each in entries if each is not None and each.indexes)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
 
     # --- files of readers --------------------------------------------------------------------------------------------
 

@@ -204,6 +204,20 @@ CODES = {
         "read the changes that it gives. Sinks that have run before go on to compute the view themselves.",
         "Nothing has to be done. To have an older sink share the view as well, drop it and create it again.",
     ),
+    "SQ2370": _code(
+        "An index is on something else than a materialized view. Only the job of a materialized view keeps rows that "
+        "others can look up.",
+        "Create a materialized view, and the index on that.",
+    ),
+    "SQ2371": _code(
+        "An index names another cluster than that of its materialized view, whose job keeps it.",
+        "Leave out IN CLUSTER.",
+    ),
+    "SQ2372": _code(
+        "An index is on a materialized view that cannot be a job of its own: nothing is kept for it, or rows of it may "
+        "become dead letters.",
+        "Follow the hint.",
+    ),
     "SQ2360": _code(
         "A sink of messages does not say how they are written.",
         "Write FORMAT JSON, or KEY FORMAT … VALUE FORMAT ….",

@@ -390,6 +390,12 @@ CODES = {
         "Nothing has to be done: the sink reads the view as it is now.",
         retryable=True,
     ),
+    "SQ3453": _code(
+        "A join looks up rows in an index of a materialized view, and the index is not there as of the commit that is "
+        "read: the job of the view has not made it yet, or has lost it.",
+        "Nothing has to be done while the job of the view runs: it makes the index, and the sink goes on.",
+        retryable=True,
+    ),
     "SQ3501": _code(
         "The Iceberg table was rolled back to a snapshot from before the last commit of the sink.",
         "Roll the table forward again, or drop the sink and create it again, into a new table.",

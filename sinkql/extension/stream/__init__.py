@@ -7,6 +7,7 @@
 * `reader`: a source's part of a job: places, splits, and their rows.
 * `marker`: what a table says of the sink that writes it, and who may go on from there.
 * `writer`: a sink's part of a job: it writes batches, commits them, and keeps its table in order.
+* `logged`: a sink's part of the job of a view, whose log others read.
 * `context`: what the parts of a job may use, how they are opened, and what they decode messages with.
 """
 
@@ -23,6 +24,7 @@ from sinkql.extension.stream.decoder import Decoding as Decoding
 from sinkql.extension.stream.decoder import QuotedDecoder as QuotedDecoder
 from sinkql.extension.stream.decoder import StoredDecoder as StoredDecoder
 from sinkql.extension.stream.decoder import UndecodableError as UndecodableError
+from sinkql.extension.stream.logged import LogWriter as LogWriter
 from sinkql.extension.stream.marker import NO_PLAN as NO_PLAN
 from sinkql.extension.stream.marker import Marker as Marker
 from sinkql.extension.stream.marker import Switch as Switch

@@ -257,3 +257,10 @@ class Derived(Reader, Protocol):
 
     def changed(self, offsets: Offsets) -> Offsets:
         """Return the last place up to there at which a row changed, as a `target`."""
+
+    def state(self, offsets: Offsets) -> str | None:
+        """Return the name of the state of the job that has the indexes of a place; None where they are not made yet.
+
+        That is one as of this place or a later one without a change in between. Raises GoneError where it is gone.
+        """
+        return None

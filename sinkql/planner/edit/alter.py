@@ -51,8 +51,6 @@ def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: R
     SQ2008 for a column that is there; and all that planning the new statement raises. That its dependents still plan,
     `update` of the catalog finds out.
     """
-    if statement.kind == "INDEX":
-        raise unsupported_alter(statement)
     full_name = _full_name(statement, catalog)
     entry = catalog.entry(full_name)
     if entry is None:

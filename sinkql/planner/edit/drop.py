@@ -40,16 +40,16 @@ def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: D
         given.append(full_name)
     order = _dependents_first(given, dependents)
     others = [each for each in order if each not in given]
-    if not statement.cascade and not all(_progress(catalog, each) for each in others):
+    if not statement.cascade and not all(_goes_along(catalog, each) for each in others):
         raise _depended_on(statement, catalog, given, others)
     notices.extend(_also(catalog, each) for each in others)
     return Dropping(tuple(sorted(order, key=lambda each: not _sink(catalog, each))), tuple(notices))
 
 
-def _progress(catalog: logical.CatalogReader, full_name: str) -> bool:
-    """Tell whether an item is the progress of a source, which goes with it."""
+def _goes_along(catalog: logical.CatalogReader, full_name: str) -> bool:
+    """Tell whether an item goes with what it is of: the progress of a source, and an index."""
     entry = catalog.entry(full_name)
-    return entry is not None and isinstance(entry.statement, ast.CreateProgress)
+    return entry is not None and isinstance(entry.statement, ast.CreateProgress | ast.CreateIndex)
 
 
 def _full_name(statement: ast.Drop, name: ast.Name, catalog: logical.CatalogReader) -> str | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sinkql import ast, logical
+from sinkql.planner.item.index import index_name
 from sinkql.planner.name import join_name, resolve_schema, split_name
-from sinkql.planner.refuse.statement import later
 from sinkql.planner.subsource import stand_in
 from sinkql.vocabulary import OptionWords, Vocabulary
 
@@ -46,6 +46,9 @@ class _Names(Protocol):
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         """Return the name of the cluster or database that the statement makes."""
 
+    def own_index(self, statement: ast.CreateIndex, relation: ast.Name) -> ast.Ident:
+        """Return the name of the index that the statement makes, which is in the schema of its relation."""
+
     def used(self, name: ast.Name) -> str:
         """Return the full name of what the statement uses."""
 
@@ -71,6 +74,9 @@ class _Full:
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         return cluster
+
+    def own_index(self, statement: ast.CreateIndex, relation: ast.Name) -> ast.Ident:
+        return statement.name or ast.Ident(split_name(index_name(statement, self.catalog))[-1], relation.span)
 
     def used(self, name: ast.Name) -> str:
         return self.catalog.resolve(name)
@@ -101,6 +107,11 @@ class _Renamed:
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         return replace(cluster, value=self.own(_plain(cluster))[0])
 
+    def own_index(self, statement: ast.CreateIndex, relation: ast.Name) -> ast.Ident:
+        assert statement.name is not None
+        full = ast.Name((*statement.relation.parts[:-1], statement.name))
+        return replace(statement.name, value=self.own(full)[-1])
+
     def used(self, name: ast.Name) -> str:
         full_name = join_name(*(part.value for part in name.parts))
         return self.names.get(full_name, full_name)
@@ -129,6 +140,10 @@ class _Found:
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         return cluster
+
+    def own_index(self, statement: ast.CreateIndex, relation: ast.Name) -> ast.Ident:
+        assert statement.name is not None
+        return statement.name
 
     def used(self, name: ast.Name) -> str:
         self.names.append(join_name(*(part.value for part in name.parts)))
@@ -221,7 +236,9 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
                 if_not_exists=False,
             )
         case ast.CreateIndex():
-            raise later(statement)
+            relation = _name(split_name(names.used(statement.relation)), statement.relation)
+            own = names.own_index(statement, relation)
+            return replace(statement, name=own, relation=relation, cluster=None, if_not_exists=False)
 
 
 def _schema(given: ast.Format | None, names: _Names) -> ast.Format | None:

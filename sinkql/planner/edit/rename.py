@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
 from sinkql.planner.name import SYSTEM_SCHEMAS, join_name, missing, named, short_name, split_name, system, with_article
-from sinkql.planner.refuse.statement import unsupported_alter
 from sinkql.printer.part import name as print_name
 
 _RELATIONS = ("TABLE", "SOURCE", "VIEW", "MATERIALIZED VIEW")
@@ -41,11 +40,9 @@ def find_altered(
 ) -> tuple[logical.Entry | None, tuple[Notice, ...]]:
     """Return the item to alter, or a notice if there is none and need not be.
 
-    Raises SQ2001, SQ2004 and SQ2313 (there is none), SQ2003 (another kind), SQ2007 (built in), SQ2983 (an index).
+    Raises SQ2001, SQ2004 and SQ2313 (there is none), SQ2003 (another kind), SQ2007 (built in).
     """
     kind, name = statement.kind, statement.name
-    if kind == "INDEX":
-        raise unsupported_alter(statement)
     try:
         entry = catalog.entry(named(kind, name, catalog))
     except SinkqlError as error:

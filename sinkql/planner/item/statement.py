@@ -7,6 +7,7 @@ from sinkql.errors import SinkqlError, Span, TakenNameError
 from sinkql.extension.registry import Registry
 from sinkql.planner.item.cluster import plan_cluster
 from sinkql.planner.item.connection import plan_connection
+from sinkql.planner.item.index import index_name, plan_index
 from sinkql.planner.item.progress import plan_progress, progress_of
 from sinkql.planner.item.secret import plan_secret
 from sinkql.planner.item.sink import plan_sink
@@ -14,7 +15,6 @@ from sinkql.planner.item.source import plan_source, pushed_source
 from sinkql.planner.item.table import plan_table
 from sinkql.planner.item.view import plan_view
 from sinkql.planner.name import SCHEMA, as_name, database_name, join_name, resolve_schema, short_name, sql_name, system
-from sinkql.planner.refuse.statement import later
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.subsource import plan_table_from, subsources
 from sinkql.printer.part import name as print_name
@@ -55,7 +55,7 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
         case ast.CreateProgress():
             return plan_progress(full_name, statement, scope)
         case ast.CreateIndex():
-            raise later(statement)
+            return plan_index(full_name, statement, scope)
 
 
 def implied(statement: ast.Create, item: logical.Item | None) -> tuple[ast.Create, ...]:
@@ -116,7 +116,7 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
         case ast.CreateSchema():
             return resolve_schema(statement.name, catalog)
         case ast.CreateIndex():
-            raise later(statement)
+            return index_name(statement, catalog)
         case _:
             return catalog.locate(statement.name)
 
@@ -125,12 +125,15 @@ def own_name(statement: ast.Create) -> str:
     """Return the full name of what a statement with full names makes."""
     name = statement.name
     assert name is not None
+    if isinstance(statement, ast.CreateIndex):
+        assert statement.name is not None
+        return join_name(*(part.value for part in (*statement.relation.parts[:-1], statement.name)))
     plain = join_name(name.value) if isinstance(name, ast.Ident) else join_name(*(part.value for part in name.parts))
     return f"{plain}." if isinstance(statement, ast.CreateDatabase | ast.CreateSchema) else plain
 
 
 def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogReader) -> None:
-    name = statement.name
+    name = statement.relation if isinstance(statement, ast.CreateIndex) and not statement.name else statement.name
     assert name is not None
     if system(full_name):
         message = f'"{full_name}" is in a system schema'

@@ -7,7 +7,6 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import unknown
 from sinkql.printer.part import name as print_name
 
-Later = ast.CreateIndex
 JOB_OPTIONS = ("COMMIT INTERVAL", "RETAIN HISTORY")
 """Options that make a materialized view a job of its own."""
 _VIEW_OPTIONS = ("ASSERT NOT NULL", "COMMIT INTERVAL", "PARTITION BY", "REFRESH", "REPLICATE", "RETAIN HISTORY")
@@ -18,31 +17,20 @@ _INSTEAD = {
 _NEW_SOURCE = "Run CREATE SOURCE with another name, and ALTER SINK … SET FROM it."
 
 
-def later(statement: Later) -> SinkqlError:
-    """Return the error for a statement that nothing here does yet."""
+def check_kind(statement: ast.Drop) -> None:
+    """Raise SQ2967 for a kind of items that is not dropped yet."""
     match statement:
-        case ast.CreateIndex():
-            return _not_yet("SQ2967", "CREATE INDEX", statement, "Leave it out: nothing here needs it.")
-
-
-def check_kind(statement: ast.Drop | ast.ShowCreate) -> None:
-    """Raise SQ2967 for a kind of items that is not dropped, or whose CREATE is shown, yet."""
-    match statement:
-        case ast.Drop(kind="INDEX"):
-            raise _not_yet("SQ2967", "DROP INDEX", statement, "Leave it out: there are no indexes.")
         case ast.Drop(kind="CLUSTER REPLICA"):
             raise _not_yet(
                 "SQ2967", "DROP CLUSTER REPLICA", statement, "Drop the cluster itself: it is its only replica."
             )
         case ast.Drop(kind="TYPE" | "ROLE"):
             raise _not_yet("SQ2967", f"DROP {statement.kind}", statement, "Leave it out: there are none.")
-        case ast.ShowCreate(kind="INDEX"):
-            raise _not_yet("SQ2967", f"SHOW CREATE {statement.kind}", statement, "Query the catalog: SHOW VIEWS.")
-        case ast.Drop() | ast.ShowCreate():
+        case ast.Drop():
             return
 
 
-def _not_yet(code: str, what: str, statement: Later | ast.Drop | ast.ShowCreate, hint: str) -> SinkqlError:
+def _not_yet(code: str, what: str, statement: ast.Drop, hint: str) -> SinkqlError:
     return SinkqlError(code, f"{what} is not supported yet", statement.span, hint=hint)
 
 
@@ -149,8 +137,6 @@ def check_view(statement: ast.CreateView) -> None:
 def unsupported_alter(statement: ast.Alter) -> SinkqlError:
     """Return SQ2983 for what this version does not do."""
     kind, action = statement.kind, statement.action
-    if kind == "INDEX":
-        return _no_alter("ALTER INDEX", statement.span, "Leave it out: there are no indexes.")
     what, hint = _refused(kind, action)
     return _no_alter(f"ALTER {kind} … {what}", action.span, hint)
 
@@ -201,5 +187,7 @@ def _instead_of_options(kind: str) -> str:
     match kind:
         case "SOURCE":
             return _NEW_SOURCE
+        case "INDEX":
+            return "Leave it out: indexes have no options."
         case _:
             return f"Leave it out: {kind.lower()}s keep no history."

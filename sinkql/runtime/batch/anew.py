@@ -29,6 +29,7 @@ from sinkql.extension.stream import (
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import Account, account
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
+from sinkql.runtime.batch.looking import LookingUp
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after
 from sinkql.runtime.batch.timeline import Timeline, extended
@@ -232,7 +233,8 @@ class Reread:
         cleared = self._cleared(done, end)
         snapshotting = snapshotting_after(self.readers, done.at)
         task = self.writer.collect(done.parts, buckets=self.engine.buckets)
-        arrangements = Arrangements(self.home, done.manifest, self.marker.epoch, task.commit)
+        indexes = LookingUp(self.job, self.readers, self.engine, self.home).between(done.at, end)
+        arrangements = Arrangements(self.home, done.manifest, self.marker.epoch, task.commit, indexes)
         batch = Batch(
             task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing,
             clock=step(done.at, end),

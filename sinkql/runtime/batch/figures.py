@@ -43,7 +43,7 @@ class Figures:
         self._tell(manifest, outcome.flows)
 
     def _tell(self, manifest: Manifest, flows: Mapping[str, Flow]) -> None:
-        operators = self.job.graph.stateful()
+        operators = [*self.job.graph.stateful(), *self.job.indexes]
         if not operators:
             return
         kept, fetched = manifest["arrangements"], self.fetched()

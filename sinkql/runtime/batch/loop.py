@@ -31,6 +31,7 @@ from sinkql.extension.stream import (
 from sinkql.numbered import Numbers
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.anew import Reread, skipped
+from sinkql.runtime.batch.arranging import Arranging
 from sinkql.runtime.batch.beginning import Beginning
 from sinkql.runtime.batch.clock import CLOCK, step
 from sinkql.runtime.batch.conservation import Account, account, reread
@@ -39,6 +40,7 @@ from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.failure import room_needed
 from sinkql.runtime.batch.figures import Figures
 from sinkql.runtime.batch.letter import DeadLetters
+from sinkql.runtime.batch.looking import LookingUp
 from sinkql.runtime.batch.position import PositionFiles
 from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.rebuild import rebuildable
@@ -92,6 +94,8 @@ class BatchLoop:
     timeline: Timeline = field(init=False)
     _beginning: Beginning = field(init=False)
     _state: JobState = field(init=False)
+    _arranging: Arranging = field(init=False)
+    _looking: LookingUp = field(init=False)
     _positions: PositionFiles = field(init=False)
     _batches: int = field(default=0, init=False)
     _committed_at: float = field(default=0.0, init=False)
@@ -117,6 +121,8 @@ class BatchLoop:
         self._beginning = Beginning(self.job, self.readers, self.writer)
         home = self.home or Home(self.folder)
         self._state = JobState(self.job, self.readers, self.engine, home, self.progress)
+        self._arranging = Arranging(self.job, self.readers, self.writer, self.engine, home)
+        self._looking = LookingUp(self.job, self.readers, self.engine, home)
         self.figures.fetched = lambda: self._state.fetched
         self._positions = PositionFiles(self.readers, self.writer, self.folder)
         with suppress(OSError):
@@ -243,6 +249,9 @@ class BatchLoop:
             return True
         if self._ahead() is not None:
             return True
+        known = self._state.known(self.marker) if self.job.indexes and not self._anew else None
+        if known is not None and self._arranging.lacking(known):
+            return True
         operators = self.job.operators()
         return self.marker.state is None and any(
             isinstance(each, physical.Aggregate) and not each.group for each in operators
@@ -312,15 +321,17 @@ class BatchLoop:
         """
         for _ in range(_ATTEMPTS):
             self.marker = self.writer.refresh()
-            before = self._state.load(self.marker)
+            before = self._whole()
             task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self._buckets(before))
-            arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit)
+            indexes = self._looking.between(self.marker.end, self.marker.end)
+            arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit, indexes)
             parts = {name: splits if name == source else [] for name in self.readers}
             readers = {**self.readers, source: reader}
             at = self.marker.end
             batch = Batch(task, parts, readers, arrangements, letters=Identities(), clock=step(at, at))
             outcome = run_batch(self.engine, self.job, batch)
             account(self.job, outcome)
+            outcome = self._arranging.after(before, outcome, epoch=self.marker.epoch)
             name = listed(task.commit, outcome.letters())
             if name is None:
                 return None
@@ -386,11 +397,12 @@ class BatchLoop:
     def _try(self, start: JobOffsets, end: JobOffsets) -> tuple[Committed, Outcome]:
         cleared = cleared_between(self.job, self.readers, start, end)
         overwritten = physical.change_of(self.job.write.input) == "upsert"
-        before = self._state.load(self.marker)
+        before = self._whole()
         task = self.writer.begin(
             bucketing=self.engine.bucketing, buckets=self._buckets(before), cleared=overwritten and bool(cleared)
         )
-        arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit)
+        indexes = self._looking.between(start, end)
+        arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit, indexes)
         snapshotting = snapshotting_after(self.readers, start)
         letters = self.letters.begin() if self.letters is not None and self._ahead() is None else None
         batch = Batch(
@@ -400,6 +412,7 @@ class BatchLoop:
         outcome = run_batch(self.engine, self.job, batch)
         account(self.job, outcome)
         faults.point("data-files")
+        outcome = self._arranging.after(before, outcome, epoch=self.marker.epoch)
         self._verify(end)  # of the one that was there before and is still there, all that was read is
         named = self._state.after(before, outcome, epoch=self.marker.epoch)
         self._positions.attach(end)
@@ -409,6 +422,14 @@ class BatchLoop:
         if self.letters is not None and letters is not None:
             self.letters.commit(letters, outcome.letters(), start=start, end=end)
         return self.writer.commit(task, outcome.results, marker), outcome
+
+    def _whole(self) -> manifest.Manifest:
+        """Return the state that a batch begins with, with all that its job keeps."""
+        known = self._state.load(self.marker)
+        found = self._arranging.whole(known, self.marker)
+        if found is not known:
+            self._state.hold(self.marker, found)
+        return found
 
     def _marker(self, start: JobOffsets, end: JobOffsets, state: str | None) -> Marker:
         whole, below = whole_at(self.readers, end), self.timeline.below(end)
@@ -522,7 +543,7 @@ class BatchLoop:
         self.keep()
         self._batches += 1
         if self._batches % _SWEEP_EVERY == 0:
-            self._state.sweep(self.marker, before)
+            self._state.sweep(self.marker, before, self._arranging.states())
             self._sweep_positions()
         faults.point("maintained")
 

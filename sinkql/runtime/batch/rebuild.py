@@ -18,6 +18,7 @@ from sinkql.extension.stream import Marker, Reader, WriteResult
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import account
 from sinkql.runtime.batch.engine import Batch, Engine, run_batch
+from sinkql.runtime.batch.looking import LookingUp
 from sinkql.runtime.batch.special import snapshotting_after
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -55,9 +56,10 @@ def rebuild(
     """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets)
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
-    arrangements = Arrangements(home, manifest, marker.epoch, task.commit)
     try:
         begin = {name: reader.initial_of(marker.end[name]) for name, reader in readers.items()}
+        indexes = LookingUp(job, readers, engine, home).between(begin, marker.end)
+        arrangements = Arrangements(home, manifest, marker.epoch, task.commit, indexes)
         splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}
         snapshotting = snapshotting_after(readers, begin)
         clock = step(begin, marker.end)

@@ -107,6 +107,10 @@ class JobState:
             and (int(known["buckets"]) != self.job.buckets)
         )
 
+    def hold(self, marker: Marker, found: manifest.Manifest) -> None:
+        """Take this for the state of a marker: it has more than what is saved."""
+        self._held = (marker.state, found)
+
     def after(self, before: manifest.Manifest, outcome: Outcome, *, epoch: int) -> str | None:
         """Save what a batch makes of it; return its name for a marker, None of a job without state."""
         return self.save(manifest.after(before, outcome.runs), epoch=epoch)
@@ -152,10 +156,11 @@ class JobState:
             return False
         return True
 
-    def sweep(self, marker: Marker, before: str | None) -> None:
-        """Delete what neither a marker nor the one before it names."""
+    def sweep(self, marker: Marker, before: str | None, states: Sequence[str] = ()) -> None:
+        """Delete what neither a marker nor the one before it names, but for the indexes of some `states`."""
         manifest.sweep_handed(self.home, epoch=marker.epoch)
         if marker.state is None:
             return
         keep = {name for name in (before, marker.state) if name is not None}
-        manifest.sweep(self.home, keep, epoch=marker.epoch)
+        indexes = frozenset(each.arrangement for each in self.job.indexes)
+        manifest.sweep(self.home, keep, epoch=marker.epoch, states=states, indexes=indexes)

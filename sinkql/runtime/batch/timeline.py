@@ -231,7 +231,11 @@ class Timeline:
         """Make a tick where the logs are now, if that is of one state: their jobs may have come there without one."""
         found: dict[str, Offsets] = {}
         for name, log in self._logs.items():
-            _, below = next(log.places(own[name]), (None, {})) if name in self.inputs else (None, {})
+            if name not in self.inputs:
+                continue
+            _, below = next(log.places(own[name]), (None, None))
+            if below is None:  # where it is now nobody knows
+                return
             for source, at in below.items():
                 if not same(found.setdefault(source, at), at):
                     return
@@ -240,8 +244,13 @@ class Timeline:
             if name not in found and common is not None:
                 found[name] = common
         sources = {source for each in self.inputs.values() for source in each}
-        if sources <= found.keys():
+        if sources <= found.keys() and not self._known({source: found[source] for source in sources}):
             self.ticks.advance({source: found[source] for source in sources}, {})
+
+    def _known(self, sources: JobOffsets) -> bool:
+        """Tell whether sources are read just so far at a tick: the last one may be ahead of all logs."""
+        ticks = (tick.sources for _, tick in self.ticks.newest_first())
+        return any(all(same(each.get(name), at) for name, at in sources.items()) for each in ticks)
 
     def extended(self, end: JobOffsets) -> JobOffsets:
         """Return how far a batch may go on of which a row failed, where it goes from tick to tick."""

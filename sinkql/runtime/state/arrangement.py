@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
+from sinkql.errors import LostStateError, SinkqlError
 from sinkql.extension.home import Home
 from sinkql.runs import Tiers, find, newest, repeats, sort_places
 from sinkql.runtime.state.run import (
@@ -25,6 +27,7 @@ from sinkql.runtime.state.run import (
     RunWriter,
     in_memory,
     ints,
+    lost_run,
     one_chunk,
     open_run,
     unsigned,
@@ -42,13 +45,14 @@ class Arrangements:
     """The state that a batch starts from, and where its new runs go.
 
     `home` has the files of the sink's state; `manifest` is the loaded state manifest, shared by all operators; `epoch`
-    and `commit` go into the names of new runs.
+    and `commit` go into the names of new runs. `indexes` are those of views that operators look up in, by arrangement.
     """
 
     home: Home
     manifest: Mapping[str, Any]
     epoch: int
     commit: str
+    indexes: Mapping[str, IndexRuns] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,53 @@ def files_of(arrangement: str, bucket: int, entries: Iterable[Entry]) -> dict[st
     """Return where a sink's state folder has runs of a bucket, and how many bytes each has."""
     folder = bucket_folder(Path(), arrangement, bucket)
     return {(folder / entry["file"]).as_posix(): int(entry["bytes"]) for entry in entries}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRuns:
+    """An index as of one entry of a view's log: its runs by bucket, of so many `buckets`, in the `home` of its job.
+
+    Nothing is looked up where the batch has all rows of the view, from its `beginning`.
+    """
+
+    home: Home
+    name: str
+    runs: Mapping[str, Sequence[Entry]]
+    buckets: int
+    beginning: bool = False
+
+    def opened(self, bucket: int, buckets: int) -> list[Run] | None:
+        """Return the runs that may have rows of one of so many `buckets`; None where the batch has all rows.
+
+        Raises SQ3453 where one of them is gone.
+        """
+        if self.beginning:
+            return None
+        common = math.gcd(self.buckets, buckets)
+        found: list[Run] = []
+        try:
+            for own in range(bucket % common, self.buckets, common):
+                entries = self.runs.get(str(own), ())
+                self._bring(own, entries)
+                folder = bucket_folder(self.home.folder, self.name, own)
+                found += [open_run(folder, entry) for entry in entries]
+        except LostStateError as error:
+            raise no_index(self.name, error.detail) from error
+        return found
+
+    def _bring(self, bucket: int, entries: Sequence[Entry]) -> None:
+        if self.home.remote and (lost := self.home.bring(files_of(self.name, bucket, entries))):
+            raise lost_run(Path(lost[0]), f"{self.home.store} does not have it")
+
+
+def no_index(name: str, detail: str | None = None) -> SinkqlError:
+    """Return the error for an index that the job of its view has not made yet, or no longer has as it was."""
+    return SinkqlError(
+        "SQ3453",
+        f'index "{name}" is not there as of the commit that is read',
+        detail=detail,
+        hint="The batch is tried again: the job of the materialized view makes the index.",
+    )
 
 
 def grouped(*columns: Keys | Ints) -> tuple[Ints, Ints]:

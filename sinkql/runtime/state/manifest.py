@@ -127,21 +127,37 @@ def arrangement_of(folder: str) -> str | None:
     return parts[1] if len(parts) > 2 and parts[0] == "state" else None
 
 
-def sweep(home: Home, keep: Collection[str], *, epoch: int) -> int:
+def sweep(
+    home: Home,
+    keep: Collection[str],
+    *,
+    epoch: int,
+    states: Collection[str] = (),
+    indexes: Collection[str] = (),
+) -> int:
     """Delete what the manifests to keep, those of a table's last two markers, do not reach; return how many files.
 
     Only files named with an epoch up to `epoch` go; call it between batches, and never while a commit's outcome is
-    unknown.
+    unknown. Of other `states` that are there the runs of `indexes` stay.
     """
     folder = home.folder
     live = set(map(file, keep))
     home.bring(dict.fromkeys(live))
     for name in keep:
         live |= files(load(folder, name)).keys()
+    others = {file(name): name for name in states if name not in keep}
+    gone = home.bring(dict.fromkeys(others))
+    for path in others.keys() - set(gone):
+        live |= {path, *files(_only(load(folder, others[path]), indexes))}
     doomed = [*(folder / _FOLDER).glob("*.json*")]
     doomed += (folder / "state").glob("*/b*/*.arrow")
     removed = runs.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
     return removed + home.sweep((f"{_FOLDER}/", "state/"), live, epoch_of=_epoch_of, epoch=epoch)
+
+
+def _only(manifest: Manifest, names: Collection[str]) -> Manifest:
+    kept = {name: buckets for name, buckets in manifest["arrangements"].items() if name in names}
+    return {**manifest, "arrangements": kept}
 
 
 def sweep_handed(home: Home, *, epoch: int) -> int:

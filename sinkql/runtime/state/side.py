@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -226,6 +227,75 @@ class HeldCounts:
     def put(self) -> None:
         """Keep the counts."""
         self.multiset.put(self.table)
+
+
+@dataclass(slots=True)
+class HeldIndexed:
+    """A side whose rows are in an index, as they are after the batch: `table` has its changes as a run.
+
+    `runs` are None where these are all rows. `places` are those in the index of the columns of `schema`. Where rows
+    only come, `each` is one for itself.
+    """
+
+    schema: pa.Schema
+    runs: Sequence[Run] | None
+    places: Sequence[int]
+    table: pa.Table
+    each: bool
+    delta: Delta = field(init=False)
+    _now: Sequence[Run] = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys, hashes = keys_of(self.table)
+        diff = ints(self.table.column(DIFF))
+        self.delta = Delta(keys, hashes, self.table.select(self.schema.names), diff)
+        if self.each:
+            found = repeated(Found(np.arange(len(diff)), self.delta.rows, diff))
+            self.delta = Delta(keys[found.owner], hashes[found.owner], found.rows, found.diff)
+        self._now = [self._changes(1)] if self.runs is None else self.runs
+
+    def old(self, keys: Asked) -> Found:
+        """Return the rows from before."""
+        return self._found([*self._now, self._changes(-1)], keys)
+
+    def stayed(self, keys: Asked) -> Found:
+        """Return the rows from before that do not go."""
+        return self._found([*self._now, self._changes(-1, ints(self.table.column(DIFF)) > 0)], keys)
+
+    def new(self, keys: Asked) -> Found:
+        """Return the rows after the batch."""
+        return self._found(self._now, keys)
+
+    def old_counts(self, keys: Asked) -> Ints:
+        """Return how many rows keys had before."""
+        return counts_of(self._now, keys) - self.delta.counts(keys)
+
+    def put(self) -> None:
+        """Keep nothing."""
+
+    def _found(self, runs: Sequence[Run], keys: Asked) -> Found:
+        names = [f"$v{place}" for place in self.places]
+        types = dict(zip(names, self.schema.types, strict=True))
+        found = rows_of(runs, keys, pa.schema(list(types.items())))
+        rows = found.rows
+        if names:
+            rows = pa.table([rows.column(name) for name in names], schema=self.schema)
+        found = Found(found.owner, rows, found.diff)
+        return repeated(found) if self.each else found
+
+    def _changes(self, sign: int, which: Mask | None = None) -> Run:
+        """Return some of the changes, or what undoes them, as a run of the index."""
+        table = self.table if which is None else self.table.filter(pa.array(which)).combine_chunks()
+        columns = {name: table.column(name) for name in table.column_names if name not in self.schema.names}
+        columns[DIFF] = pa.array(sign * ints(table.column(DIFF)))
+        kept = zip(self.places, self.schema.names, strict=True)
+        return in_memory(pa.table(columns | {f"$v{place}": table.column(name) for place, name in kept}))
+
+
+def repeated(found: Found) -> Found:
+    """Return rows as often as they are there, each for itself."""
+    places = np.repeat(np.arange(len(found)), found.diff)
+    return Found(found.owner[places], taken(found.rows, places), np.ones(len(places), np.int64))
 
 
 @dataclass(slots=True)

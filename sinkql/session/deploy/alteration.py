@@ -40,6 +40,8 @@ def obstacle(
             return None if present == wanted else "its type changes"
         case ast.CreateCluster(), ast.CreateCluster():
             return None
+        case ast.CreateIndex(), ast.CreateIndex():
+            return "its rows are kept by something else"
         case _:
             return f"it changes from a {old.kind.lower()} to a {new.kind.lower()}"
 

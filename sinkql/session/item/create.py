@@ -30,7 +30,7 @@ from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.commented import comments_on_input
-from sinkql.session.item.sharing import Sharing, replace_view, sharing_of
+from sinkql.session.item.sharing import Sharing, replace_view, sharing_by_index, sharing_of
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
@@ -72,7 +72,7 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             if keys is not None:
                 secret = kept_keys(keys)
             add = adding(qualify(statement, catalog.plans), facts, secret, planned)
-            sharing = sharing_of(planned.item, catalog) if isinstance(planned.item, logical.Sink) else Sharing()
+            sharing = _sharing(statement, planned.item, catalog)
             if sharing.changes:
                 add = sharing_views(add, sharing.changes, sharing.ids, catalog.reader())
             catalog.change(add)
@@ -83,6 +83,17 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
         except BaseException:
             _undo(facts, catalog)
             raise
+
+
+def _sharing(statement: ast.Create, item: logical.Item, catalog: Catalog) -> Sharing:
+    """Return what becomes of views with a new sink, or a new index."""
+    match statement, item:
+        case _, logical.Sink():
+            return sharing_of(item, catalog)
+        case ast.CreateIndex(), logical.Index():
+            return sharing_by_index(item, catalog, statement.relation.span)
+        case _:
+            return Sharing()
 
 
 def create_many(statement: ast.CreateSinks, catalog: Catalog) -> Result:

@@ -16,6 +16,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import beginning_jobs
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.errors import Notice, Span
+from sinkql.lowering.in_line import check_index
 from sinkql.lowering.job import lower
 from sinkql.lowering.log import IN_LINE, VIEW_ID, inputs_of, loggable, plain, readers_of, view_id
 from sinkql.physical.evolution import Evolution
@@ -38,6 +39,16 @@ class Sharing:
 def sharing_of(sink: logical.Sink, catalog: Catalog) -> Sharing:
     """Return what changes with a sink that is about to be created."""
     return _sharing(tuple(_shared(sink, catalog.plans)), catalog)
+
+
+def sharing_by_index(index: logical.Index, catalog: Catalog, span: Span) -> Sharing:
+    """Return what changes with an index that is about to be created: its view is a job then, or SQ2372 is raised."""
+    name, plans = index.relation, catalog.plans
+    check_index(index, span, plans)
+    if view_id(name, plans) is not None:
+        return Sharing()
+    found = _sharing((name,), catalog)
+    return found if readers_of(name, plans) else replace(found, notices=())
 
 
 def begin_job(name: str, statement: ast.Create, catalog: Catalog) -> tuple[Notice, ...]:

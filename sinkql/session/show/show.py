@@ -11,7 +11,6 @@ from sinkql.parser import parse
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.planner.item.source import with_found_columns
 from sinkql.planner.name import find
-from sinkql.planner.refuse.statement import check_kind
 from sinkql.printer import to_sql
 from sinkql.session.result import Result
 
@@ -35,7 +34,6 @@ def show(statement: ast.Show, catalog: Catalog) -> Result:
 
 def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
     """Give an item's name and its CREATE text, which shows no literal of a secret, with REDACTED or without."""
-    check_kind(statement)
     entry = find(catalog.reader(), statement.name, statement.kind)
     stored = catalog.stored(entry.name)
     if stored is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, nearest
+from sinkql.explain.expression import sql
 from sinkql.planner.name import as_name, join_name, short_name, split_name
 from sinkql.printer import to_sql
 from sinkql.printer.part import name as written
@@ -155,7 +156,14 @@ def _columns(item: logical.Item, comments: Mapping[int | None, str]) -> Listing:
                 )
                 for place, column in enumerate(item.shape.columns, start=1)
             )
-        case logical.Database() | logical.Schema() | logical.Secret() | logical.Connection() | logical.Cluster():
+        case (
+            logical.Database()
+            | logical.Schema()
+            | logical.Secret()
+            | logical.Connection()
+            | logical.Cluster()
+            | logical.Index()
+        ):
             return (), ()
 
 
@@ -180,6 +188,9 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
                 yield "tables", ", ".join(".".join(each.name) for each in item.tables)
             else:
                 yield from _shape(item.shape)
+        case logical.Index():
+            yield "on", _short(session, item.relation)
+            yield "key", ", ".join(map(sql, item.key))
         case logical.View():
             yield from _shape(item.shape)
         case logical.Sink():

@@ -11,9 +11,7 @@ from importlib.resources import files
 from sinkql.errors import SinkqlError, nearest
 from sinkql.extension.option_help import OptionHelp, offered
 from sinkql.extension.registry import Registry
-from sinkql.parser import parse
 from sinkql.parser.assist.syntax import syntax
-from sinkql.planner.refuse.statement import Later, later
 from sinkql.shell.shell import BackslashCommand
 
 
@@ -132,13 +130,4 @@ def _takes(option: OptionHelp) -> str:
 def _one(found: Topic, kinds: str) -> str:
     example = "\n".join(f"  {line}" for line in found.example.splitlines())
     written = "\n".join(f"  {line}".rstrip() for line in syntax(found.rule, found.name).splitlines())
-    return f"{found.name}\n{found.meaning}\n{_later(found)}\nExample\n{example}\n{kinds}\nSyntax\n{written}\n"
-
-
-def _later(found: Topic) -> str:
-    """Say of a statement that is understood and not run what to use instead."""
-    (parsed,) = parse(found.example)
-    if not isinstance(parsed, Later):
-        return ""
-    error = later(parsed)
-    return f"{error.message}. {error.hint}\n"
+    return f"{found.name}\n{found.meaning}\n\nExample\n{example}\n{kinds}\nSyntax\n{written}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from sinkql.runtime.state.side import (
     Held,
     HeldAppended,
     HeldCounts,
+    HeldIndexed,
     HeldLatest,
     HeldRows,
     appended_run,
@@ -87,6 +89,7 @@ class JoinState:
     steps: Steps
     left: int
     arrangements: tuple[Arrangement, ...]
+    indexes: tuple[physical.Index | None, ...]
 
     @classmethod
     def of(cls, join: physical.Join) -> StatefulOperator:
@@ -94,7 +97,8 @@ class JoinState:
         if join.compared is not None:
             return BeyondState.of(join, join.compared)
         arrangements = tuple(map(_arrangement, join.leaves))
-        return cls(join.arrangement, prepare(join), _steps(join, count()), len(join.left.kept), arrangements)
+        indexes = tuple(each.index for each in join.leaves)
+        return cls(join.arrangement, prepare(join), _steps(join, count()), len(join.left.kept), arrangements, indexes)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> Iterator[pa.Table]:
         """Put a batch's rows of all sides into what is kept and yield the changes."""
@@ -156,8 +160,13 @@ class JoinState:
         return run.select(names), diff
 
     def _held(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> Held:
-        arrangement = self.arrangements[side.number]
+        arrangement, index = self.arrangements[side.number], self.indexes[side.number]
         schema = kept_schema(side)
+        if index is not None:
+            counts = arrangement.kind == "counted"
+            run = counted_run(rows) if counts else multiset_run(rows, schema.names)
+            places = [index.places[each.column] for each in side.kept]
+            return HeldIndexed(schema, bucket.indexes[arrangement.name], places, run, side.change == "append")
         match arrangement.kind:
             case "values":
                 values, below = bucket.values[arrangement.name], bucket.sides[side.number]
@@ -193,6 +202,9 @@ def _schema(columns: Sequence[physical.Column]) -> pa.Schema:
 
 
 def _arrangement(side: physical.Side) -> Arrangement:
+    if side.index is not None:
+        kind: Literal["counted", "multiset"] = "counted" if side.keeps == "counts" else "multiset"
+        return Arrangement(side.arrangement, kind, reads=True, index=True)
     match side.keeps:
         case "counts":
             return Arrangement(side.arrangement, "counted", reads=side.reads)

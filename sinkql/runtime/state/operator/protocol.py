@@ -21,10 +21,19 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.home import Home
 from sinkql.lowering.preparation import Preparation
 from sinkql.lowering.sides import SIDE
-from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Place, Values, bucket_folder, files_of
+from sinkql.runtime.state.arrangement import (
+    Arrangements,
+    Below,
+    IndexRuns,
+    Multiset,
+    Place,
+    Values,
+    bucket_folder,
+    files_of,
+)
 from sinkql.runtime.state.kept import Appended, Counted
 from sinkql.runtime.state.report import Flow, Leave, LiveRuns, Report
-from sinkql.runtime.state.run import Entry, ints, lost_run, unsigned
+from sinkql.runtime.state.run import Entry, Run, ints, lost_run, unsigned
 from sinkql.runtime.state.sorted import Sorted
 from sinkql.runtime.state.timed import Timed
 from sinkql.spill import LAST, Ranges, parts, range_of
@@ -40,13 +49,14 @@ class Arrangement:
     In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. Of rows that only come the multiset has
     each for itself (`appended`), and of those that are only counted how many a key has (`counted`). Those by a value
     (`sorted`) or a time (`timed`) have no keys. An operator that only `reads` it has what is there from before, and
-    another one writes.
+    another one writes: of an `index`, which has what is there after the batch, another job.
     """
 
     name: str
     kind: Literal["values", "multiset", "appended", "counted", "sorted", "timed"]
     keeps_empty: bool = False
     reads: bool = False
+    index: bool = False
 
     @property
     def grows(self) -> bool:
@@ -61,7 +71,8 @@ class Bucket:
     An operator adds to `superseded` how many rows have a later one of their key in the batch. `below` tells of the
     operator's sources, and `sides` of those of each of its inputs; `others` opens what all buckets have of an
     arrangement from before. The rows that the operator gets have the hashes from `low` to `high`. `kept` is what it
-    hands on from one part of a batch to the next.
+    hands on from one part of a batch to the next. `indexes` have the runs of those of other jobs, None where the batch
+    has all rows.
     """
 
     number: int
@@ -74,6 +85,7 @@ class Bucket:
     low: int = 0
     high: int = LAST
     kept: dict[str, Any] = field(default_factory=dict)
+    indexes: Mapping[str, Sequence[Run] | None] = field(default_factory=dict)
 
     @property
     def below(self) -> Below:
@@ -153,6 +165,8 @@ class StatefulTask:
     commit: str
     runs: LiveRuns
     sides: tuple[Below, ...] = (Below(),)
+    buckets: int = 1
+    indexes: Mapping[str, IndexRuns] = field(default_factory=dict)
 
     def __call__(
         self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch], leave: Leave
@@ -217,7 +231,11 @@ class StatefulTask:
     def _open(self, bucket: int, attempt: str) -> Bucket:
         values: dict[str, Values] = {}
         multisets: dict[str, Multiset] = {}
+        indexes: dict[str, list[Run] | None] = {}
         for each in self.operator.arrangements:
+            if each.index:
+                indexes[each.name] = self.indexes[each.name].opened(bucket, self.buckets)
+                continue
             entries = self._bring(each.name, bucket)
             folder = bucket_folder(self.home.folder, each.name, bucket)
             place = Place(folder, bucket, f"{self.epoch}-{self.commit}-{attempt}")
@@ -225,7 +243,7 @@ class StatefulTask:
                 values[each.name] = Values(place, entries, keeps_empty=each.keeps_empty)
             else:
                 multisets[each.name] = _MULTISETS[each.kind](place, entries)
-        return Bucket(bucket, values, multisets, self.sides, self._others)
+        return Bucket(bucket, values, multisets, self.sides, self._others, indexes=indexes)
 
     def _others(self, name: str) -> list[Values]:
         found = []
@@ -240,7 +258,11 @@ def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Belo
     known = arrangements.manifest["arrangements"]
     runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
     home = arrangements.home.of_tasks()
-    return StatefulTask(operator, home, arrangements.epoch, arrangements.commit, runs, sides)
+    buckets = operator.preparation.buckets(int(arrangements.manifest["buckets"]))
+    indexes = {each.name: arrangements.indexes[each.name] for each in operator.arrangements if each.index}
+    return StatefulTask(
+        operator, home, arrangements.epoch, arrangements.commit, runs, sides, buckets, indexes
+    )  # fmt: skip
 
 
 _MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted, "sorted": Sorted, "timed": Timed}

@@ -1,0 +1,49 @@
+"""Rows of one bucket that come and go → a run of an index; nothing else comes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.extension.types import arrow_type
+from sinkql.lowering.arranged import prepare
+from sinkql.lowering.preparation import COUNT, Preparation
+from sinkql.physical import DIFF
+from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
+from sinkql.runtime.state.side import HeldCounts, HeldRows, counted_run, multiset_run
+
+
+@keeps_state(physical.Arrange)
+@dataclass(frozen=True, slots=True)
+class ArrangeState:
+    """Rows by a key, for joins to look up; as a join keeps a side."""
+
+    name: str
+    preparation: Preparation
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, arrange: physical.Arrange) -> ArrangeState:
+        """Return the operator."""
+        types = {column.name: column.type for column in physical.columns_of(arrange.input)}
+        fields = [(f"$v{place}", arrow_type(types[name])) for place, name in enumerate(arrange.kept)]
+        return cls(arrange.arrangement, prepare(arrange), pa.schema(fields))
+
+    @property
+    def arrangements(self) -> tuple[Arrangement, ...]:
+        """Return the arrangement of rows, or of how many rows keys have."""
+        return (Arrangement(self.name, "multiset" if self.schema.names else "counted"),)
+
+    def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
+        """Keep the rows; SQ3401 where one goes that was never there."""
+        multiset = bucket.multisets[self.name]
+        changes = rows.rename_columns([DIFF if name == COUNT else name for name in rows.column_names])
+        if self.schema.names:
+            held = HeldRows(self.schema, multiset, multiset_run(changes, self.schema.names))
+            held.verify(f'index "{self.name}", bucket {bucket.number}')
+            held.put()
+        else:
+            HeldCounts(multiset, counted_run(changes)).put()
+        return self.preparation.output().empty_table()

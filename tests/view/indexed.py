@@ -1,0 +1,132 @@
+"""Views with indexes and what joins them, run by turns, which fail anywhere; indexes come and go meanwhile.
+
+Each commit is held against DuckDB's answer over the sources as they were at the place that the commit names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import duckdb
+
+from sinkql import physical
+from sinkql.lowering.job import lower
+from sinkql.runtime.batch import anew
+from sinkql.session import Session
+from view.histories import Rows
+from view.ticks import SOURCES, TickHistory
+
+KEPT = {
+    "v": "SELECT g, count(*) AS n, max(x) AS s FROM e GROUP BY g",
+    "w": "SELECT g, x FROM e WHERE x > 1",
+    "u": "SELECT h, sum(y) AS t, count(*) AS c FROM f GROUP BY h",
+}
+JOINED = {
+    "inner_": "SELECT f.h, f.y, v.n, v.s FROM f JOIN v ON f.h = v.g",
+    "outer_": "SELECT f.h, f.y, w.x FROM f LEFT JOIN w ON w.g = f.h",
+    "kept_": "SELECT v.g, f.y FROM v LEFT JOIN f ON v.g = f.h",
+    "full_": "SELECT v.g, v.s, u.t FROM v FULL JOIN u ON v.g = u.h",
+    "semi_": "SELECT h, y FROM f WHERE EXISTS (SELECT 1 FROM w WHERE w.g = f.h)",
+    "anti_": "SELECT h, y FROM f WHERE NOT EXISTS (SELECT 1 FROM v WHERE v.n = f.y)",
+    "self_": "SELECT a.g, b.g AS h, a.n FROM v a JOIN v b ON a.n = b.n",
+    "two_": "SELECT f.y, v.s, v.n FROM f JOIN v ON v.g = f.h AND v.n % 2 = f.y % 2",
+    "three_": "SELECT f.y, v.n, w.x FROM f LEFT JOIN v ON v.g = f.h LEFT JOIN w ON w.g = f.h",
+    "safe_": "SELECT f.y, w.x, w.g FROM f JOIN w ON w.g IS NOT DISTINCT FROM f.h",
+    "orders_": "SELECT v.g, v.s, u.t FROM v JOIN u ON v.g = u.h AND v.n = u.c",
+    "above_": "SELECT v.s, count(*) AS c FROM f JOIN v ON f.h = v.g GROUP BY v.s",
+}
+VIEWS = {**KEPT, **JOINED}
+INDEXES: Sequence[Sequence[str]] = (
+    (),
+    ("v (g)", "v (n)", "v (g, n % 2)", "v (n, g)", "w (g)", "u (h)", "u (h, c)"),
+    ("v (g)", "w (g)", "u (c, h)"),
+)
+"""Which indexes there are, at different times."""
+
+
+def variants(folder: Path) -> list[dict[str, physical.Job]]:
+    """Return the jobs of the views, as a catalog has them with each of these sets of indexes."""
+    statements = [f"CREATE TABLE {name} ({', '.join(columns)});" for name, columns in SOURCES.items()]
+    statements += [
+        f"CREATE MATERIALIZED VIEW {name} WITH (COMMIT INTERVAL = '1s') AS {query};" for name, query in VIEWS.items()
+    ]
+    found = []
+    with Session(folder / "catalog") as session:
+        session.execute("\n".join(statements))
+        for indexes in INDEXES:
+            names = [f"i{place}" for place in range(len(indexes))]
+            session.execute("".join(f"CREATE INDEX {name} ON {on};" for name, on in zip(names, indexes, strict=True)))
+            found.append({name: lower(f"materialize.public.{name}", session.catalog.plans) for name in VIEWS})
+            session.execute("".join(f"DROP INDEX {name};" for name in names) or "SELECT 1")
+    return found
+
+
+def looking_up(job: physical.Job) -> list[physical.Index]:
+    """Return the indexes that the joins of a job look up in."""
+    joins = (each for each in job.graph.running() if isinstance(each, physical.Join))
+    return [side.index for join in joins for side in join.leaves if side.index is not None]
+
+
+class _WaitingError(Exception):
+    """Say that a job that computes all rows again waits for another one, which none is while it does."""
+
+
+def _wait(seconds: float) -> None:
+    raise _WaitingError(seconds)
+
+
+@dataclass
+class IndexHistory(TickHistory):
+    """One history of all these jobs; `variants` are those that they may have."""
+
+    variants: Sequence[Mapping[str, physical.Job]] = ()
+    waited: int = 0
+    last: bool = False
+
+    @property
+    def jobs(self) -> Mapping[str, physical.Job]:
+        return self.made
+
+    def change(self) -> None:
+        super().change()
+        if self.rng.random() < 0.4:
+            self.made = self.rng.choice(self.variants)
+            self.loops.clear()
+
+    def take_turns(self, *, last: bool) -> None:
+        self.last = last
+        super().take_turns(last=last)
+
+    def turn(self, name: str, *, failing: bool) -> None:
+        """Let a job go on; one that waits for an index, which its view has not made yet, goes on later."""
+        try:
+            with patch.object(anew, "time", SimpleNamespace(sleep=_wait, time_ns=time.time_ns)):
+                super().turn(name, failing=failing)
+        except (AssertionError, _WaitingError) as error:
+            waits = isinstance(error, _WaitingError) or "does not get on" in str(error)
+            if self.last or not waits or not looking_up(self.jobs[name]):
+                raise
+            self.loops.pop(name, None)
+            self.waited += 1
+
+    def answer(self, name: str, e: int, f: int, now: int) -> Rows:
+        """Return the rows of a view after so many batches of the sources."""
+        if (name, e, f, 0) not in self.answers:
+            with duckdb.connect() as connection:
+                for each, count in (("e", e), ("f", f)):
+                    rows: Rows = Counter()
+                    for row, diff in (change for batch in self.feeds[each].batches[:count] for change in batch):
+                        rows[row] += diff
+                    connection.execute(f"CREATE TABLE {each} ({', '.join(SOURCES[each])})")
+                    if +rows:
+                        connection.executemany(f"INSERT INTO {each} VALUES (?, ?)", list((+rows).elements()))
+                for view, query in KEPT.items():
+                    connection.execute(f"CREATE VIEW {view} AS {query}")
+                self.answers[name, e, f, 0] = Counter(connection.execute(VIEWS[name]).fetchall())
+        return self.answers[name, e, f, 0]

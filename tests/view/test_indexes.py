@@ -1,0 +1,67 @@
+"""Joins that look up in indexes of views give what they give without, whatever fails and whenever indexes come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from sinkql import physical, spill
+from view.indexed import JOINED, KEPT, IndexHistory, looking_up, variants
+
+_SEEDS, _STEPS = 4, 10
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Mapping[str, physical.Job]]:
+    return variants(tmp_path_factory.mktemp("catalog"))
+
+
+def _run(folder: Path, seed: int, made: Sequence[Mapping[str, physical.Job]]) -> IndexHistory:
+    """Run a history; every other one keeps as few entries as it may, and every third one has no room in memory."""
+    history = IndexHistory(folder / str(seed), random.Random(seed), made=made[seed % len(made)], variants=made)
+    with (
+        patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
+        patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
+        patch("sinkql.runtime.batch.loop._SWEEP_EVERY", 1 if seed % 2 else 20),
+        patch("sinkql.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
+        patch("sinkql.spill.PART", 64 if seed % 3 == 1 else spill.PART),
+    ):
+        history.run(_STEPS)
+    return history
+
+
+def test_every_join_looks_up(made: Sequence[Mapping[str, physical.Job]]) -> None:
+    without, every, some = made
+    assert not any(map(looking_up, without.values()))
+    assert {name: len(looking_up(every[name])) for name in JOINED} == {
+        "inner_": 1, "outer_": 1, "kept_": 1, "full_": 2, "semi_": 1, "anti_": 1, "self_": 2, "two_": 1, "three_": 2,
+        "safe_": 1, "orders_": 1, "above_": 1,
+    }  # fmt: skip
+    assert {name: len(each.indexes) for name, each in every.items() if name in KEPT} == {"v": 4, "w": 1, "u": 2}
+    assert not looking_up(some["anti_"])
+
+
+def test_no_plan_changes_with_an_index(made: Sequence[Mapping[str, physical.Job]]) -> None:
+    without, *others = made
+    for other in others:
+        assert {name: job.plan for name, job in other.items()} == {name: job.plan for name, job in without.items()}
+
+
+def test_each_commit_is_that_of_its_sources_whatever_fails(
+    tmp_path: Path, made: Sequence[Mapping[str, physical.Job]]
+) -> None:
+    found = [_run(tmp_path, seed, made) for seed in range(_SEEDS)]
+    assert sum(each.failures for each in found) > _SEEDS
+    assert sum(each.fenced for each in found) > 0
+    assert sum(each.waited for each in found) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(8))
+def test_many_histories(tmp_path: Path, made: Sequence[Mapping[str, physical.Job]], part: int) -> None:
+    for seed in range(100 * part, 100 * part + 20):
+        _run(tmp_path, seed, made)
