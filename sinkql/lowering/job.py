@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import msgspec
 
@@ -113,6 +114,9 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
     own = msgspec.structs.replace(ItemLowering(context).log(view), change="retract")
     indexes = tuple(arranged(each, own) for each in indexes_of(view.name, catalog))
     retain = 0 if view.retain is None else int(view.retain.total_seconds() * 1000)
+    tuning: dict[str, Any] = {"retain_ms": retain}
+    if indexes:
+        tuning["indexes"] = [each.arrangement for each in indexes]
     write = physical.Write(
         input=graph.root,
         connector=physical.VIEW,
@@ -123,7 +127,7 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         changelog=False,
         key=key,
         proven=True,
-        options={"view_id": known, "tuning": {"retain_ms": retain, "indexes": [each.arrangement for each in indexes]}},
+        options={"view_id": known, "tuning": tuning},
     )
     return physical.Job(
         sink=view.name,

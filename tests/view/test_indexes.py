@@ -57,7 +57,6 @@ def test_each_commit_is_that_of_its_sources_whatever_fails(
     found = [_run(tmp_path, seed, made) for seed in range(_SEEDS)]
     assert sum(each.failures for each in found) > _SEEDS
     assert sum(each.fenced for each in found) > 0
-    assert sum(each.waited for each in found) > 0
 
 
 @pytest.mark.soak

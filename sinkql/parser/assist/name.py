@@ -28,7 +28,7 @@ _PLACES: tuple[tuple[str, tuple[NameKind, ...]], ...] = (
     (r"CREATE SINK .*PARTITION BY \((?: .* ,)? \? \((?: [^ ]+ ,)?", ("COLUMN",)),
     (r"CREATE (?:SOURCE|TABLE)(?: IF NOT EXISTS)? \? \((?: .*,)? \?", ("DATA TYPE",)),
     (r"CREATE TABLE .* FROM SOURCE|CREATE SUBSOURCE .* OF SOURCE|CREATE SINKS .* OF SOURCE", ("SOURCE",)),
-    (r"CREATE INDEX .*ON|SHOW INDEXES ON", ("RELATION",)),
+    (r"CREATE (?:DEFAULT )?INDEX .*ON|SHOW INDEXES ON", ("MATERIALIZED VIEW",)),
     (r"SHOW (?:COLUMNS|FIELDS) (?:FROM|IN)|SUBSCRIBE(?: TO)?|COMMENT ON COLUMN", ("RELATION",)),
     (r"REPLAY ERRORS FROM|SHOW SUBSOURCES ON", ("SOURCE",)),
     (r"SHOW .*FROM", ("SCHEMA",)),
