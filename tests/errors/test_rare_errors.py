@@ -253,7 +253,7 @@ def test_spark_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Jvm, "start", fail)
     settings = spark.SparkSettings("local[1]", {}, tmp_path)
     with (tmp_path / "out").open("w") as output:
-        assert _code(spark._launch, settings, Jvm(), tmp_path / "conf", output, {}) == "SQ4003"
+        assert _code(spark._launch, settings, Jvm(), None, tmp_path / "conf", output, {}) == "SQ4003"
 
 
 def _code(call: Any, *given: object) -> str:
