@@ -239,7 +239,7 @@ def test_logs_that_came_to_one_place_without_a_tick_meet_there(tmp_path: Path) -
 def test_logs_that_are_behind_the_last_tick_make_none(tmp_path: Path) -> None:
     logs = [Logging([{"s": {"at": 3}}, {"s": {"at": 5}}]), Logging([{"s": {"at": 3}}, {"s": {"at": 5}}])]
     reader = Job(tmp_path, {"a": logs[0], "b": logs[1]}, {"a": ("s",), "b": ("s",)})
-    ticks = Ticks(tmp_path)
+    ticks = Ticks(Numbered(tmp_path))
     for at in (3, 5, 7):
         ticks.advance({"s": {"at": at}}, {})
     assert reader.timeline.targets(reader.at) == {"a": {"at": 2}, "b": {"at": 2}}
@@ -252,4 +252,4 @@ def test_where_a_log_has_no_place_yet_no_tick_is_made(tmp_path: Path) -> None:
     logs = [Logging([]), Logging([{"s": {"at": 3}}])]
     reader = Job(tmp_path, {"a": logs[0], "b": logs[1]}, {"a": ("s",), "b": ("s",)})
     assert reader.timeline.targets(reader.at) is None
-    assert Ticks(tmp_path).newest() is None
+    assert Ticks(Numbered(tmp_path)).newest() is None
