@@ -19,7 +19,7 @@ from sinkql import physical
 from sinkql.lowering.job import lower
 from sinkql.runtime.batch import anew
 from sinkql.session import Session
-from view.histories import Rows
+from view.histories import Rows, contents
 from view.ticks import SOURCES, TickHistory
 
 KEPT = {
@@ -130,3 +130,11 @@ class IndexHistory(TickHistory):
                     connection.execute(f"CREATE VIEW {view} AS {query}")
                 self.answers[name, e, f, 0] = Counter(connection.execute(VIEWS[name]).fetchall())
         return self.answers[name, e, f, 0]
+
+    def check_end(self) -> None:
+        """All have everything; logs that meet while one is made anew may have been behind the last tick."""
+        ends = {each: len(feed.batches) for each, feed in self.feeds.items()}
+        for name, job in self.jobs.items():
+            newest = self.log(name).newest()
+            assert newest is not None
+            assert contents(self.log(name), job, newest[1]) == self.answer(name, **ends, now=self.now), name

@@ -94,6 +94,20 @@ def test_explain_says_where_rows_are_looked_up(session: Session) -> None:
     assert lines[-2:] == [f"Index {name} by g", "keeps: rows of g, n, s, for the joins of others"]
 
 
+def test_no_expression_meets_a_pair_that_was_never_there(session: Session) -> None:
+    """A row that goes meets those from before, and not what has come with the same batch."""
+    session.execute(
+        "CREATE INDEX ON v (g);"
+        "CREATE MATERIALIZED VIEW k AS SELECT o.oid, 10 / (v.s - o.q) AS d FROM o JOIN v ON o.g = v.g"
+    )
+    session.execute("UPDATE o SET q = 8 WHERE oid = 1")
+    sink(session, "a", "k", "KEY (oid) MODE UPSERT")
+    run(session)
+    session.execute("UPDATE o SET q = 3 WHERE oid = 1; UPDATE t SET x = 3 WHERE id = 2")  # v.s is 8 now
+    run(session)
+    assert Counter(duckdb_folder(Path("lake/n/a"), "oid, d")) == Counter({(1, 2): 1, (2, 1): 1})
+
+
 def test_views_above_look_up_in_it_too(session: Session) -> None:
     session.execute("CREATE INDEX ON v (g)")
     sink(session, "a", "j", "KEY (oid) MODE UPSERT")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
@@ -225,11 +225,11 @@ class ViewWriter(LogWriter):
             by_bucket.setdefault(run.bucket, []).append(run)
         return reader, [split_of(bucket, each, whole=False) for bucket, each in by_bucket.items()]
 
-    def states(self) -> Sequence[str]:
-        """Return those that entries name which readers may ask for."""
+    def states(self) -> Mapping[str, Collection[str]]:
+        """Return those that entries name: a reader of one of them may come yet, though the index was dropped."""
         entries = (self.log.entry(number) for number in self.log.numbers())
-        found = (each.marker.state for each in entries if each is not None and each.indexes)
-        return tuple(dict.fromkeys(name for name in found if name is not None))
+        named = ((each.marker.state, each.indexes) for each in entries if each is not None and each.indexes)
+        return {state: indexes for state, indexes in named if state is not None}
 
     # --- files of readers --------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from sinkql.extension.stream.place import Split
@@ -20,5 +20,5 @@ class LogWriter(Writer, Protocol):
     def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
         """Return what reads the changes that these results make; None where they make none."""
 
-    def states(self) -> Sequence[str]:
-        """Return the names of the states with indexes that others may read."""
+    def states(self) -> Mapping[str, Collection[str]]:
+        """Return the names of the states in which others may look up, and the indexes that each has."""

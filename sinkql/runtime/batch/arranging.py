@@ -7,7 +7,7 @@ that has looked up in an index that is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -70,9 +70,9 @@ class Arranging:
                 runs[index.arrangement] = manifest["arrangements"][index.arrangement]
         return replace(outcome, runs=runs, flows=flows)
 
-    def states(self) -> Sequence[str]:
-        """Return the names of the states whose indexes others may read."""
-        return self._log().states() if self.job.indexes else ()
+    def states(self) -> Mapping[str, Collection[str]]:
+        """Return the names of the states in which others may look up, and the indexes that each has."""
+        return self.writer.states() if isinstance(self.writer, LogWriter) else {}
 
     def _log(self) -> LogWriter:
         assert isinstance(self.writer, LogWriter), self.job.sink

@@ -543,7 +543,8 @@ class BatchLoop:
         self.keep()
         self._batches += 1
         if self._batches % _SWEEP_EVERY == 0:
-            self._state.sweep(self.marker, before, self._arranging.states())
+            with suppress(SinkqlError):  # a store that does not answer now: the next time will do
+                self._state.sweep(self.marker, before, self._arranging.states())
             self._sweep_positions()
         faults.point("maintained")
 

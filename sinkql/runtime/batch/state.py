@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,11 +156,10 @@ class JobState:
             return False
         return True
 
-    def sweep(self, marker: Marker, before: str | None, states: Sequence[str] = ()) -> None:
+    def sweep(self, marker: Marker, before: str | None, states: Mapping[str, Collection[str]]) -> None:
         """Delete what neither a marker nor the one before it names, but for the indexes of some `states`."""
         manifest.sweep_handed(self.home, epoch=marker.epoch)
         if marker.state is None:
             return
         keep = {name for name in (before, marker.state) if name is not None}
-        indexes = frozenset(each.arrangement for each in self.job.indexes)
-        manifest.sweep(self.home, keep, epoch=marker.epoch, states=states, indexes=indexes)
+        manifest.sweep(self.home, keep, epoch=marker.epoch, states=states)

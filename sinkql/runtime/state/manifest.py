@@ -132,23 +132,23 @@ def sweep(
     keep: Collection[str],
     *,
     epoch: int,
-    states: Collection[str] = (),
-    indexes: Collection[str] = (),
+    states: Mapping[str, Collection[str]] | None = None,
 ) -> int:
     """Delete what the manifests to keep, those of a table's last two markers, do not reach; return how many files.
 
     Only files named with an epoch up to `epoch` go; call it between batches, and never while a commit's outcome is
-    unknown. Of other `states` that are there the runs of `indexes` stay.
+    unknown. Of other `states` that are there the arrangements stay that each of them has.
     """
     folder = home.folder
     live = set(map(file, keep))
     home.bring(dict.fromkeys(live))
     for name in keep:
         live |= files(load(folder, name)).keys()
-    others = {file(name): name for name in states if name not in keep}
+    kept = states or {}
+    others = {file(name): name for name in kept if name not in keep}
     gone = home.bring(dict.fromkeys(others))
     for path in others.keys() - set(gone):
-        live |= {path, *files(_only(load(folder, others[path]), indexes))}
+        live |= {path, *files(_only(load(folder, others[path]), kept[others[path]]))}
     doomed = [*(folder / _FOLDER).glob("*.json*")]
     doomed += (folder / "state").glob("*/b*/*.arrow")
     removed = runs.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
