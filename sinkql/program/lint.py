@@ -104,11 +104,9 @@ class _Linter:
         for notice in self._compiler.notices[told:]:
             if not isinstance(notice, RowsNotice):  # which goes without saying here
                 self._add("warning", _as_error(notice, statement))
-        if isinstance(statement, ast.Create):
-            name = statement.name
-            assert name is not None
+        if isinstance(statement, ast.Create) and statement.name is not None:  # else an index
             full_name = item_name(statement, self._compiler.catalog)
-            self._made.setdefault(full_name, name.span)
+            self._made.setdefault(full_name, statement.name.span)
             self._pace(statement, full_name)
 
     def _check(self, statement: ast.Statement) -> None:
