@@ -141,7 +141,8 @@ def settled(graph: physical.Graph) -> physical.Graph:
 def _wanting(operator: physical.Operator, wanted: dict[str, set[str]]) -> physical.Operator:
     """Return operators over logs that are read where they have the indexes that are looked up in."""
     if isinstance(operator, physical.Read) and operator.source in wanted:
-        options = {**operator.options, "tuning": {"indexes": sorted(wanted[operator.source])}}
+        tuning = {**operator.options.get("tuning", {}), "indexes": sorted(wanted[operator.source])}
+        options = {**operator.options, "tuning": tuning}
         return msgspec.structs.replace(operator, options=options)
     return physical.with_inputs(operator, [_wanting(each, wanted) for each in physical.inputs_of(operator)])
 

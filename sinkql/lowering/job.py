@@ -53,7 +53,8 @@ def lower_sink(
     """
     cluster = catalog.item(sink.cluster)
     assert isinstance(cluster, logical.Cluster)
-    context = Context(catalog, logs, cluster.name)
+    # an index has the rows from before a sink without a snapshot began
+    context = Context(catalog, logs, cluster.name if sink.snapshot else None)
     body = ItemLowering(context).item(sink.relation)
     proven = any(known <= set(sink.key) for known in sink.shape.keys)
     if sink.final or set(sink.key) != set(physical.key_of(body)):  # it must know which rows others take the place of

@@ -27,7 +27,7 @@ INSERT INTO o VALUES (1, 1, 1), (2, 2, 2), (3, 3, 3), (4, NULL, 4);
 """
 _JOINED = """
 SELECT o.oid, o.q, v.s, v.n
-FROM o LEFT JOIN (SELECT g, count(*) AS n, sum(x)::BIGINT AS s FROM t GROUP BY g) AS v ON o.g = v.g
+FROM o LEFT JOIN (SELECT g, count(*) AS n, sum(x)::BIGINT AS s FROM t WHERE {} GROUP BY g) AS v ON o.g = v.g
 """
 
 
@@ -36,7 +36,7 @@ def orders(session: Session) -> None:
     session.execute(_ORDERS)
 
 
-def _check(session: Session, name: str = "a") -> None:
+def _check(session: Session, name: str = "a", *, where: str = "TRUE") -> None:
     """Hold the sink's table against DuckDB's answer over the tables as they are."""
     with duckdb.connect() as connection:
         for table, columns in (("t", "id BIGINT, g INTEGER, x INTEGER"), ("o", "oid BIGINT, g INTEGER, q INTEGER")):
@@ -44,7 +44,7 @@ def _check(session: Session, name: str = "a") -> None:
             (found,) = session.execute(f"SELECT * FROM {table}")
             if found.rows:
                 connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", [list(row) for row in found.rows])
-        expected = Counter(connection.execute(_JOINED).fetchall())
+        expected = Counter(connection.execute(_JOINED.format(where)).fetchall())
     assert Counter(duckdb_folder(Path("lake/n") / name, "oid, q, s, n")) == expected
 
 
@@ -161,11 +161,50 @@ def test_a_view_with_an_index_may_be_replaced(session: Session) -> None:
         "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT g, count(*) AS n, sum(x) AS s FROM t WHERE x > 5 GROUP BY g"
     )
     run(session)
+    run(session)
+    _check(session, where="x > 5")
     session.execute(
         "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT g, count(*) AS n, sum(x) AS s FROM t GROUP BY g;"
         "INSERT INTO o VALUES (5, 2, 5)"
     )
     run(session)
+    run(session)
+    _check(session)
+
+
+def test_changes_from_before_there_was_an_index_are_read(session: Session) -> None:
+    sink(session, "a", "j", "KEY (oid) MODE UPSERT")
+    session.execute("ALTER MATERIALIZED VIEW v SET (COMMIT INTERVAL = '1s')")
+    run(session)
+    session.execute("UPDATE t SET x = 50 WHERE id = 1")
+    run(session, "v")
+    session.execute("CREATE INDEX ON v (g)")
+    run(session)
+    _check(session)
+
+
+def test_an_index_in_state_of_a_cluster_is_looked_up_in(session: Session, tmp_path: Path) -> None:
+    session.execute(
+        f"CREATE CLUSTER kept (SIZE = 'local[1]', STATE = '{tmp_path}/kept');"
+        "ALTER MATERIALIZED VIEW v SET CLUSTER kept; CREATE INDEX ON v (g)"
+    )
+    sink(session, "a", "j", "KEY (oid) MODE UPSERT")
+    session.execute("ALTER SINK a SET CLUSTER kept")
+    assert len(looking_up(jobs(session)["a"])) == 1
+    for changes in ("SELECT 1", "DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (5, 3, 3)", "UPDATE o SET g = 2"):
+        session.execute(changes)
+        run(session)
+        _check(session)
+    assert list((tmp_path / "kept").rglob("log/log/*.json"))
+
+
+def test_a_quiet_view_whose_state_is_lost_makes_its_index_again(session: Session) -> None:
+    session.execute("CREATE INDEX ON v (g)")
+    sink(session, "a", "j", "KEY (oid) MODE UPSERT")
+    run(session)
+    for path in Path(".sinkql/sinks", jobs(session)["v"].sink_id).rglob("*.json"):
+        path.unlink()
+    session.execute("INSERT INTO o VALUES (5, 2, 5)")
     run(session)
     _check(session)
 
@@ -274,6 +313,8 @@ def test_rows_that_only_come_are_looked_up_one_by_one(session: Session, tmp_path
         {"h": [(2, 6)], "d": [(1, 7)]},
     ]
     for number, step in enumerate(steps):
+        if number == 2:
+            session.execute("DROP INDEX p_y_idx")
         for name, rows in step.items():
             given[name] += rows
             lines = "".join(f"{first},{second}\n" for first, second in rows)
@@ -291,6 +332,24 @@ def test_rows_that_only_come_are_looked_up_one_by_one(session: Session, tmp_path
             query = "SELECT d.k, d.w, h.z FROM d JOIN e ON e.y = d.k JOIN h ON h.k = e.k"
             expected = Counter(connection.execute(query).fetchall())
         assert Counter(duckdb_folder(Path("lake/n/r_"), "k, w, z")) == expected, number
+
+
+def test_a_sink_without_a_snapshot_keeps_its_side(session: Session) -> None:
+    """It has no rows from before its start, which an index has."""
+    session.execute(
+        "CREATE SOURCE e (k int, y int) FROM FILES (PATH = 'in') FORMAT CSV WITH HEADER;"
+        "CREATE SOURCE h (k int, z int) FROM FILES (PATH = 'in2') FORMAT CSV WITH HEADER;"
+        "CREATE SOURCE d (k int, w int) FROM FILES (PATH = 'in3') FORMAT CSV WITH HEADER;"
+        "CREATE MATERIALIZED VIEW p AS SELECT e.k, e.y, h.z FROM e JOIN h ON e.k = h.k; CREATE INDEX ON p (y);"
+    )
+    for name, more in (("whole", ""), ("late", ", SNAPSHOT = false")):
+        session.execute(
+            f"CREATE MATERIALIZED VIEW {name}_v AS SELECT d.k, d.w, p.z FROM d JOIN p ON p.y = d.k;"
+            f"CREATE SINK {name} FROM {name}_v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')"
+            f" MODE APPEND WITH (COMMIT INTERVAL = '5s'{more})"
+        )
+    assert looking_up(_job(session, "whole"))
+    assert not looking_up(_job(session, "late"))
 
 
 def test_a_job_has_all_that_it_commits_by(session: Session) -> None:

@@ -48,8 +48,8 @@ class ViewReader(Derived):
         return self._last() if at_end else _BEGINNING
 
     def target(self, start: Offsets) -> Offsets:
-        """Return the log's present end."""
-        end = self._end()
+        """Return the log's present end, also where that is not indexed yet."""
+        end = self._last()
         return end if end["at"] > start["at"] or self.anew(start) else start
 
     def reached(self, offsets: Offsets, target: Offsets) -> bool:
@@ -66,7 +66,7 @@ class ViewReader(Derived):
             if not start["at"] < number <= stop:
                 continue
             entry = self.log.entry(number)
-            if entry is None or not entry.runs or not self._fits(entry) or not self._indexed(number):
+            if entry is None or not (entry.runs and self._fits(entry) and self._indexed(number)):
                 continue
             rows, size = rows + sum(run.rows for run in entry.runs), size + entry.size
             if end is not start and (rows > limit.rows or size > limit.bytes):
@@ -95,7 +95,7 @@ class ViewReader(Derived):
             if self._indexed(number):
                 found += 1
                 yield _offsets(number, entry), entry.marker.below
-            elif not found:
+            elif not found and self.indexes <= set(entry.indexes):
                 return  # of the last place others may know already
 
     def state(self, offsets: Offsets) -> str | None:
@@ -107,7 +107,7 @@ class ViewReader(Derived):
 
     def _state(self, at: int) -> str | None:
         found, number = None, at
-        while (entry := self.log.entry(number)) is not None and entry.changed <= at:
+        while (entry := self.log.entry(number)) is not None and entry.changed <= at and entry.begins <= at:
             if self.indexes <= set(entry.indexes) and entry.marker.state is not None:
                 found = entry.marker.state
             number += 1
@@ -252,9 +252,7 @@ class ViewReader(Derived):
 
     def _fits(self, entry: Entry) -> bool:
         """Tell whether an entry has the columns that are read: before a view that was changed has run, it has not."""
-        return self.indexes <= set(entry.indexes) and set(entry.columns) >= {
-            (column.name, column.type) for column in self.columns
-        }
+        return set(entry.columns) >= {(column.name, column.type) for column in self.columns}
 
     def _held(self) -> int:
         """Return the first of the entries that are kept for this reader from now on, which has read none of them."""

@@ -108,7 +108,7 @@ class ViewWriter(LogWriter):
             marker = claimed(kept, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
             number, entry = entry_after(self._last, marker, claim)
             if kept is None:
-                entry = msgspec.structs.replace(entry, contents={}, begins=number)
+                entry = msgspec.structs.replace(entry, contents={}, begins=number, indexes=())
             if self.log.publish(number, entry):
                 self._last, self._mine = (number, entry), entry.marker
                 return entry.marker

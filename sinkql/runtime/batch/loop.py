@@ -249,9 +249,10 @@ class BatchLoop:
             return True
         if self._ahead() is not None:
             return True
-        known = self._state.known(self.marker) if self.job.indexes and not self._anew else None
-        if known is not None and self._arranging.lacking(known):
-            return True
+        if self.job.indexes and not self._anew:
+            known = self._state.known(self.marker)
+            if self._arranging.lacking(known) if known is not None else self.marker.state is not None:
+                return True
         operators = self.job.operators()
         return self.marker.state is None and any(
             isinstance(each, physical.Aggregate) and not each.group for each in operators

@@ -159,7 +159,7 @@ class JobState:
     def sweep(self, marker: Marker, before: str | None, states: Mapping[str, Collection[str]]) -> None:
         """Delete what neither a marker nor the one before it names, but for the indexes of some `states`."""
         manifest.sweep_handed(self.home, epoch=marker.epoch)
-        if marker.state is None:
+        if marker.state is None and not states:
             return
         keep = {name for name in (before, marker.state) if name is not None}
         manifest.sweep(self.home, keep, epoch=marker.epoch, states=states)

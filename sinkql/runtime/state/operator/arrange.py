@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
@@ -12,7 +13,8 @@ from sinkql.lowering.arranged import prepare
 from sinkql.lowering.preparation import COUNT, Preparation
 from sinkql.physical import DIFF
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
-from sinkql.runtime.state.side import HeldCounts, HeldRows, counted_run, multiset_run
+from sinkql.runtime.state.run import ints
+from sinkql.runtime.state.side import HeldAppended, HeldCounts, HeldRows, appended_run, counted_run, multiset_run
 
 
 @keeps_state(physical.Arrange)
@@ -23,24 +25,31 @@ class ArrangeState:
     name: str
     preparation: Preparation
     schema: pa.Schema
+    comes: bool
 
     @classmethod
     def of(cls, arrange: physical.Arrange) -> ArrangeState:
         """Return the operator."""
         types = {column.name: column.type for column in physical.columns_of(arrange.input)}
         fields = [(f"$v{place}", arrow_type(types[name])) for place, name in enumerate(arrange.kept)]
-        return cls(arrange.arrangement, prepare(arrange), pa.schema(fields))
+        comes = physical.change_of(arrange.input) == "append"
+        return cls(arrange.arrangement, prepare(arrange), pa.schema(fields), comes)
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
         """Return the arrangement of rows, or of how many rows keys have."""
-        return (Arrangement(self.name, "multiset" if self.schema.names else "counted"),)
+        if not self.schema.names:
+            return (Arrangement(self.name, "counted"),)
+        return (Arrangement(self.name, "appended" if self.comes else "multiset"),)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
         """Keep the rows; SQ3401 where one goes that was never there."""
         multiset = bucket.multisets[self.name]
         changes = rows.rename_columns([DIFF if name == COUNT else name for name in rows.column_names])
-        if self.schema.names:
+        if self.schema.names and self.comes:
+            each = np.repeat(np.arange(len(rows)), ints(changes.column(DIFF)))
+            HeldAppended(self.schema, multiset, appended_run(changes.take(pa.array(each)), self.schema.names)).put()
+        elif self.schema.names:
             held = HeldRows(self.schema, multiset, multiset_run(changes, self.schema.names))
             held.verify(f'index "{self.name}", bucket {bucket.number}')
             held.put()
