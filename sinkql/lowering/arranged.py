@@ -12,7 +12,6 @@ from sinkql.logical import Reference
 from sinkql.logical.expression import Expression, children, with_children
 from sinkql.logical.type import parse_type
 from sinkql.lowering.log import view_id
-from sinkql.lowering.preparation import COUNT, Measure, Preparation, Value, identity, row_hash, values_of
 
 _NAME_LENGTH = 8
 _KEY, _ROW = "$k", "$x"
@@ -53,24 +52,6 @@ def arranged(index: Known, log: physical.Read) -> physical.Arrange:
     kept = tuple(each.name for each in log.columns)
     body = physical.Map(log, (*map(_same, log.columns), *computed)) if computed else log
     return physical.Arrange(body, index.arrangement, tuple(names), kept)
-
-
-def prepare(arrange: physical.Arrange) -> Preparation:
-    """Return what goes into the tasks: of each row `$h1`, `$h2`, `$r`, what is kept as `$v<i>`, and `$count`.
-
-    They are hashed, and kept, as a side of a join keeps them.
-    """
-    types = {column.name: column for column in physical.columns_of(arrange.input)}
-    kept = tuple(Value(f"$v{place}", name, types[name].type) for place, name in enumerate(arrange.kept))
-    key = values_of("a", [types[name] for name in arrange.key])
-    return Preparation(
-        hashes=(*identity(key), row_hash("$r", kept)),
-        values=(*kept, *key),
-        group=("$h1", "$h2", *(each.name for each in kept), "$r"),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
-        append=physical.change_of(arrange.input) == "append",
-        columns=(),
-    )
 
 
 Indexes = Callable[[physical.Read], tuple[Known, ...]]

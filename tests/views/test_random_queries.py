@@ -8,7 +8,7 @@ import pytest
 
 from views.random_case import Outcome, case, outcome
 
-_GATE, _AT_ONCE = 150, 10
+_GATE, _AT_ONCE = 80, 10
 _SOAK = 2000
 _SMALLER = "cd tests; python -m views.random_case {} {} makes it smaller"
 _PARTS = 8

@@ -33,6 +33,7 @@ _TASKS = (
     "pyspark.sql.conversion",
     "sinkql.runtime.spark.task",
     "sinkql.runtime.state.operator.aggregate",
+    "sinkql.runtime.state.operator.arrange",
     "sinkql.runtime.state.operator.bound",
     "sinkql.runtime.state.operator.join",
     "sinkql.runtime.state.operator.normalize",

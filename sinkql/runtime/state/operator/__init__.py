@@ -7,6 +7,7 @@
 * `recompute`: functions of all rows of a key; `sinkql.runtime.state.window` has these.
 * `normalize`: rows that overwrite each other, as rows that come and go.
 * `join`: rows of two inputs that belong together.
+* `arrange`: rows by a key, as an index of a view keeps them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.extension.types import arrow_type
-from sinkql.lowering.arranged import prepare
+from sinkql.lowering.arrange import prepare
 from sinkql.lowering.preparation import COUNT, Preparation
 from sinkql.physical import DIFF
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state

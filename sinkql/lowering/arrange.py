@@ -1,0 +1,24 @@
+"""Rows that are kept by a key, for joins to look up → what goes into the tasks that keep them."""
+
+from __future__ import annotations
+
+from sinkql import physical
+from sinkql.lowering.preparation import COUNT, Measure, Preparation, Value, identity, row_hash, values_of
+
+
+def prepare(arrange: physical.Arrange) -> Preparation:
+    """Return what goes into the tasks: of each row `$h1`, `$h2`, `$r`, what is kept as `$v<i>`, and `$count`.
+
+    They are hashed, and kept, as a side of a join keeps them.
+    """
+    types = {column.name: column for column in physical.columns_of(arrange.input)}
+    kept = tuple(Value(f"$v{place}", name, types[name].type) for place, name in enumerate(arrange.kept))
+    key = values_of("a", [types[name] for name in arrange.key])
+    return Preparation(
+        hashes=(*identity(key), row_hash("$r", kept)),
+        values=(*kept, *key),
+        group=("$h1", "$h2", *(each.name for each in kept), "$r"),
+        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        append=physical.change_of(arrange.input) == "append",
+        columns=(),
+    )
