@@ -39,8 +39,9 @@ def _take_all(log: ViewLog, before: ViewLog, number: int) -> None:
     if not all(before.run_path(run).exists() for run in contents):
         return
     log.pins.take(before.pins)
-    for path in (before.folder / "attached").glob("*"):
-        log.home.note(f"attached/{path.name}", path.read_bytes())
+    for path in (before.folder / "attached").rglob("*"):
+        if path.is_file():
+            log.home.note(path.relative_to(before.folder).as_posix(), path.read_bytes())
     _take(log, before, contents)
     for each in before.numbers():
         entry = before.entry(each) if each > number else None
