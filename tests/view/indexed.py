@@ -6,14 +6,11 @@ Each commit is held against DuckDB's answer over the sources as they were at the
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
-
-import duckdb
 
 from sinkql import physical
 from sinkql.lowering.job import lower
@@ -118,17 +115,7 @@ class IndexHistory(TickHistory):
     def answer(self, name: str, e: int, f: int, now: int) -> Rows:
         """Return the rows of a view after so many batches of the sources."""
         if (name, e, f, 0) not in self.answers:
-            with duckdb.connect() as connection:
-                for each, count in (("e", e), ("f", f)):
-                    rows: Rows = Counter()
-                    for row, diff in (change for batch in self.feeds[each].batches[:count] for change in batch):
-                        rows[row] += diff
-                    connection.execute(f"CREATE TABLE {each} ({', '.join(SOURCES[each])})")
-                    if +rows:
-                        connection.executemany(f"INSERT INTO {each} VALUES (?, ?)", list((+rows).elements()))
-                for view, query in KEPT.items():
-                    connection.execute(f"CREATE VIEW {view} AS {query}")
-                self.answers[name, e, f, 0] = Counter(connection.execute(VIEWS[name]).fetchall())
+            self.answers[name, e, f, 0] = self.asked(VIEWS[name], KEPT, e, f)
         return self.answers[name, e, f, 0]
 
     def check_end(self) -> None:

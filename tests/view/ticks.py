@@ -178,19 +178,24 @@ class TickHistory(History):
     def answer(self, name: str, e: int, f: int, now: int) -> Rows:
         """Return the rows of a view, or of the sink, after so many batches of the sources, at a time."""
         if (name, e, f, now) not in self.answers:
-            with duckdb.connect() as connection:
-                for each, count in (("e", e), ("f", f)):
-                    rows: Rows = Counter()
-                    for row, diff in (change for batch in self.feeds[each].batches[:count] for change in batch):
-                        rows[row] += diff
-                    connection.execute(f"CREATE TABLE {each} ({', '.join(SOURCES[each])})")
-                    if +rows:
-                        connection.executemany(f"INSERT INTO {each} VALUES (?, ?)", list((+rows).elements()))
-                for view, query in VIEWS.items():
-                    connection.execute(f"CREATE VIEW {view} AS {query.replace('mz_now()', str(now))}")
-                query = SINK if name == "snk" else f"FROM {name}"
-                self.answers[name, e, f, now] = Counter(connection.execute(query).fetchall())
+            views = {view: query.replace("mz_now()", str(now)) for view, query in VIEWS.items()}
+            query = SINK if name == "snk" else f"FROM {name}"
+            self.answers[name, e, f, now] = self.asked(query, views, e, f)
         return self.answers[name, e, f, now]
+
+    def asked(self, query: str, views: Mapping[str, str], e: int, f: int) -> Rows:
+        """Return what DuckDB answers over views of the sources after so many batches of them."""
+        with duckdb.connect() as connection:
+            for each, count in (("e", e), ("f", f)):
+                rows: Rows = Counter()
+                for row, diff in (change for batch in self.feeds[each].batches[:count] for change in batch):
+                    rows[row] += diff
+                connection.execute(f"CREATE TABLE {each} ({', '.join(SOURCES[each])})")
+                if +rows:
+                    connection.executemany(f"INSERT INTO {each} VALUES (?, ?)", list((+rows).elements()))
+            for view, each_query in views.items():
+                connection.execute(f"CREATE VIEW {view} AS {each_query}")
+            return Counter(connection.execute(query).fetchall())
 
     def take_turns(self, *, last: bool) -> None:
         """Run some jobs; the last time all of them, until none has anything to do for what others did."""
