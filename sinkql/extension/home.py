@@ -236,13 +236,23 @@ class Home:
             _at_once(self._put, list(names))
 
     def note(self, name: str, data: bytes, *, stored: bool = False) -> None:
-        """Write a small file that stays as it is, in the folder and in the store, unless the store has it already."""
+        """Write a small file that stays as it is, in the store, unless that has it already, and then in the folder."""
+        if self.store is not None and not stored and not _elsewhere(self.folder / name):
+            self.put_data(name, data)
+            faults.point("state-put")
         durable.write(self.folder / name, data)
-        if self.store is not None and not _elsewhere(self.folder / name):
-            if stored:
-                _mark(self.folder / name)
-            else:
-                self._put(name)
+        if self.store is not None:
+            _mark(self.folder / name)
+
+    def put_data(self, name: str, data: bytes) -> None:
+        """Put a small file into the store alone; raises FileExistsError where another one has the name."""
+        assert self.store is not None
+        draft = self.folder / f".{uuid.uuid4().hex}"
+        durable.write(draft, data, sync=False)
+        try:
+            self.store.put(name, draft)
+        finally:
+            draft.unlink()
 
     def noted(self, name: str) -> bytes | None:
         """Return a file that was noted, here or on another host."""

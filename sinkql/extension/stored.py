@@ -7,12 +7,10 @@ one that writes sees each at once, and others when they look at the store again.
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count, takewhile
 
-from sinkql import durable
 from sinkql.extension.home import Home, StateStore
 from sinkql.numbered import Numbered, file_name, numbers_in
 
@@ -89,15 +87,11 @@ class StoredNumbered:
         return found
 
     def create(self, number: int, data: bytes) -> bool:
-        draft = self.home.folder / f".{self.part}-{uuid.uuid4().hex}"
-        durable.write(draft, data, sync=False)
         try:
-            self._store.put(self._name(number), draft)
+            self.home.put_data(self._name(number), data)
         except FileExistsError:
             self.look()
             return False
-        finally:
-            draft.unlink()
         self.home.note(self._name(number), data, stored=True)
         if (found := _listings.get(self._key)) is not None:
             found.numbers = sorted({*found.numbers, number})

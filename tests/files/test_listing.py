@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -16,7 +17,6 @@ from sinkql import faults
 from sinkql.connectors.files.listing import Log
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.connectors.files.seen import SeenFile
-from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context
 from sinkql.runtime.batch.loop import BatchLoop
@@ -73,12 +73,32 @@ def test_what_two_heads_do_not_need_can_go(tmp_path: Path) -> None:
         assert {file.name: file for file in _files(range(count))} == Log(tmp_path).seen(head)
 
 
-def test_a_segment_that_is_missing_hinders_the_sweep(tmp_path: Path) -> None:
-    head = _appended(Log(tmp_path), 3)[-1]
+def test_nothing_goes_while_a_head_is_missing_or_damaged(tmp_path: Path) -> None:
+    """What it needs is not known then."""
+    *_, head = _appended(Log(tmp_path), 20)
+    assert Log(tmp_path).unneeded([head], before=time.time() + 60)
+    (tmp_path / head).write_bytes(b"[]")
+    assert Log(tmp_path).unneeded([head], before=time.time() + 60) == ()
     (tmp_path / head).unlink()
-    with pytest.raises(SinkqlError) as error:
-        Log(tmp_path).unneeded([head], before=time.time() + 60)
-    assert error.value.code == "SQ3303"
+    assert Log(tmp_path).unneeded([head], before=time.time() + 60) == ()
+
+
+def test_a_folder_that_has_just_what_the_last_head_needs_goes_on(tmp_path: Path) -> None:
+    """On another host there is no more: not the head before, where it was merged."""
+    heads = _appended(Log(tmp_path / "old"), 70)
+    without = []
+    for number, (before, head) in enumerate(itertools.pairwise(heads)):
+        new = tmp_path / f"new{number}"
+        new.mkdir()
+        for name in Log(tmp_path / "old").names(head):
+            shutil.copy(tmp_path / "old" / name, new / name)
+        without += [number] if not (new / before).exists() else []
+        log = Log(new)
+        for name in log.unneeded([before, head], before=time.time() + 60):
+            (new / name).unlink()
+        more = log.append(head, _files(range(number + 2, number + 3)))
+        assert set(Log(new).seen(more)) == {f"{each:06}" for each in range(number + 3)}
+    assert without
 
 
 @pytest.fixture
@@ -144,11 +164,13 @@ def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
     assert {Path(name).name for end in loop.marker.end.values() for name in reader.attachments(end)} <= table
 
 
-@pytest.mark.parametrize("what", ["all", "head", "older", "damaged"])
-def test_segments_lost_in_the_state_folder_come_back_from_the_table(pipeline: Pipeline, what: str) -> None:
+@pytest.mark.parametrize(("what", "commits"), [("all", 6), ("all", 12), ("head", 6), ("older", 6), ("damaged", 6)])
+def test_segments_lost_in_the_state_folder_come_back_from_the_table(
+    pipeline: Pipeline, what: str, commits: int
+) -> None:
     for number in range(3, 20):
         (pipeline.folder / "in" / f"{number:03}.json").unlink()
-    for number in range(3, 6):
+    for number in range(3, commits):
         loop = _run(pipeline)
         (pipeline.folder / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
     ((end, reader),) = zip(loop.marker.end.values(), loop.readers.values(), strict=True)
@@ -164,7 +186,7 @@ def test_segments_lost_in_the_state_folder_come_back_from_the_table(pipeline: Pi
             older[0].write_bytes(b"[]")
     _run(pipeline)
     found = duckdb_folder(str(next((pipeline.folder / "lake").rglob("metadata")).parent), "n")
-    assert [(number,) for number in range(6)] == sorted(found)
+    assert [(number,) for number in range(commits)] == sorted(found)
 
 
 def test_figures_for_another_thread_change_nothing_of_what_a_batch_knows(tmp_path: Path) -> None:

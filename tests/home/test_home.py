@@ -83,6 +83,19 @@ def test_a_note_is_known_on_every_host(store: StateStore, tmp_path: Path) -> Non
     assert alone.noted("claimed") == b"it"
 
 
+def test_a_note_that_no_store_took_is_none(tmp_path: Path) -> None:
+    """Who finds it in the folder takes it for known on every host."""
+    here, there = (Home(tmp_path / name, FolderState(tmp_path / "store")) for name in ("here", "there"))
+    (tmp_path / "store").write_bytes(b"in the way")
+    with pytest.raises(OSError, match="store"):
+        here.note("claimed", b"it")
+    (tmp_path / "store").unlink()
+    assert here.noted("claimed") is None
+    here.note("claimed", b"it")
+    assert there.noted("claimed") == b"it"
+    assert not list(tmp_path.rglob(".*")), "no draft is left"
+
+
 def test_a_file_of_several_parts_comes_back(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_PART", 5 << 20)
     data = random.Random(3).randbytes((10 << 20) + 17)

@@ -103,8 +103,15 @@ class Log:
         return found
 
     def unneeded(self, heads: Collection[str | None], *, before: float) -> tuple[str, ...]:
-        """Return the segments in the folder that none of the heads needs and that were written before that time."""
-        needed = {name for head in heads if head is not None for name in self._needed(head)}
+        """Return the segments in the folder that none of the heads needs and that were written before that time.
+
+        None where a head is not there, of which nobody knows what it needs: a folder that was lost gets back what the
+        last one needs, and the one before may be merged in there.
+        """
+        try:
+            needed = {name for head in heads if head is not None for name in self._needed(head)}
+        except SinkqlError:
+            return ()
         return tuple(
             sorted(
                 path.name

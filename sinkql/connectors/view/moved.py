@@ -25,7 +25,7 @@ def go_on(log: ViewLog) -> None:
         same = before.entry(number)
         # else it went another way, and what is to come is computed from where it is
         if newest is None or (same is not None and same.id == newest[1].id):
-            log.home.note(MOVING, b"")
+            log.home.put_data(MOVING, b"")
             _take_all(log, before, number)
     if log.moving:
         log.forget(MOVING)
