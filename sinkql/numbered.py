@@ -39,8 +39,8 @@ class Numbers(Protocol):
     def follows(self, number: int) -> bool:
         """Tell of a file that was just made whether none of its number had been there, and gone, before."""
 
-    def remove(self, number: int) -> None:
-        """Delete a file."""
+    def remove(self, *numbers: int) -> None:
+        """Delete files."""
 
 
 def file_name(number: int) -> str:
@@ -88,8 +88,9 @@ class Numbered:
     def follows(self, number: int) -> bool:
         return number == 1 or self.there(number - 1) or self.last() == number
 
-    def remove(self, number: int) -> None:
-        self._path(number).unlink(missing_ok=True)
+    def remove(self, *numbers: int) -> None:
+        for number in numbers:
+            self._path(number).unlink(missing_ok=True)
 
     def _path(self, number: int) -> Path:
         return self.folder / file_name(number)

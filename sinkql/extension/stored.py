@@ -67,8 +67,7 @@ class StoredNumbered:
         if found is None or now > found.at + _LOOK_SECONDS:
             names = [name.rpartition("/")[2] for name, _ in self._store.list(f"{self.part}/")]
             found = _listings[self._key] = _Listing(numbers_in(names), now)
-            for old in set(self._here.numbers()) - set(found.numbers):
-                self._here.remove(old)
+            self._here.remove(*(set(self._here.numbers()) - set(found.numbers)))
         return found.numbers
 
     def last(self) -> int:
@@ -109,12 +108,12 @@ class StoredNumbered:
         self.look()
         return max(self._listed(), default=0) == number
 
-    def remove(self, number: int) -> None:
-        self._store.delete([self._name(number)])
-        self._here.remove(number)
+    def remove(self, *numbers: int) -> None:
+        self._store.delete(map(self._name, numbers))
+        self._here.remove(*numbers)
         found = _listings.get(self._key)
         if found is not None:
-            found.numbers = [each for each in found.numbers if each != number]
+            found.numbers = [each for each in found.numbers if each not in numbers]
 
     def _name(self, number: int) -> str:
         return f"{self.part}/{file_name(number)}"

@@ -1,6 +1,7 @@
 """A job as data: what to read, which operators to run, what to write, and when. No Spark in it; JSON in, JSON out.
 
 * `operator`: the operators, from reads to the write.
+* `window`: the calls of functions of ordered rows.
 * `graph`: operators of which some are used several times.
 * `copartitioned`: the operator whose tasks write what they give.
 * `need`, `narrow`: which columns are used, and where.
@@ -41,8 +42,6 @@ from sinkql.physical.operator import Column as Column
 from sinkql.physical.operator import Compared as Compared
 from sinkql.physical.operator import Connection as Connection
 from sinkql.physical.operator import Flatten as Flatten
-from sinkql.physical.operator import Frame as Frame
-from sinkql.physical.operator import FrameBound as FrameBound
 from sinkql.physical.operator import Index as Index
 from sinkql.physical.operator import Join as Join
 from sinkql.physical.operator import JoinKind as JoinKind
@@ -50,7 +49,6 @@ from sinkql.physical.operator import Map as Map
 from sinkql.physical.operator import Normalize as Normalize
 from sinkql.physical.operator import OneInput as OneInput
 from sinkql.physical.operator import Operator as Operator
-from sinkql.physical.operator import Order as Order
 from sinkql.physical.operator import Origin as Origin
 from sinkql.physical.operator import Output as Output
 from sinkql.physical.operator import Pick as Pick
@@ -62,7 +60,6 @@ from sinkql.physical.operator import Side as Side
 from sinkql.physical.operator import Stateful as Stateful
 from sinkql.physical.operator import Union as Union
 from sinkql.physical.operator import Use as Use
-from sinkql.physical.operator import WindowCall as WindowCall
 from sinkql.physical.operator import Write as Write
 from sinkql.physical.operator import change_of as change_of
 from sinkql.physical.operator import columns_of as columns_of
@@ -73,3 +70,7 @@ from sinkql.physical.operator import joined_in as joined_in
 from sinkql.physical.operator import key_of as key_of
 from sinkql.physical.operator import sequenced as sequenced
 from sinkql.physical.operator import walk as walk
+from sinkql.physical.window import Frame as Frame
+from sinkql.physical.window import FrameBound as FrameBound
+from sinkql.physical.window import Order as Order
+from sinkql.physical.window import WindowCall as WindowCall

@@ -33,7 +33,6 @@ from sinkql.physical.operator import (
     Map,
     Normalize,
     Operator,
-    Order,
     Pick,
     Rank,
     Read,
@@ -42,10 +41,10 @@ from sinkql.physical.operator import (
     Side,
     Union,
     Use,
-    WindowCall,
     Write,
     columns_of,
 )
+from sinkql.physical.window import Order, WindowCall
 
 _Places = dict[str, int]
 

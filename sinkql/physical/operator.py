@@ -14,6 +14,7 @@ import msgspec
 from sinkql.logical.expression import Expression, Reference
 from sinkql.logical.expression import walk as walk_expression
 from sinkql.logical.threshold import Comparison
+from sinkql.physical.window import Order, WindowCall
 
 Change = Literal["append", "upsert", "retract"]
 DIFF, SEQ = "$diff", "$seq"
@@ -316,14 +317,6 @@ class Join(Stateful, frozen=True, tag="join", omit_defaults=True):
         return "append" if stays else "retract"
 
 
-class Order(msgspec.Struct, frozen=True):
-    """One term of an order: a column of the input."""
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = False
-
-
 class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
     """The rows of each partition whose number in the order is from `first` to `last`; no columns: one partition.
 
@@ -345,43 +338,6 @@ class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
         """Return the columns of the input, then the number."""
         shown = () if self.number is None else (Column(self.number, "bigint", nullable=False),)
         return (*columns_of(self.input), *shown)
-
-
-class FrameBound(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a frame begins or ends: a number of rows, groups or of the order's units before (< 0) or after the row.
-
-    None is the partition's end; 0 the row itself or, unless the frame is of rows, its peers.
-    """
-
-    offset: int | str | None = None
-
-
-class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rows of its partition that a window function takes for a row."""
-
-    unit: Literal["rows", "range", "groups"] = "range"
-    start: FrameBound = FrameBound(None)
-    end: FrameBound = FrameBound(0)
-    exclude: Literal["no others", "current row", "group", "ties"] = "no others"
-
-
-class WindowCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One window function, or an aggregate over the rows of a key in an order, over columns of the input.
-
-    `type` is that of its result, `version` that of the function's meaning. `constants` are arguments that are the same
-    for all rows, as canonical texts.
-    """
-
-    name: str
-    function: str
-    columns: tuple[str, ...]
-    type: str
-    order: tuple[Order, ...] = ()
-    frame: Frame | None = None
-    distinct: bool = False
-    constants: tuple[str, ...] = ()
-    nullable: bool = True
-    version: int = 1
 
 
 class Recompute(OneInput, frozen=True, tag="recompute", omit_defaults=True):

@@ -39,6 +39,6 @@ class TickTable:
     def follows(self, number: int) -> bool:
         return True
 
-    def remove(self, number: int) -> None:
+    def remove(self, *numbers: int) -> None:
         with self.store.write() as connection:
-            connection.execute("DELETE FROM ticks WHERE number = ?", (number,))
+            connection.execute(f"DELETE FROM ticks WHERE number IN ({', '.join('?' * len(numbers))})", numbers)

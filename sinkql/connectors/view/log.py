@@ -10,7 +10,7 @@ cache.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -68,6 +68,12 @@ class Entry(msgspec.Struct, frozen=True):
     columns: tuple[tuple[str, str], ...] = ()
     begins: int = 0
     indexes: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> Iterator[Run]:
+        """Yield the runs of the contents."""
+        for runs in self.contents.values():
+            yield from runs
 
     @property
     def size(self) -> int:

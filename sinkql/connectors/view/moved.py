@@ -35,7 +35,7 @@ def _take_all(log: ViewLog, before: ViewLog, number: int) -> None:
     _fence(before)
     last = before.newest()
     assert last is not None
-    contents = [run for kept in last[1].contents.values() for run in kept]
+    contents = list(last[1].kept)
     if not all(before.run_path(run).exists() for run in contents):
         return
     log.pins.take(before.pins)

@@ -91,7 +91,7 @@ class ViewWriter(LogWriter):
 
     def _lacks(self, entry: Entry) -> bool:
         """Tell whether contents are lost; else tasks find them."""
-        files = {run_file(run): run.bytes for kept in entry.contents.values() for run in kept}
+        files = {run_file(run): run.bytes for run in entry.kept}
         return bool(self.home.lacking(files) if self.home.remote else self.home.bring(files))
 
     def marker(self) -> Marker | None:
@@ -128,7 +128,7 @@ class ViewWriter(LogWriter):
         entry = self._last[1]
         epoch = entry.marker.epoch
         if self.home.store is not None and not self.home.remote:
-            self.log.bring(run for kept in entry.contents.values() for run in kept)
+            self.log.bring(entry.kept)
         return ViewTask(
             uuid4().hex, entry.buckets or buckets, self.key, epoch, self.home.of_tasks(), self.schema,
             dict(entry.contents),
@@ -138,7 +138,7 @@ class ViewWriter(LogWriter):
         """Put all runs of the contents into the store again; raises SQ3451 where one is lost, for a start anew."""
         if self._last is None or not self.home.remote:
             return
-        files = {run_file(run): run.bytes for kept in self._last[1].contents.values() for run in kept}
+        files = {run_file(run): run.bytes for run in self._last[1].kept}
         lost = self.home.bring(files)
         self.home.renew(files)
         self.home.keep(files.keys() - set(lost))
@@ -209,8 +209,7 @@ class ViewWriter(LogWriter):
         """Return what reads the contents."""
         if self._last is None or not self._last[1].changed:
             return None
-        kept = self._last[1].contents.values()
-        return self._reading(run for runs in kept for run in runs)
+        return self._reading(self._last[1].kept)
 
     def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
         """Return what reads the runs of an attempt."""
@@ -269,9 +268,7 @@ class ViewWriter(LogWriter):
                 self.log.remove(each)
                 faults.point("view-forgotten")
             elif found is not None:
-                live.update(found.runs)
-                for kept in found.contents.values():
-                    live.update(kept)
+                live.update((*found.runs, *found.kept))
         paths = (self.log.folder / "runs").glob("*/*.arrow")
         epoch = entry.marker.epoch
         runs.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=epoch)
@@ -283,7 +280,7 @@ class ViewWriter(LogWriter):
 
         The last entry stays in any case, and so do those that are young enough.
         """
-        most = max(_LEAST_HISTORY, sum(run.bytes for kept in entry.contents.values() for run in kept))
+        most = max(_LEAST_HISTORY, sum(run.bytes for run in entry.kept))
         wanted, young = min([*self.log.pins.places(), last]), time.time_ns() // 1_000_000 - self.retain_ms
         floor, size = last, entry.size
         for number in reversed(self.log.numbers()):

@@ -82,9 +82,9 @@ class Ticks:
         if not self.files.follows(number + 1):
             self.files.remove(number + 1)  # one of its number was there, and has gone, while this process slept
         if (number + 1) % _SWEEP_EVERY == 0:
-            for old in self.files.numbers():
-                if old <= number + 1 - _KEPT:
-                    self.files.remove(old)
+            old = [each for each in self.files.numbers() if each <= number + 1 - _KEPT]
+            if old:
+                self.files.remove(*old)
         return True
 
 
