@@ -186,6 +186,10 @@ class LostIndexError(SinkqlError):
     """Say that what a writer keeps of its table, and can make again from it, is missing or damaged."""
 
 
+class LostPositionError(SinkqlError):
+    """Say that a file is lost without which a source's offsets cannot be read."""
+
+
 class UnforeseenError(SinkqlError):
     """Say that something failed for which there is no code."""
 

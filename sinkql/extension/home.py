@@ -56,6 +56,9 @@ class StateStore(Protocol):
     def put(self, name: str, path: Path) -> None:
         """Put a file, durably; FileExistsError where another one has the name."""
 
+    def replace(self, name: str, path: Path) -> None:
+        """Put a file, durably, in the place of what has the name."""
+
     def get(self, name: str, file: BinaryIO) -> int | None:
         """Write what a name has to a file, and return its size; None where it has nothing, ValueError if damaged."""
 
@@ -86,6 +89,10 @@ class FolderState:
         except FileExistsError:
             if not filecmp.cmp(target, path, shallow=False):
                 raise
+
+    def replace(self, name: str, path: Path) -> None:
+        with path.open("rb") as data, durable.replacing(self.folder / name, mode=0o644) as file:
+            shutil.copyfileobj(data, file)
 
     def get(self, name: str, file: BinaryIO) -> int | None:
         try:
@@ -133,6 +140,9 @@ class BucketState:
 
     def put(self, name: str, path: Path) -> None:
         self.objects.upload(f"{self.prefix}{name}", path)
+
+    def replace(self, name: str, path: Path) -> None:
+        self.objects.upload(f"{self.prefix}{name}", path, over=True)
 
     def get(self, name: str, file: BinaryIO) -> int | None:
         return self.objects.download(f"{self.prefix}{name}", file)
@@ -299,12 +309,25 @@ class Home:
         faults.point("state-got")
         return size
 
-    def renew(self, names: Iterable[str]) -> None:
-        """Have the next `keep` put files into the store again: what it has of them is lost or damaged."""
+    def put_again(self, names: Iterable[str]) -> None:
+        """Put files of the folder in the place of what the store has of them: some of it is lost or damaged."""
         if self.store is not None:
-            gone = list(names)
+            _at_once(self._replace, list(names))
+
+    def _replace(self, name: str) -> None:
+        assert self.store is not None
+        self.store.replace(name, self.folder / name)
+        _mark(self.folder / name)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Delete files, here and in the store."""
+        gone = list(names)
+        for name in gone:
+            (self.folder / name).unlink(missing_ok=True)
+        if self.store is not None:
             self.store.delete(gone)
-            self._listed(self.store).difference_update(gone)
+            if self._there is not None:
+                self._there.difference_update(gone)
 
     def drop(self, names: Collection[str]) -> None:
         """Delete files that nothing needs any more."""

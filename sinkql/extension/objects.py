@@ -112,16 +112,17 @@ class Objects:
             for found in pool.map(self.get, keys):
                 yield found[0] if found is not None else None
 
-    def upload(self, key: str, path: Path) -> None:
+    def upload(self, key: str, path: Path, *, over: bool = False) -> None:
         """Put a file where there is no object; one that is there already stays, and must be of the same file.
 
-        Raises FileExistsError where it is not.
+        Raises FileExistsError where it is not. With `over`, what is there is replaced.
         """
         digest, size = _digest(path), path.stat().st_size
         given = {"Bucket": self.bucket, "Key": key, "Metadata": {_DIGEST: digest}}
         try:
             if size <= _PART:
-                self.client.put_object(Body=path.read_bytes(), IfNoneMatch="*", **given)
+                condition = {} if over else {"IfNoneMatch": "*"}
+                self.client.put_object(Body=path.read_bytes(), **condition, **given)
             else:
                 self._upload_parts(path, given)
         except OSError:

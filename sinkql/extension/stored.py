@@ -6,6 +6,8 @@ one that writes sees each at once, and others when they look at the store again.
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -19,14 +21,20 @@ _LOOK_SECONDS = 2.0
 
 @dataclass(slots=True)
 class _Listing:
-    """The numbers that a store had when it was asked."""
+    """The numbers that a store had when it was asked, and those `made` here since, by when that was.
+
+    It is asked for again where somebody `wanted` it later.
+    """
 
     numbers: list[int]
     at: float
+    made: dict[int, float] = field(default_factory=dict)
+    wanted: float = -math.inf
 
 
 _listings: dict[tuple[str, str], _Listing] = {}
 """What this process knows of each folder: many readers ask."""
+_turn = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,8 @@ class StoredNumbered:
 
     def look(self) -> None:
         """Ask the store the next time."""
-        _listings.pop(self._key, None)
+        with _turn:
+            _listings.setdefault(self._key, _Listing([], -math.inf)).wanted = time.monotonic()
 
     def numbers(self) -> list[int]:
         listed = self._listed()
@@ -64,11 +73,21 @@ class StoredNumbered:
 
     def _listed(self) -> list[int]:
         found, now = _listings.get(self._key), time.monotonic()
-        if found is None or now > found.at + _LOOK_SECONDS:
+        if found is None or found.wanted >= found.at or now > found.at + _LOOK_SECONDS:
             names = [name.rpartition("/")[2] for name, _ in self._store.list(f"{self.part}/")]
-            found = _listings[self._key] = _Listing(numbers_in(names), now)
-            self._here.remove(*(set(self._here.numbers()) - set(found.numbers)))
+            found = self._take(numbers_in(names), now)
         return found.numbers
+
+    def _take(self, listed: list[int], asked_at: float) -> _Listing:
+        """Take what the store had: others may have asked it later, and made files since, which are there as well."""
+        with _turn:
+            before = _listings.get(self._key) or _Listing([], -math.inf)
+            if before.at > asked_at:
+                return before
+            made = {number: at for number, at in before.made.items() if at > asked_at}
+            found = _listings[self._key] = _Listing(sorted({*listed, *made}), asked_at, made, before.wanted)
+            self._here.remove(*(set(self._here.numbers()) - set(found.numbers)))
+            return found
 
     def last(self) -> int:
         return max(self.numbers(), default=0)
@@ -91,9 +110,11 @@ class StoredNumbered:
         except FileExistsError:
             self.look()
             return False
-        self.home.note(self._name(number), data, stored=True)
-        if (found := _listings.get(self._key)) is not None:
+        with _turn:
+            found = _listings.setdefault(self._key, _Listing([], -math.inf))
+            found.made[number] = time.monotonic()
             found.numbers = sorted({*found.numbers, number})
+            self.home.note(self._name(number), data, stored=True)
         return True
 
     def follows(self, number: int) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +13,14 @@ from pyiceberg.catalog import load_catalog
 
 from crash.conftest import KILLED, Children
 from crash.pipeline import Pipeline
+from sinkql import faults, physical
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import Context
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from support.fault import armed
 from support.readers import duckdb_folder
+from support.running import drain, loop_of
 
 POINTS = ("claim", "data-file", "data-files", "attached", "commit-request", "commit-reply", "letters-committed",
           "committed", "status", "maintained")  # fmt: skip
@@ -69,6 +78,59 @@ def test_no_record_is_lost_or_doubled(children: Children, pipeline: Pipeline, po
     assert children.run(other, "commit-reply#2=fail", again="claim").status == 0
     assert children.run(other).status == 0
     _check(other)
+
+
+def _loop(pipeline: Pipeline, *, state: physical.StatePath | None = None, remote: bool = False) -> BatchLoop:
+    job = pipeline.job()
+    pipeline.state.mkdir(parents=True, exist_ok=True)
+    context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "", state=state, remote=remote)
+    loop = loop_of(job, context, discover(), engine=LocalEngine(1))
+    loop.start(epoch=1, once=True)
+    return loop
+
+
+@pytest.mark.parametrize("what", ["late", "elsewhere", "lost"])
+def test_a_batch_that_was_begun_ends_where_its_letters_say(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The list of the files that it reads is kept for it; where that is lost, its letters come again."""
+    faults._passes.clear()
+    one = Pipeline(pipeline.folder, "letters", batch_rows=30)
+    with monkeypatch.context() as patched:
+        for name, value in armed("letters-committed#2=fail").items():
+            patched.setenv(name, value)
+        loop = _loop(one)
+        with pytest.raises(faults.FaultError):
+            drain(loop)
+    needed = {
+        Path(name).name for read in loop.readers for name in loop.readers[read].attachments(loop.marker.end[read])
+    }
+    if what == "late":
+        for path in (one.state / "files").rglob("files-*.json"):
+            os.utime(path, (1, 1))
+    else:
+        shutil.rmtree(one.state)
+    if what == "lost":
+        for path in (pipeline.folder / "lake").rglob("*-files-*.json.stats"):
+            if not any(name in path.name for name in needed):
+                path.unlink()
+    drain(_loop(one))
+    _check(one)
+
+
+def test_a_table_of_letters_that_was_made_anew_is_gone_on_with_on_another_host(pipeline: Pipeline) -> None:
+    """In a cluster without a common folder, whose tasks put letters where the driver finds them."""
+    state = physical.StatePath(str(pipeline.folder / "elsewhere"))
+    for turn in range(3):
+        drain(_loop(pipeline, state=state, remote=True))
+        lake = f"file://{pipeline.folder}/lake"
+        catalog = load_catalog("default", type="sql", uri=f"sqlite:///{pipeline.folder}/lake.db", warehouse=lake)
+        assert catalog.load_table("n.t__errors").scan().to_arrow().num_rows > 0
+        if turn == 0:
+            catalog.drop_table("n.t__errors")
+        else:
+            shutil.rmtree(pipeline.state)
+        (pipeline.folder / "in" / f"more{turn}.json").write_text(_line(ROWS + 3 + 7 * turn - ROWS % 7) + "\n")
 
 
 def test_small_files_of_letters_are_put_together(children: Children, pipeline: Pipeline) -> None:

@@ -14,6 +14,9 @@ from pyiceberg.table import Table
 
 from crash.conftest import KILLED, Children
 from crash.pipeline import Pipeline
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import Context
+from sinkql.runtime.batch.replay import LateReader
 from support.readers import duckdb_folder
 
 ROWS = 60
@@ -121,3 +124,11 @@ def test_no_record_is_lost_or_doubled(children: Children, folder: Path, what: Pr
         assert len(duckdb_folder(str(folder / "lake" / "n" / "t"), "n")) + len(_letters(folder)) == ROWS
     assert children.run(pipeline).status == 0
     check(folder)
+
+
+def test_records_that_are_kept_are_read_where_they_were_put_by(folder: Path) -> None:
+    """Executors of a cluster do not see the driver's folder."""
+    pipeline = Pipeline(folder, "late")
+    (read,) = pipeline.job().reads()
+    reader = discover().reader(read, Context("s", "id", folder, lambda _: ""))
+    assert LateReader(reader).here()

@@ -132,6 +132,8 @@ def test_what_the_store_lost_is_made_again(tmp_path: Path, suffix: str, *, damag
             shutil.rmtree(machine, ignore_errors=True)
         if moved:
             moving.move()
+        if moved and not damaged and suffix == ".arrow":  # it is known before a task misses it
+            assert moving.run("sums", batches=False).due == 0
         for _ in range(2):
             moving.put(40)
             moving.run("sums")

@@ -83,6 +83,7 @@ def test_a_hole_in_the_log_is_never_filled(tmp_path: Path) -> None:
     for each in range(1, number + 2):
         log.remove(each)
     assert not ViewLog(log.folder).publish(number, entry)
+    assert log.entry(number) is None
 
 
 def test_an_upsert_sink_that_comes_too_late_compares_its_rows_with_the_contents(tmp_path: Path) -> None:

@@ -199,7 +199,8 @@ class ViewLog:
             return False
         faults.point("view-entry-made")
         if not self._files.follows(number):
-            return False  # one of its number was there, and has gone, while this process slept
+            self.remove(number)  # one of its number was there, and has gone, while this process slept
+            return False
         self._known[number] = entry
         return True
 
@@ -231,9 +232,7 @@ class ViewLog:
 
     def forget(self, name: str) -> None:
         """Delete a file beside the entries."""
-        (self.folder / name).unlink(missing_ok=True)
-        if self.home.store is not None:
-            self.home.store.delete([name])
+        self.home.forget([name])
 
     # --- readers -----------------------------------------------------------------------------------------------------
 

@@ -45,10 +45,11 @@ class Pins:
 
     def put(self, reader: str, at: int, *, passing: bool = False) -> bool:
         """Note how far a reader is; tell whether other hosts may not have known it until now."""
-        known = self._path(reader).exists()
+        told = self.home.store is not None and self._told(reader, at, passing=passing)
         durable.write(self._path(reader), msgspec.json.encode(_Pin(at, passing)), sync=False)
-        if self.home.store is None:
-            return False
+        return told
+
+    def _told(self, reader: str, at: int, *, passing: bool) -> bool:
         before, put_at = self._put.get(reader, ("", 0.0))
         now = time.monotonic()
         if before and at >= _place(before) and now < put_at + _PUT_SECONDS:
@@ -56,7 +57,7 @@ class Pins:
         try:
             return self._store(reader, f"{READERS}/{reader}/{at}{_passing() if passing else ''}", now)
         except (SinkqlError, OSError):
-            if not known:
+            if not self._path(reader).exists():
                 raise
             return False  # what was committed is; more is kept for the reader than it needs
 

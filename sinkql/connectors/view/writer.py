@@ -140,8 +140,8 @@ class ViewWriter(LogWriter):
             return
         files = {run_file(run): run.bytes for run in self._last[1].kept}
         lost = self.home.bring(files)
-        self.home.renew(files)
-        self.home.keep(files.keys() - set(lost))
+        self.home.put_again(files.keys() - set(lost))
+        self.home.forget(lost)
         if lost:
             raise gone(self.view, hint="They are computed again.")
 
@@ -234,8 +234,8 @@ class ViewWriter(LogWriter):
 
     def attach(self, name: str, data: bytes) -> None:
         """Keep a reader's file beside the log."""
-        if self.home.noted(_attached(name)) is None:
-            self.home.note(_attached(name), data)
+        durable.write(self.home.folder / _attached(name), data)
+        self.home.keep([_attached(name)])  # another host may have deleted it
 
     def attached(self, name: str) -> bytes | None:
         """Return a file kept by `attach`."""
@@ -261,7 +261,7 @@ class ViewWriter(LogWriter):
 
     def _sweep(self, number: int, entry: Entry) -> None:
         floor = self._floor(number, entry)
-        live: set[Run] = set()
+        live = {*entry.runs, *entry.kept}
         for each in self.log.numbers():
             found = self.log.entry(each) if each >= floor else None
             if each < floor:

@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sinkql import faults, physical
-from sinkql.errors import FencedError, LostIndexError, SinkqlError
+from sinkql.errors import FencedError, LostIndexError, LostPositionError, SinkqlError
 from sinkql.extension.home import Home
 from sinkql.extension.stream import (
     NO_PLAN,
@@ -148,10 +148,13 @@ class BatchLoop:
         if not self._anew:
             self._beginning.check_plan(self.marker)
             self._anew = (
-                self._beginning.given_up(self.marker.end) or self._state.forgotten or self._state.spread(self.marker)
+                self._beginning.given_up(self.marker.end)
+                or self._state.forgotten(self.marker)
+                or self._state.spread(self.marker)
             )
+        self._positions.restore(self.marker.end)
         if not self._anew:
-            self._positions.restore(self.marker.end)
+            self._restore_ahead()
             if found is not None and not same(found.end, self.marker.end):
                 self._positions.attach(self.marker.end)
             self.figures.known(self._state.known(self.marker))
@@ -357,6 +360,16 @@ class BatchLoop:
         """Return where the next batch must end, whose records that do not decode are kept already."""
         return self.letters.ahead(self.marker.end) if self.letters is not None else None
 
+    def _restore_ahead(self) -> None:
+        """Bring back what the end of a batch needs whose records are kept; where that is lost, it ends elsewhere."""
+        ahead = self._ahead()
+        if ahead is None or self.letters is None:
+            return
+        try:
+            self._positions.restore(ahead)
+        except LostPositionError:
+            self.letters.forgo()
+
     def _pinned(self) -> JobOffsets | None:
         """Return that end as the sources have it now; None where nothing is kept, or they cannot end there."""
         ahead = self._ahead()
@@ -552,10 +565,10 @@ class BatchLoop:
     def _sweep_positions(self) -> None:
         """Delete the readers' files that no marker needs.
 
-        The marker has the last two offsets, and a bounded run its target. A newer owner of the sink writes after this
-        one's last commit.
+        The marker has the last two offsets, a batch whose records are kept its end, and a bounded run its target. A
+        newer owner of the sink writes after this one's last commit.
         """
-        needed = (self.marker.start, self.marker.end, self.targets or {})
+        needed = (self.marker.start, self.marker.end, self._ahead() or {}, self.targets or {})
         self._positions.sweep(needed, before=self._owned_at - _SKEW_SECONDS)
 
     def _release(self) -> None:

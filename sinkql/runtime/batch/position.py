@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sinkql import durable, faults
-from sinkql.errors import SinkqlError
+from sinkql.errors import LostPositionError, SinkqlError
 from sinkql.extension.stream import JobOffsets, Reader, Writer
 
 
@@ -27,8 +27,8 @@ class PositionFiles:
 
     def restore(self, offsets: JobOffsets) -> None:
         """Bring back those that are not in the folder; raises SQ3412 for one that the table does not have either."""
-        for source, reader in self.readers.items():
-            tried: set[str] = set()
+        for source in (each for each in self.readers if each in offsets):
+            reader, tried = self.readers[source], set[str]()
             while missing := [
                 name for name in reader.attachments(offsets[source]) if not (self.folder / name).exists()
             ]:
@@ -40,7 +40,7 @@ class PositionFiles:
     def _bring_back(self, source: str, name: str, *, again: bool) -> None:
         data = self.writer.attached(name)
         if data is None or again:
-            raise SinkqlError(
+            raise LostPositionError(
                 "SQ3412",
                 f'the position of source "{source}" is lost',
                 detail=f'file "{name}" is neither in the state folder nor, undamaged, in the table folder',

@@ -204,6 +204,10 @@ class LateReader(Reader):
         """Tell what was seen when the records were put by."""
         return all(split["small"] for split in splits)
 
+    def here(self) -> bool:
+        """Tell that the records are in a file of this machine."""
+        return True
+
     def initial(self, *, at_end: bool) -> Offsets:
         """Return where the reader begins."""
         return self.reader.initial(at_end=at_end)

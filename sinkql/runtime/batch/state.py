@@ -31,10 +31,15 @@ class JobState:
     _held: tuple[str | None, manifest.Manifest] | None = None
     _renewed: str | None = None
 
-    @property
-    def forgotten(self) -> bool:
-        """Tell whether it is lost, and cannot be made of what the table was made of: all rows are to come anew."""
-        return self._forgotten.exists()
+    def forgotten(self, marker: Marker) -> bool:
+        """Tell whether it is lost, and cannot be made of what the table was made of: all rows are to come anew.
+
+        Not where another host has made it since.
+        """
+        try:
+            return self._forgotten.read_text() == marker.state
+        except FileNotFoundError:
+            return False
 
     @property
     def _forgotten(self) -> Path:
@@ -80,8 +85,9 @@ class JobState:
             found = manifest.load(home.folder, name)
         missing: Sequence[str] = ()
         if home.remote:
-            home.keep((*manifest.files(found), manifest.file(name)))  # of one that was in this folder alone
             missing = home.lacking(manifest.files(found))
+            if not missing:
+                home.keep((*manifest.files(found), manifest.file(name)))  # of one that was in this folder alone
         elif home.store is not None:
             missing = home.bring(manifest.files(found))
         if missing:
@@ -138,7 +144,7 @@ class JobState:
         except LostStateError:
             if not self.job.renewable or not any(reader.whole_now() for reader in self.readers.values()):
                 raise
-            durable.write(self._forgotten, b"")
+            durable.write(self._forgotten, str(marker.state).encode())
             raise forgotten(self.job) from lost
         self._held = (marker.state, found)
 

@@ -402,8 +402,8 @@ class IcebergWriter(Writer):
         return Home.of(self._context)
 
     def _note_claim(self, table: Table) -> None:
-        """Remember that the sink has a table, unless the table goes with this process."""
-        if self._write.connection.options["catalog_type"] == "memory":
+        """Remember that the sink has a table, unless it goes with this process, or is made anew where it went."""
+        if self._write.connection.options["catalog_type"] == "memory" or self._write.options.get("letters"):
             return
         self._context.folder.mkdir(parents=True, exist_ok=True)
         self._home.note(_CLAIMED, str(table.metadata.table_uuid).encode())

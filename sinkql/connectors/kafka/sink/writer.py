@@ -94,7 +94,8 @@ class TopicWriter(Writer):
         coming = Progress(marker, self._topic_id, 1) if found is None else found.after(marker, self._topic_id)
         self._mine = mine
         self._send((), coming)
-        self._home.note(_CLAIMED, self._topic_id.encode())
+        if not self.write.options.get("letters"):  # whose topic is made anew where it went
+            self._home.note(_CLAIMED, self._topic_id.encode())
         self._messages.clear()
         faults.point("claim")
         return marker
