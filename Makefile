@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 LOCK := constraints.txt
-WORKERS ?= 2
+# one more than CI has processors: tests wait for servers and processes
+WORKERS ?= 3
 READERS := .venv-readers/.installed
 KAFKA := .kafka/.installed
 YARN := .yarn/.installed
@@ -15,12 +16,13 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test install quick lint types contracts archive pytest soak test-lowest test-latest lock hooks clean
+.PHONY: help demo test install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
-	@echo "make test         all that CI runs: linters, types, contracts, all tests with their coverage"
+	@echo "make test         all that CI runs: linters, types, contracts, all tests"
 	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: two minutes"
+	@echo "make cover        all tests, with the lines that they run; fails where they are few"
 	@echo "make soak         the tests that take minutes each, which 'make test' leaves out"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
 	@echo "make test-lowest  all tests with the lowest ones"
@@ -51,6 +53,10 @@ contracts: $(INSTALLED_DEV)
 	$(BIN)/lint-imports
 
 pytest: $(INSTALLED_DEV) archive $(KAFKA)
+	$(PYTEST)
+
+# which lines of the code the tests run, and fail if they are few; a tenth slower
+cover: $(INSTALLED_DEV) archive $(KAFKA)
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
