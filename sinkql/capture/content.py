@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from sinkql.capture import mark
 from sinkql.capture.log import DataFile
 from sinkql.capture.subscription import Subscription
 from sinkql.errors import SinkqlError
+from sinkql.extension.home import EXECUTOR
 from sinkql.extension.stream import RowError, Split, Tally
 from sinkql.extension.types import arrow_type
 
@@ -91,5 +93,6 @@ def _key_type(reader: Subscription) -> pa.DataType:
 
 
 def _damaged(reader: Subscription, log: str, file: DataFile) -> SinkqlError:
-    mark.put(reader.folder, "", "damaged", mark.Damaged(log, file.name))
-    return reader.unreadable(f"file {file.name} is damaged or gone")
+    if EXECUTOR not in os.environ:  # else the driver tells the capture
+        mark.put(reader.folder, "", "damaged", mark.Damaged(log, file.name))
+    return reader.damaged(log, file.name)

@@ -21,7 +21,7 @@ from sinkql.capture.place import Place, Target, place_of
 from sinkql.capture.storage import log_folder
 from sinkql.capture.store import FolderStore
 from sinkql.capture.subscription import Subscription
-from sinkql.errors import SinkqlError
+from sinkql.errors import DamagedFileError, SinkqlError
 from sinkql.extension.capture import captured_source, captured_table
 from sinkql.extension.stream import Context, FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
 
@@ -239,6 +239,12 @@ class LogReader(Subscription, Reader):
         yield from found
 
     # --- what sinks tell ---------------------------------------------------------------------------------------------
+
+    def failed(self, error: SinkqlError) -> None:
+        """Tell the capture of a data file that a task has found damaged, which may be on another machine."""
+        if isinstance(error, DamagedFileError) and error.damaged[0] == str(self.folder):
+            _, log, file = error.damaged
+            mark.put(self.folder, "", "damaged", mark.Damaged(log, file))
 
     def resumed(self, offsets: Offsets) -> None:
         """Tell the capture where the sink's table is; that it waits no longer, unless it is to read all rows again."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from sinkql import physical
 from sinkql.capture import mark
 from sinkql.capture.log import Entry, LogFolder, Part
 from sinkql.capture.place import Place, takes
-from sinkql.errors import SinkqlError
+from sinkql.errors import DamagedFileError, SinkqlError
 from sinkql.extension.capture import CapturedTable, Keeping
 from sinkql.extension.on_error import BadRecords
+
+_Error = TypeVar("_Error", bound=SinkqlError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,16 @@ class Subscription:
 
     def unreadable(self, detail: str) -> SinkqlError:
         """Return the error that says that the log has to be read again from the server."""
-        return SinkqlError(
+        return self._unreadable(SinkqlError, detail)
+
+    def damaged(self, log: str, file: str) -> SinkqlError:
+        """Return that of a data file that is damaged, for the capture to be told."""
+        error = self._unreadable(DamagedFileError, f"file {file} is damaged or gone")
+        error.damaged = str(self.folder), log, file
+        return error
+
+    def _unreadable(self, kind: type[_Error], detail: str) -> _Error:
+        return kind(
             "SQ3435",
             f'the log of "{self.name}" has to be read again from the server',
             detail=detail,

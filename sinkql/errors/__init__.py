@@ -13,6 +13,7 @@ from sinkql.errors.data import error_in as error_in
 from sinkql.errors.data import from_data as from_data
 from sinkql.errors.data import line_of as line_of
 from sinkql.errors.error import CrowdedError as CrowdedError
+from sinkql.errors.error import DamagedFileError as DamagedFileError
 from sinkql.errors.error import DroppedTableError as DroppedTableError
 from sinkql.errors.error import EndlessError as EndlessError
 from sinkql.errors.error import FencedError as FencedError

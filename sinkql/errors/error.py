@@ -186,6 +186,12 @@ class LostIndexError(SinkqlError):
     """Say that what a writer keeps of its table, and can make again from it, is missing or damaged."""
 
 
+class DamagedFileError(SinkqlError):
+    """Say that a file of a source's log is damaged: `damaged` names the source's folder, the log, the file."""
+
+    damaged: tuple[str, str, str] = ("", "", "")
+
+
 class LostPositionError(SinkqlError):
     """Say that a file is lost without which a source's offsets cannot be read."""
 

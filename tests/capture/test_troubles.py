@@ -20,6 +20,7 @@ from sinkql.capture.log import Log, LogFolder
 from sinkql.capture.process import discard
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import Event, Keeping, Reshaped
+from sinkql.extension.home import EXECUTOR
 from sinkql.extension.stream import Context, Limit
 from support.running import loop_of
 
@@ -154,8 +155,11 @@ def test_sink_that_the_log_has_left_behind_stops(tmp_path: Path, server: Server)
         assert _code(sinks, "b") == "SQ3434"
 
 
-@pytest.mark.parametrize("what", ["data", "log"])
-def test_damaged_file_is_read_again_from_the_server(tmp_path: Path, server: Server, what: str) -> None:
+@pytest.mark.parametrize("what", ["data", "log", "data, seen elsewhere"])
+def test_damaged_file_is_read_again_from_the_server(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    what, _, elsewhere = what.partition(", ")
     sinks = Sinks(tmp_path)
     with Running(sinks) as running:
         once(sinks)
@@ -165,7 +169,10 @@ def test_damaged_file_is_read_again_from_the_server(tmp_path: Path, server: Serv
         path.write_bytes(path.read_bytes()[:-30])
     with Running(sinks) as running:
         if what == "data":
-            assert _code(sinks) == "SQ3435"
+            with monkeypatch.context() as patched:
+                if elsewhere:  # an executor on another machine tells the capture nothing
+                    patched.setenv(EXECUTOR, "1")
+                assert _code(sinks) == "SQ3435"
             running.until(lambda: not (sinks.place.folder / "damaged.json").exists())
         once(sinks)
     assert sinks.rows() == server.rows()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream.message import DecodedMessages
 from sinkql.extension.stream.place import JobOffsets, Limit, Offsets, Split
 from sinkql.extension.stream.record import RowError, Tally, unkept
@@ -67,7 +68,7 @@ class Reader(Protocol):
     the key's columns: the key that the row had before, whose values its holes have; NULL where the key is the same). A
     row with both stands in the first entry of a batch, so that the state from before the batch has what it lacks.
 
-    A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last fifteen methods as
+    A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last sixteen methods as
     they are for a source whose rows only come, that cannot go back, that keeps nothing for its readers, whose offsets
     say all but mean nothing to others, and that cannot tell how old its input is, nor how much there is.
 
@@ -177,6 +178,10 @@ class Reader(Protocol):
         is kept of a record is not all that it was.
         """
         raise unkept()
+
+    def failed(self, error: SinkqlError) -> None:
+        """Take note of what tasks of a batch have met; called in the driver."""
+        return
 
     def resumed(self, offsets: Offsets) -> None:
         """Take note that the sink's table is at `offsets`; called as a run begins, before `verify`.

@@ -73,6 +73,8 @@ def run_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:
     try:
         return engine.run(job, batch)
     except SinkqlError as error:
+        for reader in batch.readers.values():
+            reader.failed(error)
         if not error.of_rows or all(read.change != "upsert" for read in job.reads()):
             raise
         return replace(engine.run(job, replace(batch, settled=True)), settled=True)
