@@ -2,6 +2,7 @@
 
 ```
 <prefix>/head.json                          the run, whose capture it is, up to when: overwritten on its etag alone
+<prefix>/notes/publication.json             what its stream knows of the server
 <prefix>/<run>/log/00000000000000000042.json
 <prefix>/<run>/data/7-9f….arrow
 ```
@@ -236,6 +237,23 @@ class BucketStore:
     def drop(self) -> None:
         self._objects.delete([key for key, _ in self._objects.list(self.prefix)])
 
+    # --- notes -------------------------------------------------------------------------------------------------------
+
+    def note(self, name: str, data: bytes) -> None:
+        self._check_held()
+        self._objects.put(f"{self._notes}{name}", data)
+
+    def noted(self, name: str) -> bytes | None:
+        found = self._objects.get(f"{self._notes}{name}")
+        return found[0] if found is not None else None
+
+    def unnote(self, name: str) -> None:
+        self._objects.delete([f"{self._notes}{name}"])
+
+    @property
+    def _notes(self) -> str:
+        return f"{self.prefix}notes/"
+
     # --- data files --------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -265,7 +283,7 @@ class BucketStore:
         data, before = f"{self._run}data/", time.time() - _SWEPT_SECONDS
         for key, put_at in self._objects.list(self.prefix):
             name = key.removeprefix(data).removesuffix(beside("")) if key.startswith(data) else None
-            ours = key.startswith(self._run) if name is None else name in named
+            ours = key.startswith((self._run, self._notes)) if name is None else name in named
             if not ours and key != self._head_key and put_at.timestamp() < before:
                 self._objects.delete([key])
 

@@ -66,6 +66,15 @@ class LogStore(Protocol):
     def drop(self) -> None:
         """Delete all that there is: its source was dropped."""
 
+    def note(self, name: str, data: bytes) -> None:
+        """Put a small file, durably, that stays where the log is discarded."""
+
+    def noted(self, name: str) -> bytes | None:
+        """Return what such a file has, None where there is none."""
+
+    def unnote(self, name: str) -> None:
+        """Delete such a file."""
+
     def file(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Give a new data file to write to; it is whole, durably, at the block's end."""
 
@@ -160,6 +169,18 @@ class FolderStore:
 
     def drop(self) -> None:
         self.discard()
+
+    def note(self, name: str, data: bytes) -> None:
+        durable.write(self.folder / name, data)
+
+    def noted(self, name: str) -> bytes | None:
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def unnote(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
 
     def file(self, name: str) -> AbstractContextManager[BinaryIO]:
         return durable.stream(self.data / name)

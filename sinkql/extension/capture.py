@@ -68,13 +68,29 @@ class CapturedTable:
         return bool(self.key) and not self.holes
 
 
+class Notes(Protocol):
+    """Small files of a stream that lie with the log of its source, wherever that is captured.
+
+    Methods raise SinkqlError and OSError.
+    """
+
+    def note(self, name: str, data: bytes) -> None:
+        """Put a file, durably, in the place of the one with its name."""
+
+    def noted(self, name: str) -> bytes | None:
+        """Return what a file has, None where there is none."""
+
+    def unnote(self, name: str) -> None:
+        """Delete a file."""
+
+
 @dataclass(frozen=True, slots=True)
 class CapturedSource:
     """A source that a capture reads: `id` is its own for ever, `name` the full name that it has now.
 
     `connection` has secrets by name alone, as has `log`, which reaches the store of its log, None for a folder.
-    `options` are the connector's own, those of the source. In `folder`, which only a capture knows, its stream may keep
-    what is its own.
+    `options` are the connector's own, those of the source. Its stream may keep what is its own in `folder`, and what
+    is to be known on other hosts in `notes`; only a capture has them.
     """
 
     id: str
@@ -84,6 +100,7 @@ class CapturedSource:
     options: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     log: physical.Connection | None = None
+    notes: Notes | None = None
 
 
 class LogPath(msgspec.Struct, frozen=True):

@@ -91,6 +91,20 @@ def test_what_is_forgotten_is_gone_and_what_is_kept_is_there(open_store: Open) -
         again.read("1.arrow")
 
 
+def test_notes_stay_where_the_log_goes(open_store: Open) -> None:
+    store = open_store("here")
+    store.open(1)
+    assert store.noted("publication.json") is None
+    for data in (b"one", b"two"):
+        store.note("publication.json", data)
+    store.sweep(set())
+    store.discard()
+    again = open_store("elsewhere")
+    assert again.noted("publication.json") == b"two"
+    again.unnote("publication.json")
+    assert store.noted("publication.json") is None
+
+
 def test_capture_that_others_have_gone_past_is_fenced(open_store: Open) -> None:
     zombie, other = open_store("here"), open_store("here")
     zombie.open(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from sinkql.connectors.postgres.facts import find
 from sinkql.connectors.postgres.publication import found_of
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.connectors.postgres.types import ServerTable, table_json
-from sinkql.extension.capture import CapturedSource, CapturedTable, Changed, Event, Moved, TableRows
+from sinkql.extension.capture import CapturedSource, CapturedTable, Changed, Event, Moved, Notes, TableRows
 from support.patience import Deadline
 from support.postgres import Postgres
 
@@ -55,10 +54,10 @@ class Reading:
         database: str,
         of: Mapping[str, CapturedTable],
         id_: str | None = None,
-        folder: Path | None = None,
+        notes: Notes | None = None,
     ) -> None:
         options = {"publication": "p", "tuning": {}}
-        self.source = CapturedSource(id_ or str(uuid.uuid4()), "db.public.s", "postgres", None, options, folder)
+        self.source = CapturedSource(id_ or str(uuid.uuid4()), "db.public.s", "postgres", None, options, notes=notes)
         self.tables = of
         self.stream = PostgresStream(login(server, database), self.source, failure)
         self.stream.check()

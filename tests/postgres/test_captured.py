@@ -366,6 +366,9 @@ def test_log_may_be_in_a_bucket(
         log = desk.folder(desk.captures()[0])
         assert len(log.numbers()) > 2
         assert not (log.folder / "log").exists()
+        # what the publication was goes with the log to another host
+        assert log.store.noted("publication.json") is not None
+        assert not (log.folder / "publication.json").exists()
         with pytest.raises(SinkqlError) as failed:
             session.execute("ALTER SOURCE s SET (LOG = 's3://data/elsewhere')")
         assert failed.value.code == "SQ2340"

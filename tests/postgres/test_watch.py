@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sinkql.capture.store import FolderStore
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import Changed, Reshaped
 from support.patience import Deadline
@@ -254,14 +255,14 @@ def test_what_happens_while_nobody_reads_is_told_to_the_next(
     postgres: Postgres, postgres_database: str, run: Run, tmp_path: Path
 ) -> None:
     run(_PLAIN)
-    first = Reading(postgres, postgres_database, tables(postgres, postgres_database), folder=tmp_path)
+    first = Reading(postgres, postgres_database, tables(postgres, postgres_database), notes=FolderStore(tmp_path))
     first.begin()
     assert _told(first) == []
     first.stream.close()
     run("ALTER PUBLICATION p DROP TABLE t")
     run("ALTER PUBLICATION p ADD TABLE t")
     for expected in (["t", "t"], []):
-        again = Reading(postgres, postgres_database, first.tables, first.source.id, folder=tmp_path)
+        again = Reading(postgres, postgres_database, first.tables, first.source.id, notes=FolderStore(tmp_path))
         again.begin(first.start)
         assert [name for name, *_ in _told(again)] == expected
         again.stream.close()

@@ -235,7 +235,7 @@ class PostgresStream:
         """Drop the slot."""
         with self._failures():
             drop_slot(self._ordinary(), self._source.id, self._source.name)
-        forget_known(self._source.folder)
+        forget_known(self._source.notes)
 
     def close(self) -> None:
         """Leave the server."""
@@ -264,7 +264,7 @@ class PostgresStream:
             self._free_slot(place)
             self._messages = Messages(tables, timelines.position, after)
             self._stops, self._to = tuple(stops), place
-            self._watch = Watch.of(self._publication, self._source.folder, tables)
+            self._watch = Watch.of(self._publication, self._source.notes, tables)
             self._start(place, binary=all(map(self._takes_binary, tables)))
             self._check_end(after, place)
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from psycopg import sql
 
-from sinkql import durable, typed
+from sinkql import typed
 from sinkql.connectors.postgres.form import Form, look_at_forms, rewritten
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.slot import Connection
 from sinkql.connectors.postgres.types import ServerTable, server_table
-from sinkql.extension.capture import CapturedTable, Reshaped
+from sinkql.extension.capture import CapturedTable, Notes, Reshaped
 
 _NAMESPACES = 150000
 _CHANGES = ("insert", "update", "delete", "truncate")
@@ -49,22 +48,23 @@ class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class Watch:
-    """What is known of the tables of a source, by their ids; kept in a file, if there is a folder."""
+    """What is known of the tables of a source, by their ids; kept in the `notes`, if there are any."""
 
     publication: str
-    folder: Path | None
+    notes: Notes | None
     tables: Sequence[CapturedTable]
     known: dict[str, Sent] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, publication: str, folder: Path | None, tables: Sequence[CapturedTable]) -> Watch:
+    def of(cls, publication: str, notes: Notes | None, tables: Sequence[CapturedTable]) -> Watch:
         """Return one that goes on with what was known of these tables."""
-        found = cls(publication, folder, tables)
-        if folder is not None:
+        found = cls(publication, notes, tables)
+        data = notes.noted(_FILE) if notes is not None else None
+        if data is not None:
             try:
-                known = typed.decoder(dict[str, Sent]).decode((folder / _FILE).read_bytes())
-            except (OSError, msgspec.MsgspecError):
+                known = typed.decoder(dict[str, Sent]).decode(data)
+            except msgspec.MsgspecError:
                 known = {}
             found.known = {each.id: known[each.id] for each in tables if each.id in known}
         return found
@@ -99,17 +99,17 @@ class Watch:
         """Have what is now be what is known, once what was to be said of it is durable."""
         if now != self.known:
             self.known = dict(now)
-            if self.folder is not None:
-                durable.write(self.folder / _FILE, msgspec.json.encode(self.known))
+            if self.notes is not None:
+                self.notes.note(_FILE, msgspec.json.encode(self.known))
 
 
 _FILE = "publication.json"
 
 
-def forget_known(folder: Path | None) -> None:
+def forget_known(notes: Notes | None) -> None:
     """Forget what was known: sinks begin again."""
-    if folder is not None:
-        (folder / _FILE).unlink(missing_ok=True)
+    if notes is not None:
+        notes.unnote(_FILE)
 
 
 def _lost(table: CapturedTable, problem: str) -> Reshaped:

@@ -192,4 +192,6 @@ def _deaths(kept: _Kept) -> int:
 
 def _capture(stopping: threading.Event, desk: Desk, capturing: Capturing) -> None:
     source = capturing.source
-    Capture(desk.folder(capturing), desk.opening(source), capturing.keeping, desk.host(source), stopping=stopping).run()
+    folder = desk.folder(capturing)
+    opening = desk.opening(source, folder.store)
+    Capture(folder, opening, capturing.keeping, desk.host(source), stopping=stopping).run()

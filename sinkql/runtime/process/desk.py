@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sinkql.capture.host import Host
 from sinkql.capture.log import LogFolder
-from sinkql.extension.capture import CapturedSource, Keeping, OpenStream, Stream
+from sinkql.extension.capture import CapturedSource, Keeping, Notes, OpenStream, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ class Desk(Protocol):
     def host(self, source: CapturedSource) -> Host:
         """Return what a capture of it is told by, and tells."""
 
-    def opening(self, source: CapturedSource, open_stream: OpenStream | None = None) -> Callable[[], Stream]:
+    def opening(
+        self, source: CapturedSource, notes: Notes, open_stream: OpenStream | None = None
+    ) -> Callable[[], Stream]:
         """Return what connects to its server, by what opens streams where that is given."""
 
     def together(self, kind: str) -> AbstractContextManager[OpenStream]:

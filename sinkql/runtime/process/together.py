@@ -54,8 +54,9 @@ def _look(running: dict[str, _Running], desk: Desk, kind: str, open_stream: Open
 
 def _begun(desk: Desk, capturing: Capturing, open_stream: OpenStream) -> _Running:
     source, stopping = capturing.source, threading.Event()
-    opening = desk.opening(source, open_stream)
-    capture = Capture(desk.folder(capturing), opening, capturing.keeping, desk.host(source), stopping=stopping)
+    folder = desk.folder(capturing)
+    opening = desk.opening(source, folder.store, open_stream)
+    capture = Capture(folder, opening, capturing.keeping, desk.host(source), stopping=stopping)
     thread = threading.Thread(target=capture.run, name=f"capture {source.id}")
     thread.start()
     return _Running(capturing, stopping, thread)

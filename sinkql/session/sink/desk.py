@@ -17,7 +17,7 @@ from sinkql.capture.log import LogFolder, source_folder
 from sinkql.capture.storage import log_folder
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import LeaseLostError, SinkqlError
-from sinkql.extension.capture import CapturedSource, OpenStream, Reveal, Stream, captured_source, captured_table
+from sinkql.extension.capture import CapturedSource, Notes, OpenStream, Reveal, Stream, captured_source, captured_table
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Offsets
 from sinkql.planner.name import short_name
@@ -69,11 +69,13 @@ class CatalogDesk:
         """Return what a capture of it is told by, and tells."""
         return CatalogHost(self, source)
 
-    def opening(self, source: CapturedSource, open_stream: OpenStream | None = None) -> Callable[[], Stream]:
+    def opening(
+        self, source: CapturedSource, notes: Notes, open_stream: OpenStream | None = None
+    ) -> Callable[[], Stream]:
         """Return what connects to its server, by what opens streams where that is given."""
         stream = open_stream or self.catalog.registry.sources[source.kind].stream
         assert stream is not None, source.kind
-        return partial(stream, replace(source, folder=source_folder(self._folder, source.id)), self.secret)
+        return partial(stream, replace(source, folder=source_folder(self._folder, source.id), notes=notes), self.secret)
 
     def together(self, kind: str) -> AbstractContextManager[OpenStream]:
         """Return what opens the streams of sources that one process captures."""
