@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -181,22 +181,37 @@ class Capture:
             return False
         try:
             self._check_lease()
-            era = known_era(folder, self.host.clients())
-            mark.begin(folder, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
-            faults.point("era")
-            discard(self.folder)
-            (folder / "word.json").unlink(missing_ok=True)
-            stream = self.open_stream()
-            try:
-                stream.renew()
-            finally:
-                stream.close()
+            if not self._resumed():
+                era = known_era(folder, self.host.clients())
+                mark.begin(folder, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
+                faults.point("era")
+                discard(self.folder)
+                (folder / "word.json").unlink(missing_ok=True)
+                with closing(self.open_stream()) as stream:
+                    stream.renew()
         except (SinkqlError, FencedLogError):
             return False  # it is tried again
         faults.point("renewed")
         (folder / "skip.json").unlink(missing_ok=True)
         self._failures = 0
         return True
+
+    def _resumed(self) -> bool:
+        """Go on with a log that has all that it had; tell whether that can be.
+
+        Of what is pushed, the log alone has what sinks have not read yet.
+        """
+        clients = self.host.clients()
+        if not clients or not all(each.table.pushed for each in clients):
+            return False
+        try:
+            log, _ = self._open(clients)
+        except (ValueError, DamagedEntryError):
+            return False
+        if not log.entries:
+            return False
+        with closing(self.open_stream()) as stream:
+            return stream.resume(log.to)
 
     def _say(self, error: SinkqlError) -> None:
         """Say what the capture cannot get over; where sinks may join is as it was."""

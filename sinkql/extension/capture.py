@@ -357,6 +357,12 @@ class Stream(Protocol):
         Nothing to do where the server keeps nothing.
         """
 
+    def resume(self, after: Position) -> bool:
+        """Have what is pushed go on after a position up to which the log has all, though what followed may be lost.
+
+        Tells whether it does: where it does not, or nothing is pushed, `renew` is the way.
+        """
+
     def close(self) -> None:
         """Leave the server."""
 

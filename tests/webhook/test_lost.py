@@ -68,14 +68,46 @@ def test_a_journal_that_was_put_back_is_gone_on_with(tmp_path: Path, session: Se
         once(session, "b")
     shutil.rmtree(journal)
     (tmp_path / "copy").rename(journal)
+    (_folder(tmp_path) / "accepted.json").unlink()  # as where the host died
     with capturing(session), pytest.raises(SinkqlError, match=r"SQ4483.*\n?.*\n?.*ALTER SOURCE … SKIP"):
         once(session, "a")
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
     with capturing(session):
         _send(sender, "5")
         once(session)
-    assert _bodies(tmp_path) == ["1", "2", "3", "5"]
-    assert _bodies(tmp_path, "b") == ["1", "2", "3", "4", "5"]
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("ended", ["in order", "at once"])
+def test_a_host_without_the_journal_goes_on_with_the_log(
+    tmp_path: Path, session: Session, sender: Sender, ended: str
+) -> None:
+    """Where the one before had ended, and the log has all; else some that were accepted may be lost, and it asks."""
+    with capturing(session):
+        _send(sender, "1", "2")
+        once(session, "a")
+        _send(sender, "3")
+        once(session, "b")
+    shutil.rmtree(_folder(tmp_path) / "journal")
+    if ended == "at once":
+        (_folder(tmp_path) / "accepted.json").unlink()
+        with capturing(session), pytest.raises(SinkqlError, match="SQ4483"):
+            once(session, "a")
+        assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
+    with capturing(session):
+        _send(sender, "4")
+        once(session)
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4"]
+
+
+def test_a_journal_that_has_more_than_the_log_is_needed(tmp_path: Path, session: Session, sender: Sender) -> None:
+    with capturing(session):
+        _send(sender, "1")
+        once(session)
+    (_folder(tmp_path) / "accepted.json").write_bytes(b"2")  # the log has not the second
+    shutil.rmtree(_folder(tmp_path) / "journal")
+    with capturing(session), pytest.raises(SinkqlError, match="SQ4483"):
+        once(session)
 
 
 def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(

@@ -328,6 +328,9 @@ class MySqlStream:
     def renew(self) -> None:
         """Do nothing: the server keeps nothing for anybody."""
 
+    def resume(self, after: Position) -> bool:
+        return False
+
     def close(self) -> None:
         if self._dump is not None:
             self._dump.close()

@@ -170,6 +170,18 @@ class Journal:
             del self._segments[segment]
             self.floor = max(self.floor, last)
 
+    def restart(self, number: int) -> None:
+        """Go on after a request that was accepted on another host, as were those before; others here are deleted."""
+        os.close(self._file)
+        self._file = -1
+        for segment in (*sorted(self._segments), self._number):
+            _path(self.folder, segment).unlink(missing_ok=True)
+        self._segments.clear()
+        self.floor = self.end = number
+        self._number += 1
+        self._create()
+        self._begin()
+
     def close(self) -> None:
         """Close the file."""
         if self._file >= 0:
@@ -186,6 +198,21 @@ def mend(folder: Path) -> None:
         Journal.open(folder)[0].close()
     except LostJournalError:  # whoever wrote before finds that a segment was made, and answers nothing more
         _fill(folder)
+
+
+def go_on(folder: Path, number: int) -> bool:
+    """Have a journal go on after a request up to which all are elsewhere; tell whether it has all that follow, if any.
+
+    Of those that follow some may be lost. Raises as `Journal.open`, and OSError.
+    """
+    mend(folder)
+    journal, _ = Journal.open(folder)
+    try:
+        if journal.end < number:
+            journal.restart(number)
+        return journal.floor <= number
+    finally:
+        journal.close()
 
 
 def _fill(folder: Path) -> None:

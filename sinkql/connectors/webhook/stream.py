@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sinkql import typed
 from sinkql.connectors.webhook.body import Reading
 from sinkql.connectors.webhook.door import Door
-from sinkql.connectors.webhook.journal import FencedJournalError, Journal, LostJournalError, Request, mend
+from sinkql.connectors.webhook.journal import FencedJournalError, Journal, LostJournalError, Request, go_on, mend
 from sinkql.connectors.webhook.judge import judge
 from sinkql.connectors.webhook.layout import Layout
 from sinkql.connectors.webhook.listener import Listeners, Place
@@ -31,6 +31,8 @@ from sinkql.extension.secret import reveal
 
 _MOST_BYTES = 8 << 20
 _UNBOUNDED = 1 << 62
+_END = "accepted.json"
+"""How many requests were accepted, of a source that takes none now: where the log has all, no journal is needed."""
 
 
 def position(number: int) -> Position:
@@ -55,6 +57,7 @@ class WebhookStream:
 
     def __init__(self, source: CapturedSource, secret: Reveal, listeners: Listeners, *, own: bool = False) -> None:
         assert source.folder is not None, "a capture says where"
+        self._source = source
         self._folder = source.folder / "journal"
         self._options: dict[str, Any] = source.options["tuning"]
         self._path = path_of(source.name)
@@ -96,8 +99,13 @@ class WebhookStream:
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
         journal = self._opened()
         start = int(after, 16)
+        if journal.end < start and self._noted() == start:
+            journal.restart(start)
+            self._before = []
         if not journal.floor <= start <= journal.end:
             raise _lost(f"request {min(start, journal.end) + 1}")
+        if self._source.notes is not None:
+            self._source.notes.unnote(_END)
         (self._table,) = tables  # a webhook has one
         self._stops = [int(each, 16) for each in stops]
         reading = Reading.of(typed.convert(self._table.options, Layout))
@@ -108,6 +116,11 @@ class WebhookStream:
         self._before = []
         self._door, self._place = door, self._where()
         self._listeners.open(self._place, door)
+
+    def _noted(self) -> int | None:
+        """Return how many requests had been accepted when the last capture ended, wherever it was."""
+        found = self._source.notes.noted(_END) if self._source.notes is not None else None
+        return int(found) if found is not None else None
 
     def _where(self) -> Place:
         ssl = self._options["ssl"] or {}
@@ -175,11 +188,23 @@ class WebhookStream:
         except OSError as error:
             raise _unwritten(error) from error
 
+    def resume(self, after: Position) -> bool:
+        """Have the journal go on after a position that it does not reach: the log has what is before."""
+        try:
+            return go_on(self._folder, int(after, 16))
+        except FencedJournalError:
+            raise _fenced() from None
+        except OSError as error:
+            raise _unwritten(error) from error
+
     def close(self) -> None:
-        """Take no more requests; those that were answered are in the journal."""
+        """Take no more requests; those that were answered are in the journal, and how many they are is noted."""
         if self._door is not None and self._place is not None:
             self._door.close()
             self._listeners.leave(self._place, self._door)
+            if self._source.notes is not None:
+                with suppress(Exception):  # without it, another host asks
+                    self._source.notes.note(_END, str(self._door.end()).encode())
         else:
             if self._journal is not None:
                 self._journal.close()
@@ -208,7 +233,7 @@ def _unwritten(error: Exception) -> SinkqlError:
 def _lost(detail: str) -> SinkqlError:
     return SinkqlError(
         "SQ4483",
-        "requests that were accepted, and that the log does not have yet, are lost",
+        "requests that were accepted, and that the log does not have yet, may be lost",
         detail=f"{detail} is not in the folder journal of the source",
         hint="Put the catalog's folder back as it was. If that cannot be, run ALTER SOURCE … SKIP: sinks go on with "
         "the requests that are there.",
