@@ -7,6 +7,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from sinkql import typed
 from sinkql.capture import mark
 from sinkql.capture.host import Client, Host
@@ -63,16 +65,17 @@ class Marks:
     def read(cls, folder: Path, clients: Sequence[Client], era: mark.Era = _FIRST_ERA) -> Marks:
         """Read them: those of sinks too that the catalog had not when it was asked for its `clients`.
 
-        A sink says where it is, and no longer that it waits after that: in this order none is missed. One from an
-        earlier era is at the beginning of this one, if that is known.
+        A sink says where it is, and no longer that it waits after that: in this order none is missed. One that goes on
+        on another host says so there: the catalog alone knows of it then. One from an earlier era is at the beginning
+        of this one, if that is known.
         """
         wants: dict[str, mark.Want] = dict(mark.all_of(folder, "want", mark.Want))
         at: dict[str, mark.At] = dict(mark.all_of(folder, "at", mark.At))
         for client in clients:
-            if client.reader not in at and client.offsets is not None:
+            if client.offsets is not None:
                 place = typed.convert(client.offsets, Place)
                 if place.began:
-                    at[client.reader] = place.at(client.table.id)
+                    at[client.reader] = _later(at.get(client.reader), place.at(client.table.id))
         early = {reader: each for reader, each in at.items() if each.era < era.number}
         for reader, each in early.items():
             at[reader] = mark.At(each.table, era.place(each.to), era=era.number)
@@ -99,6 +102,15 @@ class Marks:
     def elsewhere(self, log: str) -> list[mark.At]:
         """Return how far those are that have read another log."""
         return [each for each in self.at.values() if each.log not in ("", log)]
+
+
+def _later(told: mark.At | None, known: mark.At) -> mark.At:
+    """Return the later of two places of a sink; with up to where changes may be in its rows, as far as one says so."""
+    if told is None:
+        return known
+    same = told.log == known.log
+    ahead = (known.era, known.entry if same else 0, known.to) > (told.era, told.entry if same else 0, told.to)
+    return msgspec.structs.replace(known if ahead else told, high=max(told.high, known.high))
 
 
 def known_era(folder: Path, clients: Sequence[Client]) -> mark.Era:

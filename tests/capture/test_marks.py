@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, once
 from capture.server import COLUMNS, FakeStream, Server, position
 from sinkql.capture import mark
+from sinkql.capture.confirm import Marks
 from sinkql.capture.host import Client
 from sinkql.capture.place import Place
 from sinkql.capture.process import discard
@@ -91,6 +93,40 @@ def test_what_a_new_sink_says_counts_before_the_catalog_is_read_again(tmp_path: 
         running.confirms()
         assert position(server.confirmed() or 0) <= held
         assert running.host.told[-1].details["sinks_to"] == held
+
+
+def test_sink_that_went_on_on_another_host_is_where_the_catalog_knows_it(tmp_path: Path, server: Server) -> None:
+    """What it said here stays as it was."""
+    sinks = Sinks(tmp_path)
+    with Running(sinks) as running:
+        once(sinks)
+        told = sinks.place.folder / "at" / "id-a.t.json"
+        before = told.read_bytes()
+        server.commit([("t", 2, "two")])
+        known = once(sinks).marker.end["t"]
+        told.write_bytes(before)
+        running.host.known = {"id-a": known}
+        running.until(lambda: server.confirmed() == server.end())
+        running.confirms()
+        assert running.host.told[-1].details["sinks_to"] == position(server.end())
+
+
+def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, server: Server) -> None:
+    """It says so right after its commit, and in another log after that."""
+    place = Place("log", 7, position(3), done=True, era=1)
+    earlier = (
+        place,
+        msgspec.structs.replace(place, entry=6, to=position(3)),
+        Place("older", 9, position(2), done=True, era=1),
+        Place("older", 9, position(8), done=True),
+    )
+    mark.put(tmp_path, "at", "id-a.t", place.at("t"))
+    for known in earlier:
+        client = Client("id-a", _KEYLESS, known.offsets())
+        assert dict(Marks.read(tmp_path, [client], mark.Era(1)).at) == {"id-a.t": place.at("t")}
+    later = msgspec.structs.replace(place, entry=8, to=position(4))
+    client = Client("id-a", _KEYLESS, later.offsets())
+    assert dict(Marks.read(tmp_path, [client], mark.Era(1)).at) == {"id-a.t": later.at("t")}
 
 
 def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:
