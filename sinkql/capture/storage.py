@@ -15,12 +15,21 @@ from sinkql.extension.store import ObjectStore
 OpenJobStore = Callable[[physical.Connection], ObjectStore]
 
 
-def log_folder(catalog_folder: Path, source: CapturedSource, keeping: Keeping, open_store: OpenJobStore) -> LogFolder:
-    """Return what is kept of a source of the catalog in a folder; whoever captures it is that catalog."""
+def log_folder(
+    catalog_folder: Path,
+    source: CapturedSource,
+    keeping: Keeping,
+    open_store: OpenJobStore,
+    owner: str | None = None,
+) -> LogFolder:
+    """Return what is kept of a source of the catalog in a folder.
+
+    Whoever captures it is that catalog: `owner` tells one that several hosts share.
+    """
     folder = source_folder(catalog_folder, source.id)
     if keeping.log is None:
         return LogFolder.local(folder)
     assert source.log is not None, "a path of an object store has a connection"
     path = f"{keeping.log.path.rstrip('/')}/{source.id}/"
-    owner = f"{socket.gethostname()}:{folder.absolute()}"
-    return LogFolder(folder, BucketStore.of(path, open_store(source.log), owner))
+    here = f"{socket.gethostname()}:{folder.absolute()}"
+    return LogFolder(folder, BucketStore.of(path, open_store(source.log), owner or here))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +30,7 @@ from sinkql.session.server_check import checks_of_catalog
 from sinkql.session.session import Session
 from sinkql.session.sink.desk import CatalogDesk
 from sinkql.session.sink.roster import CatalogRoster
+from support.catalog import server_url
 from support.command import start
 from support.patience import Deadline
 from support.postgres import Postgres
@@ -334,6 +338,39 @@ def _write(where: str, stopping: threading.Event, wait: float) -> None:
             turn += 1
             connection.execute("UPDATE odd SET x = %s WHERE x = %s", (turn % 13, turn % 10))
             connection.execute("INSERT INTO odd VALUES (%s)", (turn,))
+
+
+def test_another_host_goes_on_at_once_where_one_died(
+    tmp_path: Path,
+    postgres: Postgres,
+    database: psycopg.Connection[tuple[Any, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its time as the one that writes the log in a bucket is not over: the catalog that they share says who does."""
+    monkeypatch.setenv("SINKQL_CATALOG_KEY", base64.b64encode(bytes(32)).decode())
+    url, info = server_url(postgres, tmp_path / "first"), database.info
+    with seaweed(tmp_path / "seaweed") as server:
+        with Session(url) as session:
+            session.execute(
+                f"CREATE SECRET key AS '{server.secret}'; CREATE CONNECTION aws TO AWS (ACCESS KEY ID = "
+                f"'{server.user}', SECRET ACCESS KEY = SECRET key, ENDPOINT = 'http://127.0.0.1:{server.s3}');"
+            )
+            text = _SQL.format(folder=tmp_path, port=info.port, database=info.dbname)
+            where = "LOG = 's3://data/logs/', AWS CONNECTION = aws"
+            session.execute(text.replace("EXPOSE PROGRESS AS p;", f"EXPOSE PROGRESS AS p WITH ({where});"))
+            with capturing(session):
+                run_once(session)
+            desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+            store = desk.folder(desk.captures()[0]).store
+            assert isinstance(store, BucketStore)
+            head, _ = store._objects.get(store._head_key) or (b"", "")
+            late = json.dumps({**json.loads(head), "until": time.time() + 1000})  # as if nobody had released it
+            store._objects.put(store._head_key, late.encode())
+        database.execute("UPDATE orders SET name = 'new' WHERE id < 100")
+        with Session(url.replace("/first", "/second")) as session, capturing(session):
+            run_once(session)
+    expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
+    assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
 
 
 @pytest.mark.parametrize("by_cluster", [False, True])

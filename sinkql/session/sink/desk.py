@@ -15,6 +15,7 @@ from sinkql import physical
 from sinkql.capture.host import Client, Doing
 from sinkql.capture.log import LogFolder, source_folder
 from sinkql.capture.storage import log_folder
+from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import LeaseLostError, SinkqlError
 from sinkql.extension.capture import CapturedSource, Notes, OpenStream, Reveal, Stream, captured_source, captured_table
@@ -56,7 +57,12 @@ class CatalogDesk:
 
     def folder(self, capturing: Capturing) -> LogFolder:
         """Return where what is kept of a source lies."""
-        return log_folder(self._folder, capturing.source, capturing.keeping, self._store)
+        return log_folder(self._folder, capturing.source, capturing.keeping, self._store, self._owner)
+
+    @property
+    def _owner(self) -> str | None:
+        address = self.catalog.database.address
+        return f"{self.catalog.catalog_id()} {address}" if isinstance(address, ServerUrl) else None
 
     @property
     def _folder(self) -> Path:
