@@ -105,12 +105,19 @@ class Marks:
 
 
 def _later(told: mark.At | None, known: mark.At) -> mark.At:
-    """Return the later of two places of a sink; with up to where changes may be in its rows, as far as one says so."""
+    """Return the later of two places of a sink; with up to where changes may be in its rows, as far as one says so.
+
+    One that read all rows again may be at an earlier entry than before, and is in a later generation.
+    """
     if told is None:
         return known
     same = told.log == known.log
-    ahead = (known.era, known.entry if same else 0, known.to) > (told.era, told.entry if same else 0, told.to)
-    return msgspec.structs.replace(known if ahead else told, high=max(told.high, known.high))
+
+    def order(at: mark.At) -> tuple[int, int, int, Position]:
+        return at.era, -1 if at.generation is None else at.generation, at.entry if same else 0, at.to
+
+    later = known if order(known) > order(told) else told
+    return msgspec.structs.replace(later, high=max(told.high, known.high))
 
 
 def known_era(folder: Path, clients: Sequence[Client]) -> mark.Era:

@@ -124,9 +124,11 @@ def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, se
     for known in earlier:
         client = Client("id-a", _KEYLESS, known.offsets())
         assert dict(Marks.read(tmp_path, [client], mark.Era(1)).at) == {"id-a.t": place.at("t")}
-    later = msgspec.structs.replace(place, entry=8, to=position(4))
-    client = Client("id-a", _KEYLESS, later.offsets())
-    assert dict(Marks.read(tmp_path, [client], mark.Era(1)).at) == {"id-a.t": later.at("t")}
+    further = msgspec.structs.replace(place, entry=8, to=position(4))
+    anew = msgspec.structs.replace(place, entry=5, to=position(2), generation=1, done=False)
+    for later in (further, anew):
+        client = Client("id-a", _KEYLESS, later.offsets())
+        assert dict(Marks.read(tmp_path, [client], mark.Era(1)).at) == {"id-a.t": later.at("t")}
 
 
 def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:
