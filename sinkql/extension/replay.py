@@ -1,4 +1,4 @@
-"""REPLAY ERRORS of a sink and a source, asked for and answered → two files in the sink's state folder.
+"""REPLAY ERRORS of a sink and a source, asked for and answered → two notes of the sink.
 
 What is asked for is there until it is done, so that a sink does it that is not running, or whose process dies.
 """
@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
+from typing import TypeVar
 from uuid import uuid4
 
 import msgspec
 
-from sinkql import durable, typed
+from sinkql import typed
 from sinkql.errors import SinkqlError, as_data, from_data
+from sinkql.note import Notes
+
+_Note = TypeVar("_Note", bound=msgspec.Struct)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -37,46 +41,41 @@ class Answer(msgspec.Struct, frozen=True):
             raise from_data(self.error)
 
 
-def ask(folder: Path, source: str) -> str:
+def ask(notes: Notes, source: str) -> str:
     """Ask for the records of a source; return the id of that."""
     asked = Asked(source, uuid4().hex)
-    folder.mkdir(parents=True, exist_ok=True)
-    durable.write(_path(folder, source, "asked"), msgspec.json.encode(asked))
+    notes.write(_name(source, "asked"), msgspec.json.encode(asked))
     return asked.id
 
 
-def asked(folder: Path, sources: Sequence[str]) -> list[Asked]:
+def asked(notes: Notes, sources: Sequence[str]) -> list[Asked]:
     """Return what is asked for and not done."""
-    found = []
-    for source in sources:
-        try:
-            found.append(typed.decoder(Asked).decode(_path(folder, source, "asked").read_bytes()))
-        except (OSError, msgspec.MsgspecError):
-            continue
-    return found
+    found = (_read(notes, _name(source, "asked"), Asked) for source in sources)
+    return [each for each in found if each is not None]
 
 
-def answer(folder: Path, asked: Asked, replayed: int, left: int, error: SinkqlError | None = None) -> None:
+def answer(notes: Notes, asked: Asked, replayed: int, left: int, error: SinkqlError | None = None) -> None:
     """Say that it is done, or given up."""
     data = None if error is None else as_data(error)
     answered = Answer(asked.id, replayed, left, data)
-    durable.write(_path(folder, asked.source, "answer"), msgspec.json.encode(answered))
-    path = _path(folder, asked.source, "asked")
-    try:
-        if typed.decoder(Asked).decode(path.read_bytes()) == asked:  # else it was asked for again meanwhile
-            path.unlink()
-    except (OSError, msgspec.MsgspecError):
-        return
+    notes.write(_name(asked.source, "answer"), msgspec.json.encode(answered))
+    name = _name(asked.source, "asked")
+    if _read(notes, name, Asked) == asked:  # else it was asked for again meanwhile
+        notes.remove(name)
 
 
-def answered(folder: Path, source: str, id_: str) -> Answer | None:
+def answered(notes: Notes, source: str, id_: str) -> Answer | None:
     """Return the answer to what was asked for; None while there is none."""
-    try:
-        found = typed.decoder(Answer).decode(_path(folder, source, "answer").read_bytes())
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return found if found.id == id_ else None
+    found = _read(notes, _name(source, "answer"), Answer)
+    return found if found is not None and found.id == id_ else None
 
 
-def _path(folder: Path, source: str, what: str) -> Path:
-    return folder / f"replay-{hashlib.sha256(source.encode()).hexdigest()[:16]}-{what}.json"
+def _read(notes: Notes, name: str, type_: type[_Note]) -> _Note | None:
+    note = notes.read(name)
+    with suppress(msgspec.MsgspecError):
+        return typed.decoder(type_).decode(note) if note is not None else None
+    return None
+
+
+def _name(source: str, what: str) -> str:
+    return f"replay-{hashlib.sha256(source.encode()).hexdigest()[:16]}-{what}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +12,7 @@ from sinkql.catalog.address import ServerUrl, address_of
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.file.sqlite_file import make_private_folder
 from sinkql.catalog.memory import Broken
+from sinkql.catalog.running.notes import open_notes
 from sinkql.catalog.running.ticks import TickTable
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.extension.registry import Registry, discover
@@ -324,6 +326,7 @@ class Session:
         return Context(
             job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state,
             remote=job.remote, ticks=TickTable(self._committed.database),
+            open_notes=partial(open_notes, self._committed.database),
         )  # fmt: skip
 
     def close(self) -> None:

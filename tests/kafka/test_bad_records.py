@@ -235,7 +235,7 @@ def _replay(pipeline: Pipeline, relation: str) -> None:
     (job,) = (each for each in pipeline.session.jobs() if each.sink.endswith(f".{relation}_sink"))
     result = pipeline.session.execute(f"REPLAY ERRORS FROM {job.reads()[0].name.rpartition('.')[2]}")
     assert [each.code for each in result[0].notices] == ["SQ2355"]
-    replay_asked(pipeline.drain(relation), threading.Lock(), lambda: False)
+    replay_asked(pipeline.drain(relation), pipeline.session.context(job).notes, threading.Lock(), lambda: False)
 
 
 @pytest.mark.parametrize("upsert", [False, True])

@@ -5,21 +5,27 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
 from kafka.pipeline import Pipeline
+from sinkql.catalog.address import VARIABLE
+from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.connectors.kafka import consume
 from sinkql.connectors.kafka import reader as reader_module
 from sinkql.connectors.kafka.client import Client, Troubles
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Limit, Measure
+from sinkql.session import Session
+from support.catalog import server_address
 from support.kafka import PASSWORD, USER, Kafka
 from support.patience import PATIENCE_S
+from support.postgres import Postgres
 from support.running import drain
 
 pytestmark = pytest.mark.server
@@ -120,6 +126,29 @@ def test_messages_that_are_gone_stop_the_sink(broker: Kafka, pipeline: Pipeline)
     broker.forget(topic, 26)
     with pytest.raises(SinkqlError, match="SQ3370"):  # another loss
         pipeline.drain("s")
+
+
+def test_a_loss_of_a_sink_is_skipped_on_another_host(
+    broker: Kafka, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(KEY_VARIABLE, "A" * 43 + "=")
+    address = server_address(postgres, tmp_path / "one")
+    monkeypatch.setenv(VARIABLE, address.text)
+    topic = broker.topic()
+    with Pipeline.at(broker, tmp_path) as pipeline, Session(replace(address, folder=tmp_path / "two")) as other:
+        broker.send(topic, *_texts(1, 2))
+        _numbers(pipeline, topic)
+        pipeline.drain("s")
+        broker.send(topic, *_texts(3, 4))
+        broker.forget(topic, 4)
+        with pytest.raises(SinkqlError, match="SQ3370"):
+            pipeline.drain("s")
+        assert _skipped(replace(pipeline, session=other), "SQ3370") == ["SQ2353"]
+        broker.send(topic, "5")
+        for _ in range(2):
+            pipeline.drain("s")
+            assert pipeline.rows("s") == [(1,), (2,), (5,)]
 
 
 def test_place_that_the_catalog_was_not_told_of_is_skipped(broker: Kafka, pipeline: Pipeline) -> None:

@@ -175,10 +175,10 @@ def test_records_that_were_corrected_are_put_in_by_tasks(spark: SparkSession, tm
     place = kept.schema.get_field_index("raw")
     raw = pa.array([value.removeprefix(b"x") for value in kept.column("raw").to_pylist()], kept.field(place).type)
     table.overwrite(kept.set_column(place, kept.field(place), raw))
-    folder = contexts(tmp_path, each).folder
-    asked = replay.ask(folder, read.source)
+    notes = contexts(tmp_path, each).notes
+    asked = replay.ask(notes, read.source)
     assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
-    answer = replay.answered(folder, read.source, asked)
+    answer = replay.answered(notes, read.source, asked)
     assert answer is not None
     assert (answer.replayed, answer.left, answer.error) == (count, 0, None)
     assert rows(tmp_path) == sorted([(7,), *((number,) for number in range(1, count))])

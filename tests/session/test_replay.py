@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.errors import SinkqlError
+from sinkql.note import FolderNotes, Notes
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.sink.replay import replay_asked
 from sinkql.session.session import Session
+from support.catalog import server_address
 from support.patience import Deadline
+from support.postgres import Postgres
 from support.readers import duckdb_folder
 from support.running import drain, loop_of
 
@@ -56,8 +61,31 @@ def _loop(session: Session) -> BatchLoop:
     return loop
 
 
-def _done(loop: BatchLoop) -> None:
-    replay_asked(loop, threading.Lock(), lambda: False)
+def _done(loop: BatchLoop, notes: Notes | None = None) -> None:
+    replay_asked(loop, notes or FolderNotes(loop.folder), threading.Lock(), lambda: False)
+
+
+def _asked_while_it_runs(session: Session, asking: Session, loop: BatchLoop) -> tuple[Any, ...]:
+    """Have a sink run while somebody asks; return what it answers."""
+    asked, notes = threading.Event(), session.context(loop.job).notes
+    session.catalog.control.acquire(loop.job.sink_id, owner="test", takeover=False)
+    with ThreadPoolExecutor(1) as threads:
+
+        def run() -> None:
+            deadline = Deadline()
+            while not asked.is_set():
+                _done(loop, notes)
+                deadline.check("an answer")
+
+        running = threads.submit(run)
+        try:
+            (result,) = asking.execute("REPLAY ERRORS FROM events")
+        finally:
+            asked.set()
+        running.result()
+    session.catalog.control.release(loop.job.sink_id, owner="test")
+    assert result.columns == ("sink", "replayed", "left")
+    return tuple(result.rows)
 
 
 def _correct(folder: Path, before: bytes, after: bytes) -> None:
@@ -119,24 +147,31 @@ def test_a_sink_that_runs_answers(session: Session, tmp_path: Path) -> None:
     _script(session, tmp_path, "JSON")
     loop = _loop(session)
     _correct(tmp_path, b'"x2"', b"2")
-    control, asked = session.catalog.control, threading.Event()
-    control.acquire(loop.job.sink_id, owner="test", takeover=False)
-    with ThreadPoolExecutor(1) as threads:
-
-        def run() -> None:
-            deadline = Deadline()
-            while not asked.is_set():
-                _done(loop)
-                deadline.check("an answer")
-
-        running = threads.submit(run)
-        try:
-            (result,) = session.execute("REPLAY ERRORS FROM events")
-        finally:
-            asked.set()
-        running.result()
-    assert (result.columns, result.rows) == (("sink", "replayed", "left"), (("s", 1, 1),))
+    assert _asked_while_it_runs(session, session, loop) == (("s", 1, 1),)
     assert _rows(tmp_path) == [(2, 2)]
+
+
+@pytest.mark.server
+def test_a_sink_answers_that_runs_on_another_host(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "A" * 43 + "=")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text('{"k": 1, "v": "x"}\n{"k": 2, "v": "x2"}\n')
+    address = server_address(postgres, tmp_path / "one")
+    with Session(address) as session, Session(replace(address, folder=tmp_path / "two")) as other:
+        _script(session, tmp_path, "JSON")
+        loop = _loop(session)
+        _correct(tmp_path, b'"x2"', b"2")
+        other.execute("REPLAY ERRORS FROM events")
+        _done(loop, session.context(loop.job).notes)
+        assert _rows(tmp_path) == [(2, 2)]
+        _correct(tmp_path, b'"x"', b"1")
+        assert _asked_while_it_runs(session, other, loop) == (("s", 1, 0),)
+        assert _rows(tmp_path) == [(1, 1), (2, 2)]
+        other.execute("DROP SINK s")
+        with session.catalog.database.read() as connection:
+            assert connection.all("SELECT * FROM notes") == []
 
 
 def test_a_record_on_which_the_sinks_view_fails_stays(session: Session, tmp_path: Path) -> None:

@@ -186,6 +186,16 @@ TABLES = (
       tick TEXT NOT NULL
     )
     """,
+    # What those who run sinks, capture sources and ask for something leave for each other, by the id of the sink or the
+    # source, where hosts share the catalog.
+    """
+    CREATE TABLE notes (
+      owner TEXT NOT NULL,
+      name TEXT NOT NULL,
+      note TEXT NOT NULL,
+      PRIMARY KEY (owner, name)
+    )
+    """,
 )
 
 NAMES = tuple(name for table in TABLES for name in re.findall(r"CREATE TABLE (\w+)", table))

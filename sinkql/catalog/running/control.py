@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from sinkql.catalog.running.notes import forget_notes
 from sinkql.catalog.running.process import Process, now, this_process
 from sinkql.catalog.store import Connection, Store
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
@@ -317,6 +318,7 @@ def forget(connection: Connection, sink_id: str) -> None:
     for table in ("desired", "statuses", "progress", "maintenance"):
         connection.execute(f"DELETE FROM {table} WHERE sink_id = ?", (sink_id,))
     connection.execute("DELETE FROM measures WHERE id = ?", (sink_id,))
+    forget_notes(connection, sink_id)
 
 
 def _desired(connection: Connection, sink_id: str) -> Desired:

@@ -12,7 +12,7 @@ _LOGS = ("audit_events", "status_history")
 """Tables that may be long, and whose rows never change: what a copy has of them is not read again."""
 _OF_ITEMS = ("identity", "items", "comments", "dependencies", "secrets", "settings")
 """Tables that change only with the catalog's generation, or with what items' details were written for."""
-_UNSHOWN = ("journal", "ticks")
+_UNSHOWN = ("journal", "ticks", "notes")
 """Tables that no relation shows."""
 _CLOCK = "(julianday('now') - 2440587.5) * 86400.0"
 """What the relations take for the time."""

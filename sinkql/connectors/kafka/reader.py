@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +45,7 @@ from sinkql.extension.stream import (
     Split,
     Tally,
 )
+from sinkql.note import Notes
 
 _SPLIT_ROWS = 1 << 18
 _SMALL_SPLITS = 8
@@ -89,7 +89,7 @@ class KafkaReader(Reader):
     policy: OnError
     refresh_s: float
     group: str
-    folder: Path | None = None
+    notes: Notes | None = None
     known_as: str = ""
     _seen: _Seen = field(default_factory=_Seen, repr=False, compare=False)
 
@@ -108,7 +108,7 @@ class KafkaReader(Reader):
             on_error(options),
             tuning["refresh_s"],
             f"{tuning['group']}sinkql",
-            context.folder,
+            context.notes,
             read.source,
         )
 
@@ -203,8 +203,8 @@ class KafkaReader(Reader):
         try:
             self._check_there(offsets)
         except SinkqlError as error:
-            if error.of_loss and self.folder is not None:
-                skip.report(self.folder, self.known_as, offsets)
+            if error.of_loss and self.notes is not None:
+                skip.report(self.notes, self.known_as, offsets)
             raise
 
     def _check_there(self, offsets: Offsets) -> None:
@@ -227,13 +227,13 @@ class KafkaReader(Reader):
 
     def committed(self, end: Offsets) -> None:
         """Forget what was accepted: it was of a place from before."""
-        if self.folder is not None:
-            skip.forget(self.folder, self.known_as)
+        if self.notes is not None:
+            skip.forget(self.notes, self.known_as)
 
     def _going_on(self, start: Offsets) -> Offsets:
         """Return where a sink goes on from a place: somewhere else where a user has accepted what is lost there."""
-        found = skip.accepted(self.folder, self.known_as, start) if self.folder is not None else None
-        if self.folder is None or found is None:
+        found = skip.accepted(self.notes, self.known_as, start) if self.notes is not None else None
+        if self.notes is None or found is None:
             return start
         if found.end is not None:
             return found.end
@@ -247,7 +247,7 @@ class KafkaReader(Reader):
             places = {each: max(at, self.start.get(str(each), 0)) for each, at in first.items()}
             begin = dict.fromkeys(map(str, places), -1)  # rows of the other topic cannot be computed again
         end = {**_offsets(topic, places), "begin": begin}
-        skip.settle(self.folder, self.known_as, found, end)
+        skip.settle(self.notes, self.known_as, found, end)
         return end
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:

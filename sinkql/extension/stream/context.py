@@ -13,11 +13,18 @@ from sinkql.extension.stream.decoder import Decoding
 from sinkql.extension.stream.message import ChangeDecoder, MessageDecoder, MessageEncoder
 from sinkql.extension.stream.reader import Reader
 from sinkql.extension.stream.writer import Writer
+from sinkql.note import FolderNotes, Notes
 from sinkql.numbered import Numbers
+
+OpenNotes = Callable[[str, Path], Notes]
 
 
 def _no_store(connection: physical.Connection) -> ObjectStore:
     raise LookupError(f"no object store is given for {connection.name}")
+
+
+def _in_folder(owner: str, folder: Path) -> Notes:
+    return FolderNotes(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,8 @@ class Context:
     item's value; `store` opens the object store of a connection. `formats` are those that the installed connectors
     decode, by name, `messages` those of messages, and `encodings` those that messages are written in. `state` is where
     what the sink needs elsewhere is kept besides its folder (`sinkql.extension.home`). `ticks` are those of the
-    catalog's timeline, if they are not in a folder beside.
+    catalog's timeline, if they are not in a folder beside; `open_notes` returns the notes of a sink, or of a captured
+    source, by its id, and by its folder on this machine.
     """
 
     sink: str
@@ -67,6 +75,12 @@ class Context:
     state: physical.StatePath | None = None
     remote: bool = False
     ticks: Numbers | None = None
+    open_notes: OpenNotes = _in_folder
+
+    @property
+    def notes(self) -> Notes:
+        """Return what those who run the sink and those who ask for something of it leave for each other."""
+        return self.open_notes(self.sink_id, self.folder)
 
 
 class OpenReader(Protocol):

@@ -8,18 +8,23 @@ from collections.abc import Callable
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension import replay
 from sinkql.extension.on_error import keeps_letters
+from sinkql.note import Notes
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.sink.optimize import acquired
 
 
-def replay_asked(loop: BatchLoop, batch: threading.Lock, stops: Callable[[], bool]) -> None:
-    """Do what is asked for, if anything is; `batch` is held while no batch may run.
+def replay_asked(loop: BatchLoop, notes: Notes, batch: threading.Lock, stops: Callable[[], bool]) -> None:
+    """Do what is asked for in the sink's notes, if anything is; `batch` is held while no batch may run.
 
     What may pass, and what ends the sink, is raised, and is asked for still; for anything else no sink ends: it is the
     answer.
     """
     reads = {read.source: read for read in loop.job.reads() if keeps_letters(read)}
-    for each in replay.asked(loop.folder, list(reads)):
+    try:
+        asked = replay.asked(notes, list(reads))
+    except SinkqlError:
+        return  # a catalog that cannot be read now is asked again
+    for each in asked:
         if not acquired(batch, stops):
             return
         try:
@@ -29,8 +34,8 @@ def replay_asked(loop: BatchLoop, batch: threading.Lock, stops: Callable[[], boo
         except SinkqlError as error:
             if error.retryable or isinstance(error, FencedError):
                 raise
-            replay.answer(loop.folder, each, 0, 0, error)
+            replay.answer(notes, each, 0, 0, error)
         else:
-            replay.answer(loop.folder, each, done.replayed, done.left)
+            replay.answer(notes, each, done.replayed, done.left)
         finally:
             batch.release()

@@ -324,7 +324,7 @@ class SinkRunner:
         if loop.owing():
             with self._in_batch():
                 loop.process(loop.marker.end, loop.marker.end)
-        replay_asked(loop, self._batch, self._stops)
+        replay_asked(loop, self.context.notes, self._batch, self._stops)
         if loop.caught_up():
             return "caught up"
         self._stage("waiting for Spark")
@@ -473,7 +473,7 @@ class SinkRunner:
             if not seat.stalls:
                 if self._asked():
                     answer(loop, self.host.control, self._batch, self._stops_or_leaves)
-                replay_asked(loop, self._batch, self._stops_or_leaves)
+                replay_asked(loop, self.context.notes, self._batch, self._stops_or_leaves)
             if self._batch.acquire(blocking=False):
                 try:
                     loop.keep()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from sinkql import ast, logical, physical
 from sinkql.errors import Notice, SinkqlError
@@ -42,7 +41,7 @@ def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: f
             hint=f"ALTER SOURCE {shown} SET (ON ERROR = DEAD LETTER) has them kept.",
         )
         return Result(_TAG, (notice,), names=(source,), skipped=True)
-    asked = [(job, read, replaying.ask(_folder(job, workspace), read.source)) for job, read in found]
+    asked = [(job, read, replaying.ask(workspace.context(job).notes, read.source)) for job, read in found]
     until = time.monotonic() + wait_seconds
     rows: list[_Row] = []
     notices: list[Notice] = []
@@ -95,11 +94,7 @@ def _wait(
     """Return the sink's answer; None where it does not run, or takes too long."""
     while True:
         waits = workspace.catalog.control.held(job.sink_id) and time.monotonic() < until
-        answer = replaying.answered(_folder(job, workspace), read.source, id_)
+        answer = replaying.answered(workspace.context(job).notes, read.source, id_)
         if answer is not None or not waits:
             return answer
         time.sleep(_POLL_SECONDS)
-
-
-def _folder(job: physical.Job, workspace: Workspace) -> Path:
-    return workspace.context(job).folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from sinkql import ast, logical, physical
@@ -71,7 +70,7 @@ def _of_sinks(entry: logical.Entry, workspace: Workspace) -> list[str]:
             folder = source_folder(catalog.database.folder, read.options["source_id"])
             mark.put(folder, "skip", mark.reader_name(job.sink_id, read.options["table"]["id"]), mark.Skip(code))
         else:
-            accepting.accept(_folder(workspace, job), read.source, known.get(read.source, {}))
+            accepting.accept(workspace.context(job).notes, read.source, known.get(read.source, {}))
         catalog.control.resume(job.sink_id)
         lost.append(message)
     return lost
@@ -88,10 +87,6 @@ def _of_another(message: str, read: physical.Read, job: physical.Job) -> bool:
     """Tell whether a loss is of another source that the sink reads; it may have had another name when it was told."""
     names = {each.name for each in job.reads()} - {read.name}
     return f'"{read.name}"' not in message and any(f'"{name}"' in message for name in names)
-
-
-def _folder(workspace: Workspace, job: physical.Job) -> Path:
-    return workspace.context(job).folder
 
 
 def _readers(entry: logical.Entry, workspace: Workspace) -> list[tuple[physical.Read, physical.Job]]:
