@@ -11,6 +11,7 @@ READERS := .venv-readers/.installed
 KAFKA := .kafka/.installed
 YARN := .yarn/.installed
 POSTGRES := .postgres/.installed
+KUBERNETES := .kubernetes/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 
 # tests start many processes: each would compile all modules
@@ -60,7 +61,7 @@ cover: $(INSTALLED_DEV) archive $(KAFKA)
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
-soak: $(INSTALLED_DEV) archive $(KAFKA) $(YARN) $(POSTGRES) $(READERS)
+soak: $(INSTALLED_DEV) archive $(KAFKA) $(YARN) $(POSTGRES) $(KUBERNETES) $(READERS)
 	$(PYTEST) -m soak
 	$(PYTEST) -m hypothesis --hypothesis-profile random
 
@@ -82,6 +83,11 @@ $(KAFKA): tests/support/kafka_jars/pom.xml
 # the YARN and the HDFS that soak tests start
 $(YARN): tests/support/yarn_jars/pom.xml
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath .yarn/libs) -DincludeScope=runtime
+	touch $@
+
+# the Kubernetes that soak tests start, on Debian 12 and as root: built from Debian's source in six CPU-minutes
+$(KUBERNETES): tests/support/kubernetes_programs.py
+	$(PYTHON) $< $(dir $@)
 	touch $@
 
 # servers of older versions than the one that all tests use

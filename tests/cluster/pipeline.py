@@ -39,7 +39,8 @@ _FAST = {
 class Pipeline:
     """Hold what came so far; the script is `pipeline.sql` in `folder`, and `name` is its own among tests.
 
-    With `two` another sink writes the same rows, to a table and in a cluster of its own.
+    The servers are reached at `host`. With `two` another sink writes the same rows, to a table and in a cluster of its
+    own.
     """
 
     server: Seaweed
@@ -48,6 +49,7 @@ class Pipeline:
     name: str
     conf: Mapping[str, str] = field(default_factory=dict)
     two: bool = False
+    host: str = "127.0.0.1"
     count: int = 0
     _storage: pyarrow.fs.S3FileSystem = field(init=False)
 
@@ -61,8 +63,8 @@ class Pipeline:
         )
         said = {
             "secret": SECRET,
-            "s3": self.server.storage["s3.endpoint"],
-            "rest": f"http://127.0.0.1:{self.server.rest}",
+            "s3": f"http://{self.host}:{self.server.s3}",
+            "rest": f"http://{self.host}:{self.server.rest}",
             "master": self.master,
             "name": self.name,
             "executors": 1 if self.two else 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,11 +16,11 @@ from cryptography.x509.oid import NameOID
 def authority(folder: Path, *names: str, days: int = 1) -> tuple[Path, Path]:
     """Make an authority; return its certificate, and a file with key and certificate of a server at 127.0.0.1.
 
-    The server may have other names. Its certificate holds for so many days from now on.
+    The server may have other names and addresses. Its certificate holds for so many days from now on.
     """
     root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     certificate = _signed("authority of a test", root, root).sign(root, hashes.SHA256())
-    place = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), *map(x509.DNSName, names)])
+    place = x509.SubjectAlternativeName([_place(each) for each in ("127.0.0.1", *names)])
     unsigned = _signed("server of a test", own, root, days).add_extension(place, critical=False)
     server = unsigned.sign(root, hashes.SHA256())
     trusted, identity = folder / "authority.pem", folder / "server.pem"
@@ -27,6 +28,12 @@ def authority(folder: Path, *names: str, days: int = 1) -> tuple[Path, Path]:
     key = own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     identity.write_bytes(key + server.public_bytes(serialization.Encoding.PEM))
     return trusted, identity
+
+
+def _place(name: str) -> x509.GeneralName:
+    with suppress(ValueError):
+        return x509.IPAddress(ip_address(name))
+    return x509.DNSName(name)
 
 
 def _signed(
