@@ -19,7 +19,7 @@ from sinkql.extension.s3 import SCHEME
 from sinkql.lowering.job import lower
 from sinkql.parser import parse
 from sinkql.planner.name import short_name
-from sinkql.runtime.spark.master import STANDALONE, own_address
+from sinkql.runtime.spark.master import ADDRESSED, own_address
 from sinkql.script.mask import mask
 from sinkql.session.item.access import CatalogAccess
 
@@ -183,7 +183,7 @@ def checks_of_clusters(catalog: Catalog) -> Iterator[Check]:
             continue  # the catalog's own check tells
         if not isinstance(cluster, logical.Cluster):
             continue
-        if cluster.master.startswith(STANDALONE):
+        if cluster.master.startswith(ADDRESSED):
             yield _of_master(short_name(name), cluster.master)
         if cluster.state is not None:
             yield _of_state(short_name(name), cluster.state, catalog)
@@ -192,7 +192,10 @@ def checks_of_clusters(catalog: Catalog) -> Iterator[Check]:
 def _of_master(name: str, master: str) -> Check:
     called = f"{name}: master"
     try:
-        return Check(called, "ok", f"{master} reaches this machine at {own_address(master)}")
+        here = own_address(master)
+        return Check(
+            called, "ok", f"{master} reaches this machine at {here}" if here else f"{master} is behind a proxy"
+        )
     except SinkqlError as error:
         return Check(called, "wrong", f"{error.message} ({error.detail})", error.hint)
 

@@ -70,20 +70,24 @@ def _objects(*kinds: str) -> str:
 def account(cluster: Kubernetes) -> dict[str, str]:
     """Return the settings with which a driver outside is the account of deploy/kubernetes.yaml."""
     cluster.kubectl("apply", "--filename", "-", text=_objects("ServiceAccount", "Role", "RoleBinding"))
+    return _settings(cluster, "sinkql")
+
+
+def _settings(cluster: Kubernetes, account: str) -> dict[str, str]:
+    """Return those with which a driver outside is an account."""
     deadline = Deadline()
-    while not (found := [each for each in cluster.objects("secrets") if _account(each) == "sinkql"]):
+    while not (found := [each for each in cluster.objects("secrets") if _account_of(each) == account]):
         deadline.check("a token")
-    token = cluster.folder / "token"
+    token = cluster.folder / account
     token.write_bytes(base64.b64decode(found[0]["data"]["token"]))
     return {
-        "spark.driver.host": cluster.network.address,
         "spark.kubernetes.authenticate.caCertFile": str(cluster.authority),
         "spark.kubernetes.authenticate.oauthTokenFile": str(token),
-        "spark.kubernetes.authenticate.serviceAccountName": "sinkql",
+        "spark.kubernetes.authenticate.serviceAccountName": account,
     }
 
 
-def _account(secret: dict[str, Any]) -> str | None:
+def _account_of(secret: dict[str, Any]) -> str | None:
     annotations: dict[str, str] = secret["metadata"].get("annotations", {})
     return annotations.get("kubernetes.io/service-account.name")
 
@@ -105,7 +109,8 @@ def test_executors_are_pods(
         cluster.kubectl("delete", "pod", sorted(before)[0], "--grace-period=0", "--force")
         pipeline.put(*_FILES)
         running.wait_for_rows({_SINK: pipeline.count})
-        assert SECRET not in cluster.kubectl("get", "pods,configmaps,events", "--output", "json")
+        shown = cluster.kubectl("get", "pods,configmaps,events", "--output", "json")
+        assert [each for each in (SECRET, str(tmp_path)) if each in shown] == []
         assert running.interrupt() == 0
     except BaseException:
         print(cluster.kubectl("get", "pods", "--output", "wide"), cluster.kubelet.logs("sinkql"))
@@ -115,6 +120,35 @@ def test_executors_are_pods(
     assert pipeline.expected == pipeline.rows()
     assert [path for path in pipeline.written() if "-t" not in path] == []  # by tasks, not by the driver
     assert cluster.objects("pods", *_EXECUTORS) == []
+
+
+@pytest.mark.parametrize("verbs", ["", "get,list,watch"], ids=["nothing", "looking"])
+def test_sinks_wait_for_what_is_forbidden(
+    server: Seaweed, cluster: Kubernetes, account: dict[str, str], tmp_path: Path, verbs: str
+) -> None:
+    name = f"with{verbs.replace(',', '')}"
+    cluster.kubectl("create", "serviceaccount", name)
+    if verbs:
+        cluster.kubectl("create", "role", name, "--verb", verbs, "--resource", "pods,configmaps")
+        cluster.kubectl("create", "rolebinding", name, "--role", name, f"--serviceaccount=default:{name}")
+    conf = {**_settings(cluster, name), **_INSTALLED}
+    host = cluster.network.address
+    pipeline = Pipeline(server, f"k8s://{cluster.url}", tmp_path, f"pods_{name}", conf, host=host)
+    pipeline.put(*_FILES)
+    running = start("exec", "pipeline.sql", folder=tmp_path)
+    try:
+        stalled = running.wait_for_end()
+        assert stalled["error"]["code"] == "SQ4056"
+        assert "orbidden" in stalled["error"]["detail"]
+        cluster.kubectl("create", "rolebinding", f"{name}s", "--role", "sinkql", f"--serviceaccount=default:{name}")
+        running.wait_for_rows({_SINK: pipeline.count})
+        assert running.interrupt() == 0
+    except BaseException:
+        print("".join(path.read_text() for path in tmp_path.rglob("spark.log")))
+        raise
+    finally:
+        running.kill()
+    assert pipeline.expected == pipeline.rows()
 
 
 def test_the_manifest_runs(server: Seaweed, cluster: Kubernetes, catalogs: Postgres, tmp_path: Path) -> None:

@@ -187,10 +187,28 @@ def test_a_batch_that_failed_with_its_application_is_told_so_at_once(monkeypatch
 
 def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not_start() -> None:
     told = Py4JError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
-    error = remote.removed(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
+    error = remote.not_begun(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
     assert error is not None
     assert (error.code, error.detail) == ("SQ4051", "executors are to reach this process at 10.0.0.1")
-    assert remote.removed(Py4JError("no such class"), "spark://far:7077", {}) is None
+    assert remote.not_begun(Py4JError("no such class"), "spark://far:7077", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "detail"),
+    [
+        ("Received 403 on websocket. Message: Forbidden.", "SQ4056", "Received 403 on websocket. Message: Forbidden."),
+        (
+            "An error has occurred.\nCaused by: java.io.IOException: Connection refused: /127.0.0.1:1",
+            "SQ4050",
+            "An error has occurred.\nConnection refused: /127.0.0.1:1",
+        ),
+    ],
+)
+def test_an_application_that_kubernetes_refuses_as_it_begins_is_told(told: str, code: str, detail: str) -> None:
+    error = Py4JError(f"An error occurred while calling x.\n: io.fabric8.client.KubernetesClientException: {told}")
+    refused = remote.not_begun(error, "k8s://https://far:6443", {})
+    assert refused is not None
+    assert (refused.code, refused.detail, refused.retryable) == (code, detail, True)
 
 
 def test_an_application_that_stops_by_itself_is_not_ended() -> None:

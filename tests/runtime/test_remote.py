@@ -15,6 +15,7 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.extension.home import EXECUTOR
 from sinkql.runtime.spark import package, remote
+from sinkql.runtime.spark.master import own_address
 from sinkql.runtime.spark.session import SparkSettings, start
 from sinkql.session import Session
 from sinkql.session.server_check import checks_of_clusters
@@ -27,6 +28,33 @@ def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     assert (refused.value.code, refused.value.retryable) == ("SQ4050", True)
     assert refused.value.detail is not None
     assert f"127.0.0.1:{port}: " in refused.value.detail
+
+
+@pytest.mark.parametrize("scheme", ["", "https://"])
+def test_an_api_server_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str) -> None:
+    with held_ports(1) as (port,), pytest.raises(SinkqlError) as refused:
+        start(SparkSettings(f"k8s://{scheme}127.0.0.1:{port}", {}, tmp_path))
+    assert (refused.value.code, refused.value.retryable) == ("SQ4050", True)
+    assert refused.value.message == f'no Kubernetes API server answers at "k8s://{scheme}127.0.0.1:{port}"'
+    assert refused.value.detail is not None
+    assert f"127.0.0.1:{port}: " in refused.value.detail
+
+
+def test_executors_of_kubernetes_are_told_where_the_driver_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"k8s://http://127.0.0.1:{server.getsockname()[1]}"
+        found = remote.completed(master, {"spark.archives": ""}, tmp_path)
+        folder = "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1.mount.path"
+        assert (found["spark.driver.host"], found[folder]) == ("127.0.0.1", "/var/data/spark")
+        theirs = {"spark.kubernetes.executor.volumes.hostPath.spark-local-dir-1.mount.path": "/mnt"}
+        assert folder not in remote.completed(master, {"spark.archives": "", **theirs}, tmp_path)
+
+
+def test_an_api_server_behind_a_proxy_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.example.com:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert own_address("k8s://far.example.com:6443") is None
 
 
 def test_a_package_in_editable_mode_whose_modules_are_not_known_is_refused(

@@ -10,7 +10,7 @@ _code = partial(Code, Family.ENVIRONMENT)
 
 CODES = {
     "SQ4050": _code(
-        "No Spark master answers at the address that MASTER names.",
+        "No Spark master, or Kubernetes API server, answers at the address that MASTER names.",
         "Start the master, or correct MASTER and what lies between: a firewall, a name that does not resolve.",
         retryable=True,
     ),
@@ -40,6 +40,13 @@ CODES = {
         "their memory ran out.",
         "Usually nothing: the sink tries the batch again, with growing pauses. If the error stays, give executors more "
         "MEMORY, and read their logs.",
+        retryable=True,
+    ),
+    "SQ4056": _code(
+        "The Kubernetes API server refuses what Spark asks for: the account may not make pods and their settings, look "
+        "at them and delete them, or is not known.",
+        "Give it the role of deploy/kubernetes.yaml in the namespace that spark.kubernetes.namespace in CONF names. "
+        "The sinks go on by themselves.",
         retryable=True,
     ),
 }

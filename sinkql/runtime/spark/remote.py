@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from sinkql import durable
 from sinkql.errors import SinkqlError
 from sinkql.extension.home import EXECUTOR
-from sinkql.runtime.spark.master import STANDALONE, own_address
+from sinkql.runtime.spark.master import ADDRESSED, KUBERNETES, STANDALONE, own_address, unanswered
 from sinkql.runtime.spark.package import packed, python_version
 
 EXPECTED = "SINKQL_PYTHON"
@@ -48,6 +48,11 @@ _AUTHENTICATE, _SECRET = "spark.authenticate", "spark.authenticate.secret"
 _GIVEN_SECRET = "_SPARK_AUTH_SECRET"
 """The variable in which Spark's own programs hand on that secret."""
 _CERTIFICATES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+_VOLUMES, _FOLDERS = "spark.kubernetes.executor.volumes.emptyDir.", "spark-local-dir-"
+_ELSEWHERE = ("spark.kubernetes.executor.podTemplateFile", "spark.kubernetes.local.dirs.tmpfs")
+"""Settings by which pods may have folders for what Spark spills already."""
+_SCRATCH = "/var/data/spark"
+"""Where executors' pods have it; Spark would take the path that it has on this machine."""
 _EXECUTORS = "spark.executor.instances"
 _CORES = "spark.executor.cores"
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
@@ -59,10 +64,15 @@ _PATIENCE = "120s"
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _LEADS = "ALIVE"
 """The status of a master that gives executors: others stand by, or look for what they knew."""
+_PAGES = "Look at the master's page for free cores and memory, and at the log of an executor, if one began."
+_PODS = "Look at the pods: kubectl describe pods --selector spark-role=executor, and kubectl logs, if one began."
 _REMOVED = "removed the application: its executors end as they start"
 _FORGOTTEN = "forgotten the application, since its master was started anew"
 _SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
+_OF_API = re.compile(r"KubernetesClientException: (.+)")
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)", re.MULTILINE)
+_FORBIDDEN = re.compile(r"\b40[13]\b|[Ff]orbidden|Unauthorized")
 _STOPPED = re.compile("stopped SparkContext|Spark context stopped")
 _ABSENT = re.compile(r'Cannot run program "([^"]+)"')
 
@@ -84,9 +94,11 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
     `folder` takes copies of files that executors are to have. Raises SQ4050 where no master answers, SQ4053, SQ4054.
     """
     found = {**conf}
-    if master.startswith(STANDALONE):
-        here = own_address(master)
+    if master.startswith(ADDRESSED) and (here := own_address(master)) is not None:
         found.setdefault(_HOST, here)
+    if master.startswith(KUBERNETES) and not any(name.startswith(_ELSEWHERE) or _FOLDERS in name for name in conf):
+        found[f"{_VOLUMES}{_FOLDERS}1.mount.path"] = _SCRATCH
+    if master.startswith(STANDALONE):
         wanted = cores(conf)
         if wanted is not None:  # it gives an executor all cores of a machine, and takes no number of executors
             found.setdefault(_CORES, "1")
@@ -265,21 +277,39 @@ class Executors:
         return _lacking(self._master, str(self._java.sc().conf().get(_HOST)), did)
 
 
-def _lacking(master: str, host: str, did: str) -> SinkqlError:
-    """Return the error for a cluster that gives no executors to a driver at `host`, as it `did` something."""
+def _lacking(master: str, host: str, did: str, said: str = "") -> SinkqlError:
+    """Return the error for a cluster that gives no executors to a driver at `host`, as it `did` or `said` something."""
+    look = _PODS if master.startswith(KUBERNETES) else _PAGES
     return SinkqlError(
         "SQ4051",
         f'the cluster at "{master}" has {did}',
-        detail=f"executors are to reach this process at {host}",
-        hint="Look at the master's page for free cores and memory, and at the log of an executor, if one began. "
-        "CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors reach this "
-        "machine.",
+        detail=f"executors are to reach this process at {host}" + (f"\n{said}" if said else ""),
+        hint=f"{look} CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors "
+        "reach this machine.",
     )
 
 
-def removed(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlError | None:
-    """Return the error of an application that its master removed as it began; None if something else went wrong."""
-    return _lacking(master, conf.get(_HOST, ""), _REMOVED) if _STOPPED.search(str(error)) else None
+def not_begun(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlError | None:
+    """Return the error of an application that its master removed, or refused, as it began; None of anything else."""
+    text = str(error)
+    if _STOPPED.search(text):
+        return _lacking(master, conf.get(_HOST, ""), _REMOVED)
+    if master.startswith(KUBERNETES) and (said := _OF_API.findall(text)):
+        return refused_by_api(master, "\n".join(dict.fromkeys([*said, *_CAUSE.findall(text)])))
+    return None
+
+
+def refused_by_api(master: str, said: str) -> SinkqlError:
+    """Return the error of a Kubernetes API server that does not do what Spark asks for, and `said` why."""
+    if not _FORBIDDEN.search(said):
+        return unanswered(master, said)
+    return SinkqlError(
+        "SQ4056",
+        f'the API server at "{master}" does not let Spark do what it has to',
+        detail=said,
+        hint="Give the account the role of deploy/kubernetes.yaml in the namespace of the executors, and name both in "
+        "CONF, outside a pod: 'spark.kubernetes.authenticate.oauthTokenFile', 'spark.kubernetes.namespace'.",
+    )
 
 
 def _elastic(conf: Mapping[str, str]) -> bool:

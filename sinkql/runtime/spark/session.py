@@ -400,8 +400,8 @@ def _launch(
             remote.hand_out(context, wanted)
         session = SparkSession(context)
     except Exception as error:
-        removed = None if settings.local else remote.removed(error, settings.master, wanted)
-        raise removed or _not_started(settings, error) from error
+        refused = None if settings.local else remote.not_begun(error, settings.master, wanted)
+        raise refused or _not_started(settings, error) from error
     context._accumulatorServer.handle_error = _unsaid
     context.setLogLevel("WARN")
     return session
