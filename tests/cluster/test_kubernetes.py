@@ -37,6 +37,8 @@ _HANDED_OUT = {
     "spark.network.crypto.enabled": "true",
 }
 _KEY = "A" * 43 + "="
+_LOOKING, _MAKING = "get,list,watch", "create,delete,deletecollection"
+_ALL = "pods,configmaps,persistentvolumeclaims"
 _EXECUTORS = ("--selector", "spark-role=executor")
 
 
@@ -122,16 +124,17 @@ def test_executors_are_pods(
     assert cluster.objects("pods", *_EXECUTORS) == []
 
 
-@pytest.mark.parametrize("verbs", ["", "get,list,watch"], ids=["nothing", "looking"])
+@pytest.mark.parametrize("may", [{}, {_LOOKING: _ALL}, {_LOOKING: _ALL, _MAKING: "configmaps"}], ids=len)
 def test_sinks_wait_for_what_is_forbidden(
-    server: Seaweed, cluster: Kubernetes, account: dict[str, str], tmp_path: Path, verbs: str
+    server: Seaweed, cluster: Kubernetes, account: dict[str, str], tmp_path: Path, may: dict[str, str]
 ) -> None:
-    name = f"with{verbs.replace(',', '')}"
+    name = f"may{len(may)}"
     cluster.kubectl("create", "serviceaccount", name)
-    if verbs:
-        cluster.kubectl("create", "role", name, "--verb", verbs, "--resource", "pods,configmaps")
-        cluster.kubectl("create", "rolebinding", name, "--role", name, f"--serviceaccount=default:{name}")
-    conf = {**_settings(cluster, name), **_INSTALLED}
+    for number, (verbs, resources) in enumerate(may.items()):
+        role = f"{name}-{number}"
+        cluster.kubectl("create", "role", role, f"--verb={verbs}", f"--resource={resources}")
+        cluster.kubectl("create", "rolebinding", role, f"--role={role}", f"--serviceaccount=default:{name}")
+    conf = {**_settings(cluster, name), **_INSTALLED, "spark.scheduler.maxRegisteredResourcesWaitingTime": "15s"}
     host = cluster.network.address
     pipeline = Pipeline(server, f"k8s://{cluster.url}", tmp_path, f"pods_{name}", conf, host=host)
     pipeline.put(*_FILES)
@@ -140,7 +143,7 @@ def test_sinks_wait_for_what_is_forbidden(
         stalled = running.wait_for_end()
         assert stalled["error"]["code"] == "SQ4056"
         assert "orbidden" in stalled["error"]["detail"]
-        cluster.kubectl("create", "rolebinding", f"{name}s", "--role", "sinkql", f"--serviceaccount=default:{name}")
+        cluster.kubectl("create", "rolebinding", name, "--role=sinkql", f"--serviceaccount=default:{name}")
         running.wait_for_rows({_SINK: pipeline.count})
         assert running.interrupt() == 0
     except BaseException:

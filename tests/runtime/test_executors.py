@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -17,6 +18,7 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.spark import remote
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.remote import Executors
+from sinkql.runtime.spark.session import SparkSettings
 from support.patience import PATIENCE_S
 
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
@@ -76,6 +78,9 @@ class _Double:
         self.__dict__.update(parts)
 
 
+_NOWHERE = Path("none")
+
+
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_WATCH_SECONDS", 0.001)
@@ -85,7 +90,11 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _executors(cluster: Cluster, *, waiting: str = "0s", end: Callable[[], None] = lambda: None) -> Executors:
-    return Executors(cluster.context, "spark://far:7077", {_WAITING: waiting}, end)
+    return Executors(cluster.context, _settings(waiting), end)
+
+
+def _settings(waiting: str, *, master: str = "spark://far:7077", folder: Path = _NOWHERE) -> SparkSettings:
+    return SparkSettings(master, {_WAITING: waiting}, folder)
 
 
 def test_who_waits_for_the_first_executor_is_told_and_may_wait_on() -> None:
@@ -99,6 +108,28 @@ def test_who_waits_for_the_first_executor_is_told_and_may_wait_on() -> None:
     for _ in range(2):
         executors.try_first(lambda: False)
     assert cluster.tried == 1
+    executors.leave()
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "detail"),
+    [
+        ('pods is forbidden: User "u" cannot create pods', "SQ4056", 'pods is forbidden: User "u" cannot create pods'),
+        ("internal error", "SQ4051", "executors are to reach this process at 10.0.0.1\ninternal error"),
+    ],
+)
+def test_who_gets_no_executor_of_kubernetes_is_told_what_it_says(
+    tmp_path: Path, reason: str, code: str, detail: str
+) -> None:
+    settings = _settings("0s", master="k8s://https://far:6443", folder=tmp_path)
+    failing = (
+        "WARN: x\nio.fabric8.kubernetes.client.KubernetesClientException: Failure executing: POST at: https://far/pods."
+    )
+    settings.log.write_text(f"{failing} Message: {reason}. Received status: Status(code=403).\n\tat a.b(C.java:1)\n")
+    executors = Executors(Cluster().context, settings, lambda: None)
+    with pytest.raises(SinkqlError) as missing:
+        executors.try_first(lambda: False)
+    assert (missing.value.code, missing.value.detail, missing.value.retryable) == (code, detail, True)
     executors.leave()
 
 
@@ -128,7 +159,7 @@ def test_an_application_without_jobs_may_have_no_executors() -> None:
         return _Double(getActiveJobIds=lambda: ())
 
     context._jsc.statusTracker = look
-    executors = Executors(context, "spark://far:7077", {_WAITING: "0s"}, lambda: None)
+    executors = Executors(context, _settings("0s"), lambda: None)
     for _ in range(20):
         assert looked.acquire(timeout=PATIENCE_S)
     assert (executors.error, cluster.cancelled.is_set()) == (None, False)
@@ -158,7 +189,7 @@ def test_who_waits_for_the_first_executor_learns_that_the_master_does_not_know_t
     def end() -> None:
         context._jsc.sc = mock.Mock(side_effect=Py4JError)
 
-    executors = Executors(context, "spark://far:7077", {_WAITING: "1h"}, end)
+    executors = Executors(context, _settings("1h"), end)
     with pytest.raises(SinkqlError) as missing:
         executors.try_first(lambda: False)
     assert "has forgotten the application" in missing.value.message
@@ -230,7 +261,7 @@ def test_java_that_has_ended_ends_the_watch() -> None:
         raise Py4JError("gone")
 
     context._jsc.sc = gone
-    Executors(context, "spark://far:7077", {}, lambda: None)
+    Executors(context, _settings("120s"), lambda: None)
     for thread in threading.enumerate():
         if thread.name == "executors":
             thread.join(PATIENCE_S)

@@ -44,7 +44,7 @@ CODES = {
     ),
     "SQ4056": _code(
         "The Kubernetes API server refuses what Spark asks for: the account may not make pods and their settings, look "
-        "at them and delete them, or is not known.",
+        "at them and delete them, or is not known, or a quota is used up.",
         "Give it the role of deploy/kubernetes.yaml in the namespace that spark.kubernetes.namespace in CONF names. "
         "The sinks go on by themselves.",
         retryable=True,

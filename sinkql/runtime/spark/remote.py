@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -60,6 +61,7 @@ _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 2.0
 _ASK_SECONDS = 10.0
 _SHOWN = 12
+_READ_BYTES = 1 << 16
 _PATIENCE = "120s"
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _LEADS = "ALIVE"
@@ -71,6 +73,8 @@ _FORGOTTEN = "forgotten the application, since its master was started anew"
 _SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
 _OF_API = re.compile(r"KubernetesClientException: (.+)")
+_STATUS = re.compile(r"^Failure executing: .*? Message: |\. Received status: .*")
+"""What is around the sentence that tells."""
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)", re.MULTILINE)
 _FORBIDDEN = re.compile(r"\b40[13]\b|[Ff]orbidden|Unauthorized")
 _STOPPED = re.compile("stopped SparkContext|Spark context stopped")
@@ -155,11 +159,29 @@ def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     return found | ({_FILES: ",".join(files)} if found else {})
 
 
+class Application(Protocol):
+    """What executors are asked for: see `SparkSettings`."""
+
+    @property
+    def master(self) -> str:
+        """Return the address of who gives them."""
+
+    @property
+    def conf(self) -> Mapping[str, str]:
+        """Return what users set."""
+
+    @property
+    def log(self) -> Path:
+        """Return the file of Spark's own log."""
+
+
 class Executors:
     """Those of a Spark application, which a thread looks at: jobs that wait for them, as Spark would for ever, end."""
 
-    def __init__(self, context: SparkContext, master: str, conf: Mapping[str, str], end: Callable[[], None]) -> None:
+    def __init__(self, context: SparkContext, settings: Application, end: Callable[[], None]) -> None:
         """Begin; `end` is called where Spark has given the application up."""
+        master, conf = settings.master, settings.conf
+        self._log, self._logged = settings.log, 0
         self.error: SinkqlError | None = None
         self._context = context
         self._java = context._jsc
@@ -230,6 +252,7 @@ class Executors:
                     return
                 if self._count():
                     alone_at = self.error = None
+                    self._logged = self._length()
                     continue
                 waiting = bool(self._java.statusTracker().getActiveJobIds())
                 if (waiting or self._trying.locked()) and time.monotonic() > asked_at + _ASK_SECONDS:
@@ -271,10 +294,22 @@ class Executors:
         return int(self._java.sc().getExecutorMemoryStatus().size()) - 1
 
     def _missing(self) -> SinkqlError:
-        return self._lacking(f"given no executor for {self._patience:.0f} seconds")
+        said = ""
+        if self._master.startswith(KUBERNETES):  # Spark asks again and again, and tells its log alone
+            with suppress(OSError), self._log.open("rb") as log:
+                log.seek(max(self._logged, self._length() - _READ_BYTES))
+                said = _said_by_api(log.read().decode(errors="replace"))
+        if _FORBIDDEN.search(said):
+            return refused_by_api(self._master, said)
+        return self._lacking(f"given no executor for {self._patience:.0f} seconds", said)
 
-    def _lacking(self, did: str) -> SinkqlError:
-        return _lacking(self._master, str(self._java.sc().conf().get(_HOST)), did)
+    def _length(self) -> int:
+        with suppress(OSError):
+            return self._log.stat().st_size
+        return 0
+
+    def _lacking(self, did: str, said: str = "") -> SinkqlError:
+        return _lacking(self._master, str(self._java.sc().conf().get(_HOST)), did, said)
 
 
 def _lacking(master: str, host: str, did: str, said: str = "") -> SinkqlError:
@@ -294,9 +329,19 @@ def not_begun(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlE
     text = str(error)
     if _STOPPED.search(text):
         return _lacking(master, conf.get(_HOST, ""), _REMOVED)
-    if master.startswith(KUBERNETES) and (said := _OF_API.findall(text)):
-        return refused_by_api(master, "\n".join(dict.fromkeys([*said, *_CAUSE.findall(text)])))
+    if master.startswith(KUBERNETES) and (said := _said_by_api(text)):
+        return refused_by_api(master, said)
     return None
+
+
+def _said_by_api(text: str) -> str:
+    """Return the last that a text has of what the API server said, or of why it did not answer."""
+    found = [*_OF_API.finditer(text)]
+    if not found:
+        return ""
+    last = found[-1]
+    causes = [each.group(1) for each in _CAUSE.finditer(text, last.end())]
+    return "\n".join(dict.fromkeys([_STATUS.sub("", last.group(1)), *causes[-1:]]))
 
 
 def refused_by_api(master: str, said: str) -> SinkqlError:

@@ -197,8 +197,7 @@ class Starting:
             self._session.set_exception(error)
             return
         if not self.settings.local:
-            context, settings = session.sparkContext, self.settings
-            self._executors = remote.Executors(context, settings.master, settings.conf, self._jvm.abandon)
+            self._executors = remote.Executors(session.sparkContext, self.settings, self._jvm.abandon)
         self._session.set_result(session)
         then()
 
