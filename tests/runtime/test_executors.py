@@ -117,6 +117,7 @@ def test_who_waits_for_the_first_executor_is_told_and_may_wait_on() -> None:
         ('pods is forbidden: User "u" cannot create pods', "SQ4056", 'pods is forbidden: User "u" cannot create pods'),
         ("internal error", "SQ4051", "executors are to reach this process at 10.0.0.1\ninternal error"),
     ],
+    ids=["forbidden", "failed"],
 )
 def test_who_gets_no_executor_of_kubernetes_is_told_what_it_says(
     tmp_path: Path, reason: str, code: str, detail: str
@@ -234,6 +235,7 @@ def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not
             "An error has occurred.\nConnection refused: /127.0.0.1:1",
         ),
     ],
+    ids=["forbidden", "unanswered"],
 )
 def test_an_application_that_kubernetes_refuses_as_it_begins_is_told(told: str, code: str, detail: str) -> None:
     error = Py4JError(f"An error occurred while calling x.\n: io.fabric8.client.KubernetesClientException: {told}")

@@ -159,14 +159,20 @@ def test_a_daemon_of_another_python_says_so() -> None:
     assert f"SinkQL needs Python 3.99 here, as where it was packed; {sys.executable} is Python" in done.stderr
 
 
-def test_doctor_asks_the_masters_of_clusters(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "what"), [("spark://", "Spark master"), ("k8s://https://", "Kubernetes API server")]
+)
+def test_doctor_asks_the_masters_of_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, what: str
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     with Session(tmp_path / "catalog.db") as session, socket.create_server(("127.0.0.1", 0)) as there:
-        port = there.getsockname()[1]
-        session.execute(f"CREATE CLUSTER big (MASTER = 'spark://127.0.0.1:{port}', STATE = '{tmp_path}');")
+        master = f"{scheme}127.0.0.1:{there.getsockname()[1]}"
+        session.execute(f"CREATE CLUSTER big (MASTER = '{master}', STATE = '{tmp_path}');")
         check, _ = checks_of_clusters(session.catalog)
         assert (check.name, check.state) == ("big: master", "ok")
-        assert check.found == f"spark://127.0.0.1:{port} reaches this machine at 127.0.0.1"
+        assert check.found == f"{master} reaches this machine at 127.0.0.1"
         there.close()
         check, _ = checks_of_clusters(session.catalog)
         assert check.state == "wrong"
-        assert check.found.startswith(f'no Spark master answers at "spark://127.0.0.1:{port}"')
+        assert check.found.startswith(f'no {what} answers at "{master}"')

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -30,6 +30,8 @@ _PATCH = {"content-type": "application/strategic-merge-patch+json"}
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 """What the API server says of a pod that has gone, and of one in whose place another is."""
 Json = dict[str, Any]
+_Tell = Callable[[Json, Json], None]
+"""What is called with what a container is to be, and with its new state."""
 
 
 @dataclass(slots=True)
@@ -221,10 +223,10 @@ class _Pod:
     def _place(self) -> str:
         return f"/api/v1/namespaces/{self._namespace}/pods/{self.name}"
 
-    def _run(self, sandbox: Sandbox, told: Json, volumes: Mapping[str, Path], tell: Any) -> int:
+    def _run(self, sandbox: Sandbox, told: Json, volumes: Mapping[str, Path], tell: _Tell) -> int:
         """Run a container to its end, and return its exit code."""
         image = self._node.images[told["image"]]
-        mounts = {each["mountPath"]: (volumes[each["name"]], each) for each in told.get("volumeMounts", [])}
+        mounts = {each["mountPath"]: volumes[each["name"]] for each in told.get("volumeMounts", [])}
         command = [*told.get("command", image.entrypoint)]
         command += told.get("args", () if "command" in told else image.command)
         secured = {**self._spec.get("securityContext", {}), **told.get("securityContext", {})}
@@ -236,7 +238,7 @@ class _Pod:
             environment={**image.environment, **self._environment(told)},
             user=secured.get("runAsUser", image.user),
             group=secured.get("fsGroup"),
-            mounts={there: path for there, (path, _) in mounts.items()},
+            mounts=mounts,
             hosts=self._hosts(),
         )
         assert not secured.get("runAsNonRoot") or container.user

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 _SUITE = "bookworm"
-_SOURCES = "/etc/apt/sources.list.d/debian.sources"
+_SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
+"""The one or the other is there."""
 _TOOLS = ("buildah", "ca-certificates", "etcd-server", "golang-1.19-go", "kubernetes-client")
 _PYTHON = ("ca-certificates", "python3.11-venv", "python-is-python3")
 _ARCHIVE = "kubernetes_1.20.5+really1.20.2.orig.tar.gz"
@@ -60,7 +61,8 @@ def _debian(root: Path, packages: tuple[str, ...], work: Path) -> None:
         (package,) = found.glob("*.deb")
         subprocess.run(["dpkg-deb", "--extract", package, found], check=True)
     command: list[str | Path] = ["perl", found / "usr/bin/mmdebstrap", "--quiet", "--mode=root", "--variant=apt"]
-    subprocess.run([*command, f"--include={','.join(packages)}", _SUITE, root, _SOURCES], check=True)
+    sources = next(each for each in _SOURCES if each.exists())
+    subprocess.run([*command, f"--include={','.join(packages)}", _SUITE, root, sources], check=True)
 
 
 def _unpacked(work: Path) -> Path:
