@@ -27,8 +27,8 @@ _LOOK_S = 0.2
 _PAUSE_S = 1.0
 """Before a container begins again; a kubelet pauses for longer each time."""
 _PATCH = {"content-type": "application/strategic-merge-patch+json"}
-_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-"""What the API server says of a pod that has gone, and of one in whose place another is."""
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""What the API server says of a pod that has gone, and of one in whose place another is, by a name with another uid."""
 Json = dict[str, Any]
 _Tell = Callable[[Json, Json], None]
 """What is called with what a container is to be, and with its new state."""
