@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
@@ -16,6 +15,7 @@ from sinkql.capture.log import Entry, Generation, Log
 from sinkql.capture.place import Place
 from sinkql.capture.store import FencedLogError, LostLogError
 from sinkql.extension.capture import CapturedTable, Position, Stream
+from sinkql.note import Notes
 
 _FIRST_ERA = mark.Era()
 
@@ -29,7 +29,7 @@ class Roll:
     """
 
     host: Host
-    folder: Path
+    notes: Notes
     seconds: float
     strangers: dict[str, float] = field(default_factory=dict)
 
@@ -37,12 +37,11 @@ class Roll:
         """Return the sinks; raises SinkqlError where the catalog cannot be read."""
         clients, now = self.host.clients(), time.monotonic()
         known = {each.reader for each in clients}
-        said = {reader for what in ("at", "want") for reader in mark.names(self.folder, what)}
+        said = {reader for what in ("at", "want") for reader in self.notes.names(what)}
         self.strangers = {reader: self.strangers.get(reader, now) for reader in said - known}
         for reader, since in self.strangers.items():
             if now >= since + self.seconds:
-                for what in ("at", "want"):
-                    (self.folder / what / f"{reader}.json").unlink(missing_ok=True)
+                self.notes.remove(f"at/{reader}", f"want/{reader}")
         return clients
 
     def settle(self) -> Sequence[Client]:
@@ -62,15 +61,15 @@ class Marks:
     wants: Mapping[str, mark.Want]
 
     @classmethod
-    def read(cls, folder: Path, clients: Sequence[Client], era: mark.Era = _FIRST_ERA) -> Marks:
+    def read(cls, notes: Notes, clients: Sequence[Client], era: mark.Era = _FIRST_ERA) -> Marks:
         """Read them: those of sinks too that the catalog had not when it was asked for its `clients`.
 
         A sink says where it is, and no longer that it waits after that: in this order none is missed. One that goes on
         on another host says so there: the catalog alone knows of it then. One from an earlier era is at the beginning
         of this one, if that is known.
         """
-        wants: dict[str, mark.Want] = dict(mark.all_of(folder, "want", mark.Want))
-        at: dict[str, mark.At] = dict(mark.all_of(folder, "at", mark.At))
+        wants: dict[str, mark.Want] = dict(mark.all_of(notes, "want", mark.Want))
+        at: dict[str, mark.At] = dict(mark.all_of(notes, "at", mark.At))
         for client in clients:
             if client.offsets is not None:
                 place = typed.convert(client.offsets, Place)
@@ -120,11 +119,11 @@ def _later(told: mark.At | None, known: mark.At) -> mark.At:
     return msgspec.structs.replace(later, high=max(told.high, known.high))
 
 
-def known_era(folder: Path, clients: Sequence[Client]) -> mark.Era:
+def known_era(notes: Notes, clients: Sequence[Client]) -> mark.Era:
     """Return the era that began last: also where a folder was lost, and sinks alone know of it."""
-    found = mark.era(folder)
+    found = mark.era(notes)
     places = [typed.convert(each.offsets, Place).era for each in clients if each.offsets is not None]
-    number = max([found.number, *places, *(each.era for _, each in mark.all_of(folder, "at", mark.At))])
+    number = max([found.number, *places, *(each.era for _, each in mark.all_of(notes, "at", mark.At))])
     return found if number == found.number else mark.Era(number)
 
 

@@ -94,5 +94,5 @@ def _key_type(reader: Subscription) -> pa.DataType:
 
 def _damaged(reader: Subscription, log: str, file: DataFile) -> SinkqlError:
     if EXECUTOR not in os.environ:  # else the driver tells the capture
-        mark.put(reader.folder, "", "damaged", mark.Damaged(log, file.name))
+        mark.put(reader.notes, "damaged", mark.Damaged(log, file.name))
     return reader.damaged(log, file.name)

@@ -41,7 +41,7 @@ def there(reader: Subscription, place: Place) -> bool:
 
 def given_up(reader: Subscription, offsets: Offsets) -> bool:
     """Tell whether what follows is lost, and a user has accepted that."""
-    return place_of(offsets).began and (reader.accepted.exists() or overtaken(reader, offsets))
+    return place_of(offsets).began and (reader.accepted is not None or overtaken(reader, offsets))
 
 
 def overtaken(reader: Subscription, offsets: Offsets) -> bool:
@@ -61,7 +61,7 @@ def doubled(reader: Subscription, place: Place) -> bool:
 
 def keeps_rows(reader: Subscription) -> bool:
     """Tell whether a user has accepted, too, that the sink's rows are not computed again."""
-    return bool(mark.take(reader.accepted, mark.Skip) == mark.Skip(_KEEPS_ROWS))
+    return reader.accepted == mark.Skip(_KEEPS_ROWS)
 
 
 def reads_again(reader: Subscription, place: Place) -> bool:
@@ -98,7 +98,7 @@ def moved(reader: Subscription, place: Place, end: Place | None = None) -> Place
             return None  # it has not come so far again, or was lost once more
         if last.to == place.to:
             return msgspec.structs.replace(place, log=last.log, entry=last.entry)
-        if reader.accepted.exists():
+        if reader.accepted is not None:
             return _beyond(reader, place, numbers, end)
         raise SinkqlError(
             "SQ3434",
@@ -112,7 +112,7 @@ def moved(reader: Subscription, place: Place, end: Place | None = None) -> Place
 def era(reader: Subscription, numbers: Sequence[int]) -> int:
     """Return the era of the log as it is now: of which its entries tell, too."""
     last = reader.log.entry(numbers[-1]) if numbers else None
-    return max(mark.era(reader.folder).number, last.era if last is not None else 0)
+    return max(mark.era(reader.notes).number, last.era if last is not None else 0)
 
 
 def _joined(reader: Subscription) -> Place | None:
@@ -121,12 +121,12 @@ def _joined(reader: Subscription) -> Place | None:
     Rows that are pushed have none: a sink begins where the log does.
     """
     wish = mark.Want(reader.table.id, reader.table.pushed, reader.table.typed)
-    if mark.take(reader.wish, mark.Want) != wish:
-        mark.put(reader.folder, "want", reader.reader, wish)
+    if mark.take(reader.notes, reader.wish, mark.Want) != wish:
+        mark.put(reader.notes, reader.wish, wish)
     if reader.table.pushed:
         first = next((each for number in reader.log.numbers() if (each := reader.log.entry(number))), None)
         return Place(first.log, first.entry - 1, first.start, done=True, begin=first.entry) if first else None
-    said = mark.word(reader.folder)
+    said = mark.word(reader.notes)
     number = said.joinable.get(reader.reader) if said is not None else None
     entry = reader.log.entry(number) if number is not None else None
     if entry is None or entry.kind != "begin" or entry.table != reader.table.id:
@@ -152,7 +152,7 @@ def _beyond(reader: Subscription, place: Place, numbers: Sequence[int], end: Pla
     """
     if reads_again(reader, place):
         return _beginning(reader, end) if end is not None else _joined(reader)
-    first, now = reader.log.entry(numbers[0]), mark.era(reader.folder)
+    first, now = reader.log.entry(numbers[0]), mark.era(reader.notes)
     if first is None or first.era < now.number:
         return None  # it is about to go
     to = max(first.start, now.place(place.to))

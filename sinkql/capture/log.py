@@ -13,6 +13,7 @@ number taken: it is fenced. It names data files, which are whole before it is ma
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ import msgspec
 from sinkql import faults, typed
 from sinkql.capture.store import DamagedEntryError, FolderStore, LogStore
 from sinkql.extension.capture import Position
+from sinkql.note import FolderNotes, Notes
 
 FOLDER = "capture"
 Kind = Literal["open", "changes", "begin", "chunk", "schema", "gap"]
@@ -141,15 +143,21 @@ def source_folder(catalog_folder: Path, source_id: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """What is kept of a source: its log in `store`; in `folder`, on this machine, what sinks and captures tell."""
+    """What is kept of a source: its log in `store`, in `notes` what sinks and captures tell, all else in `folder`."""
 
     folder: Path
     store: LogStore
+    notes: Notes
 
     @classmethod
     def local(cls, folder: Path) -> LogFolder:
-        """Return one whose log is in the folder, too."""
-        return cls(folder, FolderStore(folder))
+        """Return one that is all in the folder."""
+        return cls(folder, FolderStore(folder), FolderNotes(folder))
+
+    @property
+    def where(self) -> str:
+        """Return which machine has the log, and where; nothing of one that all machines reach."""
+        return f"{socket.gethostname()}:{self.folder.absolute()}" if isinstance(self.store, FolderStore) else ""
 
     def numbers(self) -> list[int]:
         """Return the numbers of all entries, in order."""

@@ -1,18 +1,18 @@
-"""What sinks and a capture tell each other, in small files of the source's folder.
+"""What sinks and a capture tell each other, in notes of the source: in its folder, or where other hosts see them.
 
-* `at/<reader>.json`: how far a sink has read a table; written after its commits.
-* `want/<reader>.json`: a sink waits for a generation of a table.
-* `ask/<id>.json`: somebody asks for the server's end as of now; `answer/<id>.json` has it.
-* `word.json`: what the capture is doing, and the error that it cannot get over.
-* `again.json`: who came after that wishes that the capture tries again at once.
-* `skip.json`: a user accepts the loss that `word.json` reports; `skip/<reader>.json`: the one that a sink reports.
-* `era.json`: the last loss that was accepted, and where what came after it begins.
-* `snapshots.json`: how far the first snapshots of tables are.
-* `damaged.json`: a reader found a data file damaged.
+* `at/<reader>`: how far a sink has read a table; written after its commits.
+* `want/<reader>`: a sink waits for a generation of a table.
+* `ask/<id>`: somebody asks for the server's end as of now; `answer/<id>` has it.
+* `word`: what the capture is doing, and the error that it cannot get over.
+* `again`: who came after that wishes that the capture tries again at once.
+* `skip`: a user accepts the loss that `word` reports; `skip/<reader>`: the one that a sink reports.
+* `era`: the last loss that was accepted, and where what came after it begins.
+* `snapshots`: how far the first snapshots of tables are.
+* `damaged`: a reader found a data file damaged.
 
 A reader is a sink and a table: a sink may read several tables of a source, each up to another place.
 
-None of them but `era.json` is waited for by fsync: one that is lost makes the capture keep more, or is written again.
+None of them but `era` is waited for by fsync: one that is lost makes the capture keep more, or is written again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from sinkql import durable, typed
+from sinkql import typed
 from sinkql.errors import SinkqlError, from_data
 from sinkql.extension.capture import Position
+from sinkql.note import Notes
 
 _LOOK_SECONDS = 0.02
 _VALID_SECONDS = 5.0
@@ -114,6 +115,7 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `confirmed` is what the server may have forgotten; `joinable` are the entries where generations begin that sinks may
     join, by the readers' names: of those that it knows to wait, for which it keeps all that follows, on the server too.
+    `where` is the machine that alone has the log, if one has.
     """
 
     epoch: int
@@ -122,6 +124,7 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     entry: int = -1
     confirmed: Position = ""
     joinable: dict[str, int] = {}
+    where: str = ""
     trouble: Trouble | None = None
     tables: dict[str, Trouble] = {}
 
@@ -182,97 +185,85 @@ def sink_of(reader: str) -> str:
     return reader.partition(".")[0]
 
 
-def put(folder: Path, what: str, name: str, mark: msgspec.Struct) -> None:
-    """Write a file of the folder `what`, which readers see whole."""
-    durable.write(folder / what / f"{name}.json", msgspec.json.encode(mark), sync=False)
+def put(notes: Notes, name: str, mark: msgspec.Struct) -> None:
+    """Write a note, which readers see whole."""
+    notes.write(name, msgspec.json.encode(mark), sync=False)
 
 
-def take(path: Path, type_: type[Any]) -> Any | None:
-    """Return what a file says, None where it is not there or not whole."""
-    try:
-        return typed.decoder(type_).decode(path.read_bytes())
-    except (OSError, msgspec.MsgspecError):
-        return None
+def take(notes: Notes, name: str, type_: type[Any]) -> Any | None:
+    """Return what a note says, None where it is not there or not whole."""
+    return _said(notes.read(name), type_)
 
 
-def names(folder: Path, what: str) -> list[str]:
-    """Return the names of the files of the folder `what`."""
-    try:
-        return sorted(path.stem for path in (folder / what).glob("[!.]*.json"))
-    except OSError:
-        return []
-
-
-def all_of(folder: Path, what: str, type_: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield names and contents of the files of the folder `what`."""
-    for name in names(folder, what):
-        found = take(folder / what / f"{name}.json", type_)
+def all_of(notes: Notes, what: str, type_: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield names and contents of the notes of the folder `what`."""
+    for name, note in notes.all(what).items():
+        found = _said(note, type_)
         if found is not None:
             yield name, found
 
 
-def era(folder: Path) -> Era:
+def _said(note: bytes | None, type_: type[Any]) -> Any | None:
+    with suppress(msgspec.MsgspecError):
+        return typed.decoder(type_).decode(note) if note is not None else None
+    return None
+
+
+def era(notes: Notes) -> Era:
     """Return the era that began last, as far as it is known."""
-    found: Era | None = take(folder / "era.json", Era)
+    found: Era | None = take(notes, "era", Era)
     return found or Era()
 
 
-def begin(folder: Path, era: Era) -> None:
+def begin(notes: Notes, era: Era) -> None:
     """Begin an era, durably."""
-    durable.write(folder / "era.json", msgspec.json.encode(era))
+    notes.write("era", msgspec.json.encode(era))
 
 
-def word(folder: Path) -> Word | None:
+def word(notes: Notes) -> Word | None:
     """Return what the capture is doing, as far as it said."""
-    found: Word | None = take(folder / "word.json", Word)
+    found: Word | None = take(notes, "word", Word)
     return found
 
 
-def tell(folder: Path, said: Word) -> None:
-    """Say what the capture is doing."""
-    durable.write(folder / "word.json", msgspec.json.encode(said), sync=False)
-
-
-def failure(folder: Path, table: str, since: float) -> tuple[SinkqlError, float] | None:
+def failure(notes: Notes, table: str, since: float) -> tuple[SinkqlError, float] | None:
     """Return what keeps the capture from reading a table, and since when; one that met it before is to try again.
 
     What does not pass by itself, and was met before, is not returned: a user may have mended what was wrong.
     """
-    said = word(folder)
+    said = word(notes)
     trouble = said.of(table) if said is not None else None
     if trouble is None:
         return None
     found = from_data(trouble.error)
     if not found.retryable and trouble.tried < since:
-        before: Again | None = take(folder / "again.json", Again)
+        before: Again | None = take(notes, "again", Again)
         if before is None or before.at < since:
-            put(folder, "", "again", Again(since))
+            put(notes, "again", Again(since))
         return None
     return found, trouble.failing
 
 
-def wished(folder: Path, since: float) -> bool:
+def wished(notes: Notes, since: float) -> bool:
     """Tell whether somebody wishes, since a time, that the capture tries again."""
-    found: Again | None = take(folder / "again.json", Again)
+    found: Again | None = take(notes, "again", Again)
     return found is not None and found.at > since
 
 
-def ask(folder: Path, table: str, *, patience: float) -> Answer | None:
+def ask(notes: Notes, table: str, *, patience: float) -> Answer | None:
     """Return the server's end as a capture tells it; None where none does in so many seconds."""
     name = secrets.token_hex(8)
-    put(folder, "ask", name, Ask(table))
-    path = folder / "answer" / f"{name}.json"
+    put(notes, f"ask/{name}", Ask(table))
     since, until = time.time(), time.monotonic() + patience
     try:
         while time.monotonic() < until:
-            found: Answer | None = take(path, Answer)
+            found: Answer | None = take(notes, f"answer/{name}", Answer)
             if found is not None:
                 return found
-            found_failing = failure(folder, table, since)
+            found_failing = failure(notes, table, since)
             if found_failing is not None and not found_failing[0].retryable:
                 raise found_failing[0]
             time.sleep(_LOOK_SECONDS)
         return None
     finally:
-        path.unlink(missing_ok=True)
-        (folder / "ask" / f"{name}.json").unlink(missing_ok=True)
+        notes.remove(f"answer/{name}", f"ask/{name}")

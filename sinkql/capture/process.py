@@ -75,7 +75,7 @@ class Capture:
 
     def _known(self) -> Roll:
         if self._roll is None:
-            self._roll = Roll(self.host, self.folder.folder, self.pace.look_seconds)
+            self._roll = Roll(self.host, self.folder.notes, self.pace.look_seconds)
         return self._roll
 
     def _session(self) -> None:
@@ -107,7 +107,7 @@ class Capture:
     def _open(self, clients: Sequence[Client]) -> tuple[Log, mark.Era]:
         """Read the log; raises ValueError, that of a decoder too, where it is damaged."""
         assert self._epoch is not None
-        era = known_era(self.folder.folder, clients)
+        era = known_era(self.folder.notes, clients)
         return Log.open(self.folder, self._epoch, new_id=uuid.uuid4().hex, era=era.number), era
 
     def _check_lease(self) -> None:
@@ -120,8 +120,8 @@ class Capture:
         """Begin the log again; where it alone has what sinks need, that cannot be."""
         try:
             clients = self._known().settle()
-            era = known_era(self.folder.folder, clients)
-            needed = Marks.read(self.folder.folder, clients, era).positions()
+            era = known_era(self.folder.notes, clients)
+            needed = Marks.read(self.folder.notes, clients, era).positions()
             kept = "log" in (self.keeping.keep, _kept(self.folder))
             if needed and kept and not self._follows(needed[0]):
                 raise SinkqlError(
@@ -163,10 +163,13 @@ class Capture:
                 if not self.host.renew():
                     self._epoch = None
                     return
-            if told:
-                self._say(error)
             left = until - time.monotonic()
-            if left <= 0 or mark.wished(self.folder.folder, self._tried) or self._skip(error):
+            with suppress(SinkqlError):
+                if told:
+                    self._say(error)
+                if mark.wished(self.folder.notes, self._tried):
+                    return
+            if left <= 0 or self._skip(error):
                 return
             self.stopping.wait(min(left, self.pace.look_seconds))
 
@@ -175,24 +178,25 @@ class Capture:
 
         What is done first is what makes all that sinks and the log have one of an earlier era.
         """
-        folder = self.folder.folder
-        accepted = mark.take(folder / "skip.json", mark.Skip)
-        if accepted is None or not accepted.accepts(error):
-            return False
+        notes = self.folder.notes
         try:
+            accepted = mark.take(notes, "skip", mark.Skip)
+            if accepted is None or not accepted.accepts(error):
+                return False
             self._check_lease()
             if not self._resumed():
-                era = known_era(folder, self.host.clients())
-                mark.begin(folder, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
+                era = known_era(notes, self.host.clients())
+                mark.begin(notes, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
                 faults.point("era")
                 discard(self.folder)
-                (folder / "word.json").unlink(missing_ok=True)
+                notes.remove("word")
                 with closing(self.open_stream()) as stream:
                     stream.renew()
         except (SinkqlError, FencedLogError):
             return False  # it is tried again
         faults.point("renewed")
-        (folder / "skip.json").unlink(missing_ok=True)
+        with suppress(SinkqlError):  # the session does it, too
+            notes.remove("skip")
         self._failures = 0
         return True
 
@@ -215,9 +219,10 @@ class Capture:
 
     def _say(self, error: SinkqlError) -> None:
         """Say what the capture cannot get over; where sinks may join is as it was."""
-        said = mark.word(self.folder.folder) or mark.Word(self._epoch or 0, 0.0)
+        said = mark.word(self.folder.notes) or mark.Word(self._epoch or 0, 0.0)
         trouble = mark.Trouble(as_data(error), self._tried, self._failing)
-        mark.tell(self.folder.folder, msgspec.structs.replace(said, at=time.time(), trouble=trouble))
+        now = msgspec.structs.replace(said, at=time.time(), where=self.folder.where, trouble=trouble)
+        mark.put(self.folder.notes, "word", now)
 
 
 def _kept(folder: LogFolder) -> str:
@@ -235,4 +240,4 @@ def _kept(folder: LogFolder) -> str:
 def discard(folder: LogFolder) -> None:
     """Delete a log; what sinks say of themselves stays."""
     folder.store.discard()
-    (folder.folder / "damaged.json").unlink(missing_ok=True)
+    folder.notes.remove("damaged")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SMALL_ROWS = 20_000
 _SMALL_BYTES = 4 << 20
 _PATIENCE_SECONDS = 60.0
+_ELSEWHERE_SECONDS = 10.0
 _SNAPSHOT = ("generation", "run", "chunks", "done")
 
 
@@ -52,7 +53,7 @@ class LogReader(Subscription, Reader):
                 f'source "{read.name}" was compiled, not created: nothing captures it',
                 hint="Run CREATE SOURCE with sinkql exec, and run the sink from that catalog.",
             )
-        log = log_folder(context.folder.parent.parent, source, keeping, context.store)
+        log = log_folder(context.folder.parent.parent, source, keeping, context.store, open_notes=context.open_notes)
         return cls(read.name, context.sink_id, log, captured_table(read), keeping, read.change, read.holes)
 
     # --- where a sink begins, and where a run ends -------------------------------------------------------------------
@@ -99,10 +100,10 @@ class LogReader(Subscription, Reader):
         return msgspec.to_builtins(Target(place_of(offsets).to))  # type: ignore[no-any-return]  # of any struct
 
     def _ask(self) -> mark.Answer:
-        found = mark.ask(self.folder, self.table.id, patience=_PATIENCE_SECONDS)
+        found = mark.ask(self.notes, self.table.id, patience=_PATIENCE_SECONDS)
         if found is not None:
             return found
-        failing = mark.failure(self.folder, self.table.id, self.since)
+        failing = mark.failure(self.notes, self.table.id, self.since)
         if failing is not None:
             raise failing[0]
         raise SinkqlError(
@@ -122,6 +123,7 @@ class LogReader(Subscription, Reader):
         begun = find.found(self, place_of(start))
         if begun is None:
             self._check_capture()
+            self._check_here()
             return start
         found = self._passed.walk(begun) if until is None else walk.Walk(begun)
         found.turned |= find.given_up(self, start)
@@ -145,12 +147,26 @@ class LogReader(Subscription, Reader):
 
     def _check_capture(self, patience: float = 0.0) -> None:
         """Raise what the capture cannot get over; what may pass, once it has not for so many seconds."""
-        found = mark.failure(self.folder, self.table.id, self.since)
+        found = mark.failure(self.notes, self.table.id, self.since)
         if found is None:
             return
         error, failing = found
         if not error.retryable or time.time() >= failing + patience:
             raise error
+
+    def _check_here(self) -> None:
+        """Raise SQ3444 where another machine has the log, and has had it for a while: nothing of it comes here."""
+        said = mark.word(self.notes)
+        elsewhere = said is not None and said.where not in ("", self.log.where)
+        if said is None or not elsewhere or time.time() < self.since + _ELSEWHERE_SECONDS or self.log.numbers():
+            return
+        raise SinkqlError(
+            "SQ3444",
+            f'the log of "{self.name}" is on another host',
+            detail=f"it is in {said.where}",
+            hint="Run the sink there, or stop what runs there; the sink goes on by itself then. A source that is "
+            "created IN CLUSTER of one with STATE, or with LOG, has its log where all hosts reach it.",
+        )
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -244,7 +260,7 @@ class LogReader(Subscription, Reader):
         """Tell the capture of a data file that a task has found damaged, which may be on another machine."""
         if isinstance(error, DamagedFileError) and error.damaged[0] == str(self.folder):
             _, log, file = error.damaged
-            mark.put(self.folder, "", "damaged", mark.Damaged(log, file))
+            mark.put(self.notes, "damaged", mark.Damaged(log, file))
 
     def resumed(self, offsets: Offsets) -> None:
         """Tell the capture where the sink's table is; that it waits no longer, unless it is to read all rows again."""
@@ -254,7 +270,7 @@ class LogReader(Subscription, Reader):
         if self._told() != place.at(self.table.id):
             self._tell(place)
         if not self.anew(offsets):
-            self.wish.unlink(missing_ok=True)
+            self.notes.remove(self.wish)
 
     def verify(self, offsets: Offsets) -> None:
         """Raise SQ3434 where the log does not go on there, SQ3435 where it will once it was read again."""
@@ -272,10 +288,10 @@ class LogReader(Subscription, Reader):
         if not place.began:
             return
         if told is None:
-            if self.wish.exists():
+            if self.notes.read(self.wish) is not None:
                 self._tell(place)
         elif told.high < place.high:
-            mark.put(self.folder, "at", self.reader, msgspec.structs.replace(told, high=place.high))
+            mark.put(self.notes, self.at, msgspec.structs.replace(told, high=place.high))
 
     def committed(self, end: Offsets) -> None:
         """Tell the capture how far the sink's table is."""
@@ -283,15 +299,14 @@ class LogReader(Subscription, Reader):
         if not place.began:
             return
         self._tell(place)
-        self.wish.unlink(missing_ok=True)
-        self.accepted.unlink(missing_ok=True)
+        self.notes.remove(self.wish, self.skip)
 
     def _told(self) -> mark.At | None:
-        found: mark.At | None = mark.take(self.folder / "at" / f"{self.reader}.json", mark.At)
+        found: mark.At | None = mark.take(self.notes, self.at, mark.At)
         return found
 
     def _tell(self, place: Place) -> None:
-        mark.put(self.folder, "at", self.reader, place.at(self.table.id))
+        mark.put(self.notes, self.at, place.at(self.table.id))
 
     def whole(self, offsets: Offsets) -> bool | None:
         """Tell whether no chunk is still to come, nor changes that may be in one; rows that are pushed have none."""
@@ -305,7 +320,7 @@ class LogReader(Subscription, Reader):
         if place.done:  # but changes may be still to come that are in chunks
             done = self.whole(offsets) is True
             return Measure(snapshot=FirstSnapshot(place.rows, place.rows, place.chunks, place.chunks, done=done))
-        said = mark.take(self.folder / "snapshots.json", mark.Snapshots)
+        said = mark.take(self.notes, "snapshots", mark.Snapshots)
         found = said.tables.get(self.table.id) if said is not None else None
         if found is None:
             return Measure(snapshot=FirstSnapshot())

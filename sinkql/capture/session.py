@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -39,6 +38,7 @@ from sinkql.extension.capture import (
     Stream,
     TableRows,
 )
+from sinkql.note import Notes
 
 
 @dataclass(slots=True)
@@ -84,9 +84,9 @@ class Session:
     _bound: int | None = None
 
     @property
-    def folder(self) -> Path:
-        """Return the folder of all that is kept of the source."""
-        return self.log.place.folder
+    def notes(self) -> Notes:
+        """Return what sinks and captures tell each other."""
+        return self.log.place.notes
 
     # --- beginning ---------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Session:
         self.figures = Figures(self.log, self.stream)
         self.room = Room(self.log, self.keeping.max_log, self.pace.full_seconds)
         self.stream.check()
-        check_followed(self.log, mark.word(self.folder), self.stream)
+        check_followed(self.log, mark.word(self.notes), self.stream)
         self.kept = self.keeping.keep
         start = self.log.to if self.log.entries else self._start()
         if self.era.number and not self.log.entries:
@@ -117,7 +117,7 @@ class Session:
         self.buffer = Buffer(self.log.place.store, self.log.epoch, to=start)
         self._published_at = self._confirmed_at = time.monotonic()
         self.visible = next((each.start for each in self.log.entries if each.unseen), start)
-        said = mark.word(self.folder)
+        said = mark.word(self.notes)
         self.confirmed = min(said.confirmed, start) if said is not None else ""
         self._receive_after(start)
 
@@ -157,11 +157,11 @@ class Session:
         if self.era.number and not self.era.begin:
             end = self.stream.end() if any(each.pushed for each in self.tables.values()) else ""
             self.era = msgspec.structs.replace(self.era, begin=self.log.entries[0].start, end=end)
-            mark.begin(self.folder, self.era)
+            mark.begin(self.notes, self.era)
             self.marks = self._marks()
 
     def _marks(self) -> Marks:
-        return Marks.read(self.folder, self.clients, self.era)
+        return Marks.read(self.notes, self.clients, self.era)
 
     def _resume(self) -> None:
         """Go on with generations of which sinks have some chunks from a log that was lost, or lack some of this one.
@@ -417,11 +417,11 @@ class Session:
             return True  # a catalog that cannot be read now is asked again
         if {each.table.id: each.table for each in self.clients} != self.tables:
             return False
-        damaged = mark.take(self.folder / "damaged.json", mark.Damaged)
+        damaged = mark.take(self.notes, "damaged", mark.Damaged)
         if damaged is not None and damaged.log in ("", self.log.id):
             raise LostLogError(damaged.file)
         unread = self.snapshots.unread
-        self.snapshots.retry([table for table, each in unread.items() if mark.wished(self.folder, each.tried)])
+        self.snapshots.retry([table for table, each in unread.items() if mark.wished(self.notes, each.tried)])
         self.marks = self._marks()
         return self._ends_where_sinks_are()
 
@@ -439,14 +439,14 @@ class Session:
 
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""
-        for name, wish in mark.all_of(self.folder, "ask", mark.Ask):
+        for name, wish in mark.all_of(self.notes, "ask", mark.Ask):
             if wish.table not in self.tables:
                 continue
             to = self.stream.end()
             self.wanted = max(self.wanted, to)
             last = self.log.entries[-1]
-            (self.folder / "ask" / f"{name}.json").unlink(missing_ok=True)
-            mark.put(self.folder, "answer", name, mark.Answer(to, self.log.id, last.entry, last.to, self.era.number))
+            self.notes.remove(f"ask/{name}")
+            mark.put(self.notes, f"answer/{name}", mark.Answer(to, self.log.id, last.entry, last.to, self.era.number))
 
     def _say(self) -> None:
         """Say how far the log is, and where sinks may join."""
@@ -459,7 +459,7 @@ class Session:
             if each.told
         }
         where = (self.log.epoch, time.time(), self.log.id, last, self.confirmed)
-        mark.tell(self.folder, mark.Word(*where, joinable, self.room.trouble, tables))
+        mark.put(self.notes, "word", mark.Word(*where, joinable, self.log.place.where, self.room.trouble, tables))
         self._joinable = set(joinable)
 
     # --- what may be forgotten ---------------------------------------------------------------------------------------
@@ -487,7 +487,7 @@ class Session:
             self._say()  # as long as that is so
         if not self.settled:
             self._say()  # which takes back the error that ended the one before
-            (self.folder / "skip.json").unlink(missing_ok=True)  # so there is nothing to skip
+            self.notes.remove("skip")  # so there is nothing to skip
             self.settled = True
 
     def _see(self) -> None:
@@ -556,7 +556,7 @@ class Session:
         """Tell what the capture is doing, and say how far first snapshots are, where that has changed."""
         snapshots = self.snapshots.speed.all_of(self.snapshots.known.values())
         if snapshots != self._snapshots_said:
-            mark.put(self.folder, "", "snapshots", mark.Snapshots(snapshots))
+            mark.put(self.notes, "snapshots", mark.Snapshots(snapshots))
             self._snapshots_said = snapshots
         running = {each.table for each in self.snapshots.unfinished()}
         retained = self._retained if self.keeping.keep == "server" and not last else None

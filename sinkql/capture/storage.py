@@ -9,8 +9,10 @@ from pathlib import Path
 from sinkql import physical
 from sinkql.capture.bucket import BucketStore
 from sinkql.capture.log import LogFolder, source_folder
+from sinkql.capture.store import FolderStore
 from sinkql.extension.capture import CapturedSource, Keeping
 from sinkql.extension.store import ObjectStore
+from sinkql.extension.stream.context import OpenNotes, in_folder
 
 OpenJobStore = Callable[[physical.Connection], ObjectStore]
 
@@ -21,15 +23,17 @@ def log_folder(
     keeping: Keeping,
     open_store: OpenJobStore,
     owner: str | None = None,
+    open_notes: OpenNotes = in_folder,
 ) -> LogFolder:
     """Return what is kept of a source of the catalog in a folder.
 
     Whoever captures it is that catalog: `owner` tells one that several hosts share.
     """
     folder = source_folder(catalog_folder, source.id)
+    notes = open_notes(source.id, folder)
     if keeping.log is None:
-        return LogFolder.local(folder)
+        return LogFolder(folder, FolderStore(folder), notes)
     assert source.log is not None, "a path of an object store has a connection"
     path = f"{keeping.log.path.rstrip('/')}/{source.id}/"
     here = f"{socket.gethostname()}:{folder.absolute()}"
-    return LogFolder(folder, BucketStore.of(path, open_store(source.log), owner or here))
+    return LogFolder(folder, BucketStore.of(path, open_store(source.log), owner or here), notes)

@@ -13,6 +13,7 @@ from sinkql.capture.place import Place, takes
 from sinkql.errors import DamagedFileError, SinkqlError
 from sinkql.extension.capture import CapturedTable, Keeping
 from sinkql.extension.on_error import BadRecords
+from sinkql.note import Notes
 
 _Error = TypeVar("_Error", bound=SinkqlError)
 
@@ -40,14 +41,30 @@ class Subscription:
         return mark.reader_name(self.sink_id, self.table.id)
 
     @property
-    def accepted(self) -> Path:
-        """Return the file that says that a user accepts what this sink has lost."""
-        return self.folder / "skip" / f"{self.reader}.json"
+    def notes(self) -> Notes:
+        """Return what the sink and the capture tell each other."""
+        return self.log.notes
 
     @property
-    def wish(self) -> Path:
-        """Return the file that says that the sink waits for a generation of its table."""
-        return self.folder / "want" / f"{self.reader}.json"
+    def at(self) -> str:
+        """Return the name of the note that says how far the sink is."""
+        return f"at/{self.reader}"
+
+    @property
+    def wish(self) -> str:
+        """Return the name of the one that says that the sink waits for a generation of its table."""
+        return f"want/{self.reader}"
+
+    @property
+    def skip(self) -> str:
+        """Return the name of the one that says that a user accepts what this sink has lost."""
+        return f"skip/{self.reader}"
+
+    @property
+    def accepted(self) -> mark.Skip | None:
+        """Return what a user accepts that this sink has lost."""
+        found: mark.Skip | None = mark.take(self.notes, self.skip, mark.Skip)
+        return found
 
     @property
     def bad(self) -> BadRecords:

@@ -172,7 +172,7 @@ def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: b
     """
     if entry.kind != "schema" or entry.table != reader.table.id:
         return True
-    if entry.lost and place.done and reader.accepted.exists():
+    if entry.lost and place.done and reader.accepted is not None:
         return True
     if entry.lost and first:
         raise SinkqlError(

@@ -20,6 +20,7 @@ from sinkql.capture.reader import LogReader
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import CapturedTable, Keeping
 from sinkql.extension.stream import Limit
+from sinkql.note import FolderNotes
 
 _MANY = Limit(1_000_000)
 _KEYLESS = CapturedTable("t", ("public", "t"), COLUMNS, ())
@@ -60,11 +61,11 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
         server.commit([("t", number, "more")])
     running = Running(sinks)
     running.host = running.capture.host = Keyless(sinks)
-    mark.put(sinks.place.folder, "at", "id-a.t", mark.At("t", position(1), "lost", 7))
+    mark.put(sinks.place.notes, "at/id-a.t", mark.At("t", position(1), "lost", 7))
     with running:
         running.until(lambda: running.captured() >= server.end())
         place = Place("lost", 8, position(3), done=True)
-        mark.put(sinks.place.folder, "at", "id-a.t", place.at("t"))
+        mark.put(sinks.place.notes, "at/id-a.t", place.at("t"))
         reader = LogReader("t", "id-a", sinks.place, _KEYLESS, sinks.keeping, "retract")
         running.until(lambda: _end(reader, place) == position(server.end()))
         splits = reader.splits(place.offsets(), reader.latest(place.offsets(), _MANY))
@@ -120,15 +121,16 @@ def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, se
         Place("older", 9, position(2), done=True, era=1),
         Place("older", 9, position(8), done=True),
     )
-    mark.put(tmp_path, "at", "id-a.t", place.at("t"))
+    notes = FolderNotes(tmp_path)
+    mark.put(notes, "at/id-a.t", place.at("t"))
     for known in earlier:
         client = Client("id-a", _KEYLESS, known.offsets())
-        assert dict(Marks.read(tmp_path, [client], mark.Era(1)).at) == {"id-a.t": place.at("t")}
+        assert dict(Marks.read(notes, [client], mark.Era(1)).at) == {"id-a.t": place.at("t")}
     further = msgspec.structs.replace(place, entry=8, to=position(4))
     anew = msgspec.structs.replace(place, entry=5, to=position(2), generation=1, done=False)
     for later in (further, anew):
         client = Client("id-a", _KEYLESS, later.offsets())
-        assert dict(Marks.read(tmp_path, [client], mark.Era(1)).at) == {"id-a.t": later.at("t")}
+        assert dict(Marks.read(notes, [client], mark.Era(1)).at) == {"id-a.t": later.at("t")}
 
 
 def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:

@@ -14,7 +14,6 @@ from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import Server, position
 from sinkql.capture import mark
 from sinkql.capture.confirm import Marks
-from sinkql.capture.log import LogFolder
 from sinkql.capture.place import Place
 from sinkql.capture.process import discard
 from sinkql.capture.reader import LogReader
@@ -112,14 +111,13 @@ def test_sink_that_has_just_committed_is_known(tmp_path: Path, server: Server, m
         reader = loop.readers["t"]
         running.until(lambda: reader.latest(Place().offsets(), Limit(1)) != Place().offsets())
         place = reader.latest(Place().offsets(), Limit(1))
-    folder = sinks.place.folder
 
     def committing(*arguments: Any) -> Iterator[tuple[str, Any]]:
         yield from all_of(*arguments)
         reader.committed(place)
 
     monkeypatch.setattr(mark, "all_of", committing)
-    found = Marks.read(folder, sinks.clients())
+    found = Marks.read(sinks.place.notes, sinks.clients())
     assert found.at or found.wants
 
 
@@ -152,7 +150,7 @@ def test_entry_that_is_forgotten_while_a_sink_looks_for_its_place_is_none_that_i
         running.until(lambda: running.captured() == server.end())
     reader = sinks.loop("a").readers["t"]
     assert isinstance(reader, LogReader)
-    place = replace(reader, log=LogFolder(reader.folder, Forgetting(reader.folder))).latest(at, Limit(1))
+    place = replace(reader, log=replace(reader.log, store=Forgetting(reader.folder))).latest(at, Limit(1))
     assert Place(**place).to == position(server.end())
 
 

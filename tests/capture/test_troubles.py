@@ -429,7 +429,7 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
 
     def tell(to: int) -> None:
         for name, read in tables:
-            mark.put(sinks.place.folder, "at", f"id-{name}.{read}", mark.At(read, position(to), "lost", 7))
+            mark.put(sinks.place.notes, f"at/id-{name}.{read}", mark.At(read, position(to), "lost", 7))
 
     def log() -> str:
         entry = sinks.place.entry(0)

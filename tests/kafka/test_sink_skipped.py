@@ -55,8 +55,8 @@ def test_sink_into_a_topic_goes_on_after_changes_that_were_lost(
         with pytest.raises(SinkqlError) as failed:
             drain(_loop(pipeline, sinks))
         assert failed.value.code == "SQ3436"
-        mark.put(sinks.place.folder, "", "skip", mark.Skip(failed.value.code))
-        running.until(lambda: mark.era(sinks.place.folder).begin)
+        mark.put(sinks.place.notes, "skip", mark.Skip(failed.value.code))
+        running.until(lambda: mark.era(sinks.place.notes).begin)
         server.commit([("t", 2, "ben")])
         drain(_loop(pipeline, sinks))
     assert [each["v"] for each in folded(committed(broker, "skipping")).values()] == ["ann", "ben"]

@@ -151,8 +151,8 @@ def test_changes_that_the_server_lost_are_skipped(
                 run_once(session)
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
             desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
-            folder, deadline = desk.folder(desk.captures()[0]).folder, Deadline()
-            while not mark.era(folder).begin:
+            notes, deadline = desk.folder(desk.captures()[0]).notes, Deadline()
+            while not mark.era(notes).begin:
                 deadline.check("another slot")
             run_once(session)
             database.execute("DELETE FROM orders WHERE id % 3 = 0")

@@ -155,8 +155,8 @@ def _skip(session: Session) -> None:
     """Accept what is lost, and have the sink compute its rows again."""
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
     desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
-    folder = desk.folder(desk.captures()[0]).folder
-    _wait(lambda: mark.era(folder).begin)
+    notes = desk.folder(desk.captures()[0]).notes
+    _wait(lambda: mark.era(notes).begin)
     run_once(session)
 
 

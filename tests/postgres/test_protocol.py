@@ -69,7 +69,7 @@ class Stepped:
         self.stream = PostgresStream(login(self.server, self.database), self.source, failure)
         host, clients = FakeHost(self.sinks, epoch=self.sessions), self.sinks.clients()
         captured = {each.table.id: each.table for each in clients}
-        roll = Roll(host, self.sinks.place.folder, _PACE.look_seconds)
+        roll = Roll(host, self.sinks.place.notes, _PACE.look_seconds)
         self.session = Session(log, self.stream, host, self.sinks.keeping, _PACE, roll, clients, captured)
         self.session.begin()
 

@@ -16,7 +16,6 @@ import pytest
 
 from capture.pipeline import Running, Sinks, once
 from sinkql import physical
-from sinkql.capture import mark
 from sinkql.capture.host import Client
 from sinkql.capture.log import LogFolder, source_folder
 from sinkql.connectors.postgres.chunk import PostgresChunkRead
@@ -96,7 +95,7 @@ def _between_chunks(
         with Running(sinks, stream=stream) as running:
             sink = pool.submit(once, sinks, "t")
             assert read.wait(PATIENCE_S)
-            running.until(lambda: mark.names(sinks.place.folder, "at"))
+            running.until(lambda: sinks.place.notes.names("at"))
             postgres.execute(done, database)
             go.set()
             yield sinks, running, sink

@@ -72,9 +72,10 @@ def test_log_that_is_lost_begins_again_where_the_sink_is_in_the_table_that_it_re
             database.execute("UPDATE people SET name = 'new'")
             _commits_changes_of(_loop(session), "people")
             (folder,) = (tmp_path / "capture").iterdir()
-            least = min(at.to for _, at in mark.all_of(folder, "at", mark.At))
+            notes = LogFolder.local(folder).notes
+            least = min(at.to for _, at in mark.all_of(notes, "at", mark.At))
             deadline = Deadline()
-            while (said := mark.word(folder)) is None or said.confirmed < least:
+            while (said := mark.word(notes)) is None or said.confirmed < least:
                 deadline.check("the confirmation")
         discard(LogFolder.local(folder))
         database.execute("UPDATE orders SET name = 'new'")

@@ -181,29 +181,33 @@ def test_process_that_keeps_captures_comes_again(session: Session) -> None:
 
 def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -> None:
     (capturing,) = _desk(session).captures()
-    folder = _desk(session).folder(capturing).folder
+    notes = _desk(session).folder(capturing).notes
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
-    mark.tell(folder, mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ4011", "no answer")), 0.0, 0.0)))
+    mark.put(
+        notes, "word", mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ4011", "no answer")), 0.0, 0.0))
+    )
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
-    assert not (folder / "skip.json").exists()
-    mark.tell(
-        folder, mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ3436", "the log is lost")), 0.0, 0.0))
+    assert notes.read("skip") is None
+    mark.put(
+        notes,
+        "word",
+        mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ3436", "the log is lost")), 0.0, 0.0)),
     )
     (notice,) = session.execute("ALTER SOURCE s SKIP;")[0].notices
     assert (notice.code, notice.message) == ("SQ2353", "skipped: the log is lost")
-    assert mark.take(folder / "skip.json", mark.Skip) == mark.Skip("SQ3436")
+    assert mark.take(notes, "skip", mark.Skip) == mark.Skip("SQ3436")
 
 
 def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> None:
     (capturing,) = _desk(session).captures()
-    folder = _desk(session).folder(capturing).folder
+    notes = _desk(session).folder(capturing).notes
     job = next(each for each in session.jobs() if each.sink.endswith(".a"))
     session.catalog.control.status(job.sink_id, "failed", error="SQ3434: it is gone")
     session.stop("a")
     (notice,) = session.execute("ALTER SOURCE s SKIP;")[0].notices
     assert notice.message == "skipped: it is gone"
     (read,) = job.reads()
-    assert mark.names(folder, "skip") == [mark.reader_name(job.sink_id, read.options["table"]["id"])]
+    assert notes.names("skip") == [mark.reader_name(job.sink_id, read.options["table"]["id"])]
     assert session.catalog.control.desired(job.sink_id) == "running"
 
 

@@ -379,6 +379,13 @@ CODES = {
         "LOG SIZE = …) makes more room. The source goes on by itself then.",
         retryable=True,
     ),
+    "SQ3444": _code(
+        "A sink runs on another host than the process that captures its source, whose log is in a folder of that host. "
+        "One host at a time captures a source of a catalog that several share.",
+        "Run the sink on that host, or stop the sinks of the source there: then it is captured where the others run. "
+        "Create the source IN CLUSTER of one that has a bucket as STATE, or with LOG, to run its sinks on any host.",
+        retryable=True,
+    ),
     "SQ3450": _code(
         "A sink that only adds rows reads a materialized view, and the view no longer has the changes that come next: "
         "the sink did not run until there were more changes than the view has rows, or the view's folder was lost.",

@@ -23,7 +23,8 @@ def _no_store(connection: physical.Connection) -> ObjectStore:
     raise LookupError(f"no object store is given for {connection.name}")
 
 
-def _in_folder(owner: str, folder: Path) -> Notes:
+def in_folder(owner: str, folder: Path) -> Notes:
+    """Return notes that lie in a folder."""
     return FolderNotes(folder)
 
 
@@ -75,7 +76,7 @@ class Context:
     state: physical.StatePath | None = None
     remote: bool = False
     ticks: Numbers | None = None
-    open_notes: OpenNotes = _in_folder
+    open_notes: OpenNotes = in_folder
 
     @property
     def notes(self) -> Notes:

@@ -17,6 +17,7 @@ from sinkql.capture.log import LogFolder, source_folder
 from sinkql.capture.storage import log_folder
 from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.running.notes import open_notes
 from sinkql.errors import LeaseLostError, SinkqlError
 from sinkql.extension.capture import CapturedSource, Notes, OpenStream, Reveal, Stream, captured_source, captured_table
 from sinkql.extension.store import ObjectStore
@@ -57,7 +58,10 @@ class CatalogDesk:
 
     def folder(self, capturing: Capturing) -> LogFolder:
         """Return where what is kept of a source lies."""
-        return log_folder(self._folder, capturing.source, capturing.keeping, self._store, self._owner)
+        opened = partial(open_notes, self.catalog.database)
+        return log_folder(
+            self._folder, capturing.source, capturing.keeping, self._store, self._owner, open_notes=opened
+        )
 
     @property
     def _owner(self) -> str | None:

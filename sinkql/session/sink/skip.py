@@ -8,9 +8,12 @@ from typing import Any
 from sinkql import ast, logical, physical
 from sinkql.capture import mark
 from sinkql.capture.log import source_folder
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.running.notes import open_notes
 from sinkql.errors import Notice, SinkqlError, codes, from_data
 from sinkql.extension import skip as accepting
 from sinkql.lowering.job import lower
+from sinkql.note import Notes
 from sinkql.planner.edit.rename import find_altered
 from sinkql.planner.name import short_name
 from sinkql.session.result import Result
@@ -44,12 +47,12 @@ def _of_source(entry: logical.Entry, workspace: Workspace) -> list[str]:
     source_id = entry.facts.get("source_id")
     if source_id is None:
         return []
-    folder = source_folder(workspace.catalog.database.folder, source_id)
-    said = mark.word(folder)
+    notes = _notes(workspace.catalog, source_id)
+    said = mark.word(notes)
     error = said.trouble.error if said is not None and said.trouble is not None else None
     if error is None or not codes[error["code"]].of_loss:
         return []
-    mark.put(folder, "", "skip", mark.Skip(error["code"]))
+    mark.put(notes, "skip", mark.Skip(error["code"]))
     for _, job in _readers(entry, workspace):
         workspace.catalog.control.resume(job.sink_id)
     return [from_data(error).message]
@@ -67,13 +70,17 @@ def _of_sinks(entry: logical.Entry, workspace: Workspace) -> list[str]:
         if not _of_loss(code) or _of_another(message, read, job):
             continue
         if "source_id" in read.options:
-            folder = source_folder(catalog.database.folder, read.options["source_id"])
-            mark.put(folder, "skip", mark.reader_name(job.sink_id, read.options["table"]["id"]), mark.Skip(code))
+            reader = mark.reader_name(job.sink_id, read.options["table"]["id"])
+            mark.put(_notes(catalog, read.options["source_id"]), f"skip/{reader}", mark.Skip(code))
         else:
             accepting.accept(workspace.context(job).notes, read.source, known.get(read.source, {}))
         catalog.control.resume(job.sink_id)
         lost.append(message)
     return lost
+
+
+def _notes(catalog: Catalog, source_id: str) -> Notes:
+    return open_notes(catalog.database, source_id, source_folder(catalog.database.folder, source_id))
 
 
 def _of_loss(code: str) -> bool:
