@@ -69,7 +69,7 @@ def test_the_sql_of_the_guide_runs_in_order(folder: Path) -> None:
 
 def test_the_sql_of_the_page_of_clusters_is_planned() -> None:
     blocks = sql_blocks("docs/cluster.md")
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     assert sinkql.compile("".join(blocks)).jobs == ()
 
 
