@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import msgspec
-
-from sinkql import durable, typed
+from sinkql import typed
 from sinkql.connectors.webhook.body import Reading
 from sinkql.connectors.webhook.door import Door
 from sinkql.connectors.webhook.journal import FencedJournalError, Journal, LostJournalError, Request, go_on, mend
@@ -34,17 +31,8 @@ from sinkql.extension.secret import reveal
 
 _MOST_BYTES = 8 << 20
 _UNBOUNDED = 1 << 62
-_ACCEPTED = "accepted.json"
-
-
-class _Accepted(msgspec.Struct, frozen=True):
-    """Whose journal requests are in that the log may not have, and how many were accepted when it was closed.
-
-    Where the log has as many, no journal is needed.
-    """
-
-    keeper: str
-    end: int | None = None
+_END = "accepted.json"
+"""How many requests were accepted, of a source that takes none now: where the log has all, no journal is needed."""
 
 
 def position(number: int) -> Position:
@@ -111,14 +99,13 @@ class WebhookStream:
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
         journal = self._opened()
         start = int(after, 16)
-        said, mine = self._said(), self._keeper()
-        elsewhere = said is not None and said.keeper != mine
-        if said is not None and said.end == start and (elsewhere or journal.end < start):
+        if journal.end < start and self._noted() == start:
             journal.restart(start)
             self._before = []
-        elif elsewhere or not journal.floor <= start <= journal.end:
+        if not journal.floor <= start <= journal.end:
             raise _lost(f"request {min(start, journal.end) + 1}")
-        self._say(_Accepted(mine))
+        if self._source.notes is not None:
+            self._source.notes.unnote(_END)
         (self._table,) = tables  # a webhook has one
         self._stops = [int(each, 16) for each in stops]
         reading = Reading.of(typed.convert(self._table.options, Layout))
@@ -130,25 +117,10 @@ class WebhookStream:
         self._door, self._place = door, self._where()
         self._listeners.open(self._place, door)
 
-    def _said(self) -> _Accepted | None:
-        """Return what the last capture said, wherever it was; None where that is nothing, or its rest was given up."""
-        found = self._source.notes.noted(_ACCEPTED) if self._source.notes is not None else None
-        return typed.decoder(_Accepted).decode(found) if found is not None else None
-
-    def _say(self, said: _Accepted | None) -> None:
-        if self._source.notes is None:
-            return
-        if said is None:
-            self._source.notes.unnote(_ACCEPTED)
-        else:
-            self._source.notes.note(_ACCEPTED, msgspec.json.encode(said))
-
-    def _keeper(self) -> str:
-        """Return what tells this journal from those of other hosts."""
-        path = self._folder / "keeper"
-        if not path.exists():
-            durable.write(path, uuid.uuid4().hex.encode())
-        return path.read_text()
+    def _noted(self) -> int | None:
+        """Return how many requests had been accepted when the last capture ended, wherever it was."""
+        found = self._source.notes.noted(_END) if self._source.notes is not None else None
+        return int(found) if found is not None else None
 
     def _where(self) -> Place:
         ssl = self._options["ssl"] or {}
@@ -211,7 +183,6 @@ class WebhookStream:
         """Have the journal go on with all that is left."""
         try:
             mend(self._folder)
-            self._say(None)
         except FencedJournalError:
             raise _fenced() from None
         except OSError as error:
@@ -220,9 +191,7 @@ class WebhookStream:
     def resume(self, after: Position) -> bool:
         """Have the journal go on after a position that it does not reach: the log has what is before."""
         try:
-            found = go_on(self._folder, int(after, 16))
-            self._say(None)
-            return found
+            return go_on(self._folder, int(after, 16))
         except FencedJournalError:
             raise _fenced() from None
         except OSError as error:
@@ -233,8 +202,9 @@ class WebhookStream:
         if self._door is not None and self._place is not None:
             self._door.close()
             self._listeners.leave(self._place, self._door)
-            with suppress(Exception):  # without it, another host asks
-                self._say(_Accepted(self._keeper(), self._door.end()))
+            if self._source.notes is not None:
+                with suppress(Exception):  # without it, another host asks
+                    self._source.notes.note(_END, str(self._door.end()).encode())
         else:
             if self._journal is not None:
                 self._journal.close()
