@@ -5,6 +5,7 @@ What a capture asks of a connector, and how a connector plans such a source, is 
 * `process`, `session`: a source → its capture, for as long as a sink of it runs; one reading of the server.
 * `buffer`, `log`, `datafile`: changes as they come → entries, made once each, and the files of rows that they name.
 * `storage`: a source → where its log lies, in the `store` that is a folder or a `bucket`.
+* `pushed`: rows that others send → whether only the machine that took them can go on.
 * `hole`: rows whose keys changed, followed through an entry.
 * `reader`, `subscription`: a log → splits of what a table's sink reads; `place`, `find`: how far the sink is, and where
   that is in a log that has begun again; `walk`: the entries that follow, up to a batch's end; `content`, `retract`: the

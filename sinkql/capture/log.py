@@ -8,7 +8,9 @@ number taken: it is fenced. It names data files, which are whole before it is ma
 * `begin`: a generation, a reading of a whole table for sinks that wait for it, begins here.
 * `chunk`: rows of a generation, as of now; changes up to `high` may be in them already.
 * `schema`: a table has other columns from here on; where it is `lost`, changes of it before here are missing.
-* `gap`: changes are lost before here, as `problem` says, and a user has accepted that. Another era begins.
+* `gap`: changes are lost before here, as `problem` says, and a user has accepted that. Another era begins; not where
+  rows are pushed, and the log has those before.
+* `close`: a capture ended here, and the log has all rows that were pushed to it; until the next one opens it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from sinkql.extension.capture import Position
 from sinkql.note import FolderNotes, Notes
 
 FOLDER = "capture"
-Kind = Literal["open", "changes", "begin", "chunk", "schema", "gap"]
+Kind = Literal["open", "changes", "begin", "chunk", "schema", "gap", "close"]
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,6 +115,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str | None = None
     lost: bool = False
     kept: str = ""
+    keeper: str = ""
+    """What keeps rows that are pushed until the log has them: only where that is there are they not lost."""
     era: int = 0
 
     def files(self) -> Iterator[DataFile]:

@@ -19,7 +19,9 @@ from sinkql.capture.log import Log, LogFolder
 from sinkql.capture.session import Session
 from sinkql.capture.store import DamagedEntryError, FencedLogError, LostLogError
 from sinkql.errors import SinkqlError, as_data
-from sinkql.extension.capture import SKIP, Keeping, Position, Stream
+from sinkql.extension.capture import SKIP, Keeping, Position, PushedStream, Stream
+
+_LOG_LOST = "SQ3436"
 
 
 @dataclass(slots=True)
@@ -125,7 +127,7 @@ class Capture:
             kept = "log" in (self.keeping.keep, _kept(self.folder))
             if needed and kept and not self._follows(needed[0]):
                 raise SinkqlError(
-                    "SQ3436",
+                    _LOG_LOST,
                     "the log of the source is damaged, and the server no longer has what it had",
                     detail=why,
                     hint=SKIP,
@@ -184,38 +186,42 @@ class Capture:
             if accepted is None or not accepted.accepts(error):
                 return False
             self._check_lease()
-            if not self._resumed():
-                era = known_era(notes, self.host.clients())
-                mark.begin(notes, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
-                faults.point("era")
-                discard(self.folder)
-                notes.remove("word")
-                with closing(self.open_stream()) as stream:
-                    stream.renew()
+            if error.code != _LOG_LOST and self._pass(error):
+                return True
+            era = known_era(notes, self.host.clients())
+            mark.begin(notes, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
+            faults.point("era")
+            discard(self.folder)
+            notes.remove("word")
+            with closing(self.open_stream()) as stream:
+                stream.renew()
         except (SinkqlError, FencedLogError):
             return False  # it is tried again
         faults.point("renewed")
-        with suppress(SinkqlError):  # the session does it, too
-            notes.remove("skip")
-        self._failures = 0
+        self._skipped()
         return True
 
-    def _resumed(self) -> bool:
-        """Go on with a log that has all that it had; tell whether that can be.
-
-        Of what is pushed, the log alone has what sinks have not read yet.
-        """
-        clients = self.host.clients()
-        if not clients or not all(each.table.pushed for each in clients):
-            return False
-        try:
-            log, _ = self._open(clients)
-        except (ValueError, DamagedEntryError):
-            return False
-        if not log.entries:
-            return False
+    def _pass(self, error: SinkqlError) -> bool:
+        """Go on after what the log has, without what else was pushed; False where there is no such log, nor stream."""
         with closing(self.open_stream()) as stream:
-            return stream.resume(log.to)
+            if not isinstance(stream, PushedStream):
+                return False
+            try:
+                log, _ = self._open(self.host.clients())
+            except (ValueError, DamagedEntryError):
+                return False
+            if not log.entries:
+                return False
+            stream.renew()
+            to = stream.follow(log.to, None)
+        log.add("gap", to=to, at=time.time(), problem=f"{error.code}: {error.message}")
+        self._skipped()
+        return True
+
+    def _skipped(self) -> None:
+        with suppress(SinkqlError):  # the session does it, too
+            self.folder.notes.remove("skip")
+        self._failures = 0
 
     def _say(self, error: SinkqlError) -> None:
         """Say what the capture cannot get over; where sinks may join is as it was."""

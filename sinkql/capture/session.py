@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from sinkql import faults
-from sinkql.capture import mark
+from sinkql.capture import mark, pushed
 from sinkql.capture.buffer import Buffer
 from sinkql.capture.confirm import Marks, Roll, check_followed, forgettable, needed, within
 from sinkql.capture.figures import Figures, shown
@@ -73,6 +73,7 @@ class Session:
     """The tables that the server does not send as they were planned, and why."""
     _created: Position = ""
     """Where the server said that a new log may begin."""
+    _keeper: str = ""
     _joinable: set[str] = field(default_factory=set)
     """The sinks that were told where to join."""
     _looked_at: float = 0.0
@@ -105,6 +106,7 @@ class Session:
         start = self.log.to if self.log.entries else self._start()
         if self.era.number and not self.log.entries:
             self.log.add("gap", start=start, to=start, at=time.time(), problem=self.era.why)
+        self._keeper = pushed.follow(self.log, self.stream, start)
         self._begin_era()
         self._recall()
         if self.keeping.keep == "log":  # it may have been the server before
@@ -207,9 +209,13 @@ class Session:
         try:
             while not stopping.is_set():
                 if time.monotonic() >= self._looked_at + self.pace.look_seconds and not self._look():
-                    return
+                    break
                 self.step()
-            self._tell_last()
+            else:
+                self._tell_last()
+            if not self.room.full:
+                with suppress(SinkqlError):
+                    pushed.close(self.log, self.stream, self._take, self.publish)
         finally:
             self.snapshots.close()
 
@@ -527,7 +533,8 @@ class Session:
 
     def _known(self) -> dict[str, Any]:
         generations = tuple(self.snapshots.known.values())
-        return {"captured": tuple(sorted(self.tables)), "generations": generations, "kept": self.kept}
+        captured = tuple(sorted(self.tables))
+        return {"captured": captured, "generations": generations, "kept": self.kept, "keeper": self._keeper}
 
     def _opened(self) -> bool:
         """Tell whether a try before, under the same lease, has written that down at the log's end, and come no further.

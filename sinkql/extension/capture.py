@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -357,14 +357,26 @@ class Stream(Protocol):
         Nothing to do where the server keeps nothing.
         """
 
-    def resume(self, after: Position) -> bool:
-        """Have what is pushed go on after a position up to which the log has all, though what followed may be lost.
-
-        Tells whether it does: where it does not, or nothing is pushed, `renew` is the way.
-        """
-
     def close(self) -> None:
         """Leave the server."""
+
+
+@runtime_checkable
+class PushedStream(Stream, Protocol):
+    """A stream of rows that are pushed: those that were accepted are kept on this machine until the log has them."""
+
+    def keeper(self) -> str:
+        """Return the id of what keeps them here: it goes where they are moved or copied."""
+
+    def follow(self, after: Position, keeper: str | None) -> Position:
+        """Go on after all that the log has; return where, later than that where rows before it are not kept any more.
+
+        Called between `check` and `begin`. Rows that follow may be kept by `keeper`: raises where that is another one.
+        None where nothing was accepted since, or what was is given up.
+        """
+
+    def shut(self) -> None:
+        """Accept nothing more; what was accepted is still received."""
 
 
 Reveal = Callable[[str], str]

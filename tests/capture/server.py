@@ -308,8 +308,5 @@ class FakeStream:
         with self.server.open() as connection:
             connection.execute("DELETE FROM slot")
 
-    def resume(self, after: Position) -> bool:
-        return False
-
     def close(self) -> None:
         pass

@@ -10,10 +10,13 @@ import pytest
 
 from sinkql.capture.log import LogFolder
 from sinkql.capture.process import discard
+from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.connectors.webhook.journal import Journal, LostJournalError, Request, mend, segments
 from sinkql.errors import SinkqlError
 from sinkql.session.session import Session
-from support.seaweed import seaweed
+from support.catalog import server_url
+from support.postgres import Postgres
+from support.seaweed import Seaweed, seaweed
 from webhook.sending import LAKE, SINK, Sender, capturing, once, path_of, rows
 
 _PATH = path_of("s")
@@ -56,6 +59,17 @@ def test_a_log_that_is_lost_begins_again_with_the_journal(tmp_path: Path, sessio
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3"]
 
 
+def _break_off(tmp_path: Path, *, after: int | None = None) -> None:
+    """Take away what a capture put into the log as it ended, and requests after a number: one that dies leaves none."""
+    log = LogFolder.local(_folder(tmp_path))
+    for number in reversed(log.numbers()):
+        entry = log.entry(number)
+        assert entry is not None
+        if entry.kind != "close" and (after is None or int(entry.to, 16) <= after):
+            return
+        log.store.forget(number)
+
+
 def test_a_journal_that_was_put_back_is_gone_on_with(tmp_path: Path, session: Session, sender: Sender) -> None:
     with capturing(session):
         _send(sender, "1", "2")
@@ -66,9 +80,9 @@ def test_a_journal_that_was_put_back_is_gone_on_with(tmp_path: Path, session: Se
     with capturing(session):
         _send(sender, "4")
         once(session, "b")
+    _break_off(tmp_path)
     shutil.rmtree(journal)
     (tmp_path / "copy").rename(journal)
-    (_folder(tmp_path) / "accepted.json").unlink()  # as where the host died
     with capturing(session), pytest.raises(SinkqlError, match=r"SQ4483.*\n?.*\n?.*ALTER SOURCE … SKIP"):
         once(session, "a")
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
@@ -78,36 +92,88 @@ def test_a_journal_that_was_put_back_is_gone_on_with(tmp_path: Path, session: Se
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize("ended", ["in order", "at once"])
-def test_a_host_without_the_journal_goes_on_with_the_log(
-    tmp_path: Path, session: Session, sender: Sender, ended: str
+@pytest.mark.parametrize("journal", ["none", "an earlier one"])
+def test_host_without_the_journal_goes_on_where_the_log_has_all(
+    tmp_path: Path, session: Session, sender: Sender, journal: str
 ) -> None:
-    """Where the one before had ended, and the log has all; else some that were accepted may be lost, and it asks."""
     with capturing(session):
         _send(sender, "1", "2")
-        once(session, "a")
+        shutil.copytree(_folder(tmp_path) / "journal", tmp_path / "copy")
         _send(sender, "3")
-        once(session, "b")
     shutil.rmtree(_folder(tmp_path) / "journal")
-    if ended == "at once":
-        (_folder(tmp_path) / "accepted.json").unlink()
+    if journal == "an earlier one":
+        (tmp_path / "copy").rename(_folder(tmp_path) / "journal")
+    for body in ("4", "5"):
+        with capturing(session):
+            _send(sender, body)
+    with capturing(session):
+        once(session)
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4", "5"]
+
+
+def test_requests_that_another_host_has_accepted_are_missed(tmp_path: Path, session: Session, sender: Sender) -> None:
+    """The journal of the host before ends where the log does; the one that followed it has more."""
+    with capturing(session):
+        _send(sender, "1")
+    folder = _folder(tmp_path)
+    (folder / "journal").rename(tmp_path / "first")
+    with capturing(session):
+        _send(sender, "2", "3")
+    _break_off(tmp_path, after=1)
+    (folder / "journal").rename(tmp_path / "second")
+    (tmp_path / "first").rename(folder / "journal")
+    with capturing(session), pytest.raises(SinkqlError, match="SQ4483"):
+        once(session, "a")
+    shutil.rmtree(folder / "journal")
+    (tmp_path / "second").rename(folder / "journal")
+    with capturing(session):
+        once(session)
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3"]
+
+
+def test_requests_of_which_the_log_has_none_are_missed(tmp_path: Path, session: Session, sender: Sender) -> None:
+    with capturing(session):
+        _send(sender, "1")
+    _break_off(tmp_path, after=0)
+    shutil.rmtree(_folder(tmp_path) / "journal")
+    with capturing(session), pytest.raises(SinkqlError, match="SQ4483"):
+        once(session, "a")
+
+
+def test_data_file_that_is_damaged_is_gone_past(tmp_path: Path, session: Session, sender: Sender) -> None:
+    with capturing(session):
+        _send(sender, "1")
+        once(session, "a")
+    (file,) = (_folder(tmp_path) / "data").glob("*.arrow")
+    file.write_bytes(b"damaged")
+    for code in ("SQ3435", "SQ3436"):
+        with capturing(session), pytest.raises(SinkqlError, match=code):
+            once(session, "b")
+    assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
+    with capturing(session):
+        once(session)
+        _send(sender, "2")
+        once(session)
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2"]  # the journal had it still
+
+
+def test_what_the_log_has_is_read_where_a_host_goes_on_without_the_journal(
+    tmp_path: Path, session: Session, sender: Sender
+) -> None:
+    with capturing(session):
+        _send(sender, "1")
+        once(session, "a")
+        _send(sender, "2", "3")
+    _break_off(tmp_path)
+    shutil.rmtree(_folder(tmp_path) / "journal")
+    for names in (("a",), ("b",)):
         with capturing(session), pytest.raises(SinkqlError, match="SQ4483"):
-            once(session, "a")
-        assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
+            once(session, *names)
+    assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
     with capturing(session):
         _send(sender, "4")
         once(session)
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4"]
-
-
-def test_a_journal_that_has_more_than_the_log_is_needed(tmp_path: Path, session: Session, sender: Sender) -> None:
-    with capturing(session):
-        _send(sender, "1")
-        once(session)
-    (_folder(tmp_path) / "accepted.json").write_bytes(b"2")  # the log has not the second
-    shutil.rmtree(_folder(tmp_path) / "journal")
-    with capturing(session), pytest.raises(SinkqlError, match="SQ4483"):
-        once(session)
 
 
 def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(
@@ -118,6 +184,7 @@ def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(
         once(session, "a")
         _send(sender, "two")
         _send(sender, "three")
+    _break_off(tmp_path, after=1)
     (segment,) = [path for path in (_folder(tmp_path) / "journal").iterdir() if b"three" in path.read_bytes()]
     segment.write_bytes(segment.read_bytes().replace(b"two", b"tow"))
     with capturing(session), pytest.raises(SinkqlError, match="SQ4483"):
@@ -203,16 +270,60 @@ def _opened(tmp_path: Path, data: bytes) -> int | None:
     return len(found)
 
 
+def test_journal_may_go_on_after_a_later_number(tmp_path: Path) -> None:
+    journal, _ = Journal.open(tmp_path)
+    journal.append([Request(1, ["one"])])
+    first = (tmp_path / f"{1:010}.journal").read_bytes()
+    journal.skip(7)
+    journal.close()
+    assert segments(tmp_path) == [2]
+    (tmp_path / f"{1:010}.journal").write_bytes(first)  # whoever skipped was ended before it was deleted
+    for _ in range(2):
+        journal, found = Journal.open(tmp_path)
+        journal.close()
+        assert (found, journal.floor, journal.end) == ([], 7, 7)
+    mend(tmp_path)
+    journal, found = Journal.open(tmp_path)
+    assert journal.append([Request(1, ["eight"])]) == 8
+    journal.close()
+    journal, found = Journal.open(tmp_path)
+    journal.forget(8)
+    journal.close()
+    assert ([each.bodies for each in found], segments(tmp_path)) == ([["eight"]], [7])
+
+
+def test_another_host_goes_on_with_a_log_in_a_bucket(
+    tmp_path: Path, sender: Sender, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the catalog, the lake and the bucket, and nothing else of the host before."""
+    monkeypatch.setenv(KEY_VARIABLE, "A" * 43 + "=")
+    url = server_url(postgres, tmp_path / "first")
+    hosts = (url, url.replace("/first", "/second"), url)
+    with seaweed(tmp_path / "seaweed") as server:
+        for number, host in enumerate(hosts):
+            with Session(host) as session:
+                if number == 0:
+                    session.execute(LAKE.format(folder=tmp_path) + _in_bucket(server, sender))
+                with capturing(session):
+                    _send(sender, f"{number} first")
+                    once(session)
+                    _send(sender, f"{number} second")
+    assert _bodies(tmp_path) == ["0 first", "0 second", "1 first", "1 second", "2 first"]
+
+
+def _in_bucket(server: Seaweed, sender: Sender) -> str:
+    return (
+        f"CREATE SECRET key AS '{server.secret}'; CREATE CONNECTION aws TO AWS (ACCESS KEY ID = '{server.user}', "
+        f"SECRET ACCESS KEY = SECRET key, ENDPOINT = 'http://127.0.0.1:{server.s3}');"
+        f"CREATE SOURCE s FROM WEBHOOK BODY FORMAT TEXT "
+        f"WITH (PORT = {sender.port}, LOG = 's3://data', AWS CONNECTION = aws);"
+        + SINK.format(name="a", source="s", mode="MODE APPEND")
+    )
+
+
 def test_log_may_be_in_a_bucket(tmp_path: Path, sender: Sender) -> None:
     with seaweed(tmp_path / "seaweed") as server, Session(tmp_path / "catalog.db") as session:
-        session.execute(
-            LAKE.format(folder=tmp_path)
-            + f"CREATE SECRET key AS '{server.secret}'; CREATE CONNECTION aws TO AWS (ACCESS KEY ID = '{server.user}', "
-            f"SECRET ACCESS KEY = SECRET key, ENDPOINT = 'http://127.0.0.1:{server.s3}');"
-            f"CREATE SOURCE s FROM WEBHOOK BODY FORMAT TEXT "
-            f"WITH (PORT = {sender.port}, LOG = 's3://data', AWS CONNECTION = aws);"
-            + SINK.format(name="a", source="s", mode="MODE APPEND")
-        )
+        session.execute(LAKE.format(folder=tmp_path) + _in_bucket(server, sender))
         with capturing(session):
             _send(sender, "1", "2")
             once(session)

@@ -328,9 +328,6 @@ class MySqlStream:
     def renew(self) -> None:
         """Do nothing: the server keeps nothing for anybody."""
 
-    def resume(self, after: Position) -> bool:
-        return False
-
     def close(self) -> None:
         if self._dump is not None:
             self._dump.close()

@@ -237,9 +237,6 @@ class PostgresStream:
             drop_slot(self._ordinary(), self._source.id, self._source.name)
         forget_known(self._source.notes)
 
-    def resume(self, after: Position) -> bool:
-        return False
-
     def close(self) -> None:
         """Leave the server."""
         for each in (self._asking, self._receiving):

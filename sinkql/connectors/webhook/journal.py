@@ -8,7 +8,8 @@ answered is one that the process which took over has read. Segments go from the 
 A segment is frames: a length, a checksum of what follows and one of these two, and msgpack. The first has the number
 of the segment's first request, others batches of requests with the number of the first. A segment may end with the
 beginning of a frame, and with zeros behind that, as a file system leaves them: that was never answered. Anything else
-that is no frame is damaged, and what follows it is lost with it.
+that is no frame is damaged, and what follows it is lost with it. Where others have taken requests meanwhile, a segment
+begins `anew` with a later number: those before it count no more.
 
 Where some are lost that others follow, a journal is not opened until it is mended: lost ones are then requests without
 a body, which are no row, and all others have the numbers that they had.
@@ -57,6 +58,14 @@ class _Batch(msgspec.Struct, frozen=True, array_like=True):
     requests: list[Request]
 
 
+class _Head(msgspec.Struct, frozen=True):
+    """What a segment begins with: the number before its first request."""
+
+    first: int
+    anew: bool = False
+
+
+_HEADS = msgspec.msgpack.Decoder(_Head)
 _BATCHES = msgspec.msgpack.Decoder(_Batch)
 
 
@@ -107,7 +116,8 @@ class Journal:
     def _recover(self, numbers: Sequence[int]) -> list[Request]:
         """Read earlier segments: each up to where the next one begins."""
         read = [(number, *_read(_path(self.folder, number))) for number in numbers]
-        began = [(number, first, requests) for number, first, requests in read if first is not None]
+        anew = max((place for place, (_, head, _) in enumerate(read) if head is not None and head.anew), default=0)
+        began = [(number, head.first, requests) for number, head, requests in read[anew:] if head is not None]
         found: list[Request] = []
         self.floor = self.end = began[0][1] if began else 0
         for place, (number, first, requests) in enumerate(began):
@@ -117,14 +127,26 @@ class Journal:
             found += requests[: last - first]
             self.end = last
             self._segments[number] = last
-        for number, beginning, _ in read:
-            if beginning is None:  # its process died before it answered anything
+        for place, (number, head, _) in enumerate(read):
+            if head is None or place < anew:  # its process died before it answered anything
                 self._segments[number] = self.floor
         return found
 
-    def _begin(self) -> None:
-        self._write(msgspec.msgpack.encode({"first": self.end}))
+    def _begin(self, first: int | None = None) -> None:
+        """Write the first frame: that of a segment that begins anew where its `first` request is said."""
+        begun = {"first": self.end} if first is None else {"first": first, "anew": True}
+        self._write(msgspec.msgpack.encode(begun))
         self._sync()
+
+    def skip(self, number: int) -> None:
+        """Go on after a later number than the last: the log has all requests up to there.
+
+        Raises FencedJournalError, and OSError.
+        """
+        self._rotate(first=number)
+        self.end = number
+        self._segments = dict.fromkeys(self._segments, number)
+        self.forget(number)
 
     def append(self, requests: Sequence[Request]) -> int:
         """Have requests durable, and return the number of the first.
@@ -141,13 +163,13 @@ class Journal:
         self.end += len(requests)
         return first + 1
 
-    def _rotate(self) -> None:
+    def _rotate(self, *, first: int | None = None) -> None:
         self._segments[self._number] = self.end
         os.close(self._file)
         self._file = -1
         self._number += 1
         self._create()
-        self._begin()
+        self._begin(first)
 
     def _write(self, data: bytes) -> None:
         whole = memoryview(_framed(data))
@@ -170,18 +192,6 @@ class Journal:
             del self._segments[segment]
             self.floor = max(self.floor, last)
 
-    def restart(self, number: int) -> None:
-        """Go on after a request that was accepted on another host, as were those before; others here are deleted."""
-        os.close(self._file)
-        self._file = -1
-        for segment in (*sorted(self._segments), self._number):
-            _path(self.folder, segment).unlink(missing_ok=True)
-        self._segments.clear()
-        self.floor = self.end = number
-        self._number += 1
-        self._create()
-        self._begin()
-
     def close(self) -> None:
         """Close the file."""
         if self._file >= 0:
@@ -200,27 +210,13 @@ def mend(folder: Path) -> None:
         _fill(folder)
 
 
-def go_on(folder: Path, number: int) -> bool:
-    """Have a journal go on after a request up to which all are elsewhere; tell whether it has all that follow, if any.
-
-    Of those that follow some may be lost. Raises as `Journal.open`, and OSError.
-    """
-    mend(folder)
-    journal, _ = Journal.open(folder)
-    try:
-        if journal.end < number:
-            journal.restart(number)
-        return journal.floor <= number
-    finally:
-        journal.close()
-
-
 def _fill(folder: Path) -> None:
-    read = [(path, _salvaged(path)) for path in (_path(folder, number) for number in segments(folder))]
-    for path, found in read:
-        if not found:
+    read = [(path, *_salvaged(path)) for path in (_path(folder, number) for number in segments(folder))]
+    begun = max((place for place, (_, anew, _) in enumerate(read) if anew), default=0)
+    for place, (path, _, found) in enumerate(read):
+        if not found or place < begun:
             durable.write(path, b"")
-    left = [(path, found) for path, found in read if found]
+    left = [(path, found) for path, _, found in read[begun:] if found]
     for place, (path, found) in enumerate(left):
         first, requests = found[0].first, list[Request]()
         following = left[place + 1][1][0].first if place + 1 < len(left) else 0
@@ -234,16 +230,21 @@ def _fill(folder: Path) -> None:
 _LOST = Request(0, [])
 
 
-def _salvaged(path: Path) -> list[_Batch]:
-    """Return what can be read of a segment; its beginning is a batch without requests."""
-    data, at, found = path.read_bytes(), 0, list[_Batch]()
+def _salvaged(path: Path) -> tuple[bool, list[_Batch]]:
+    """Return whether a segment begins anew, and what can be read of it; its beginning is a batch without requests."""
+    data, at, anew, found = path.read_bytes(), 0, False, list[_Batch]()
     while (size := _size(data, at)) is not None:
         frame = _frame(data, at)
         if frame is not None:
             known = msgspec.msgpack.decode(frame)
-            found.append(_Batch(known["first"], []) if isinstance(known, dict) else typed.convert(known, _Batch))
+            if isinstance(known, dict):
+                head = typed.convert(known, _Head)
+                anew |= head.anew
+                found.append(_Batch(head.first, []))
+            else:
+                found.append(typed.convert(known, _Batch))
         at += size
-    return found
+    return anew, found
 
 
 def _framed(data: bytes) -> bytes:
@@ -264,20 +265,21 @@ def _path(folder: Path, number: int) -> Path:
     return folder / f"{number:010}.journal"
 
 
-def _read(path: Path) -> tuple[int | None, list[Request]]:
-    """Return the number before a segment's first request, None where it has no beginning, and its requests."""
+def _read(path: Path) -> tuple[_Head | None, list[Request]]:
+    """Return what a segment begins with, None where it has no beginning, and its requests."""
     frames = _frames(path.read_bytes())
-    head = next(frames, None)
-    if head is None:
+    beginning = next(frames, None)
+    if beginning is None:
         return None, []
-    first: int = msgspec.msgpack.decode(head)["first"]
+    head = _HEADS.decode(beginning)
+    first = head.first
     found: list[Request] = []
     for frame in frames:
         batch = _BATCHES.decode(frame)
         if batch.first != first + len(found):
             raise LostJournalError(f"request {first + len(found) + 1}")
         found += batch.requests
-    return first, found
+    return head, found
 
 
 def _frames(data: bytes) -> Iterator[bytes]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-from sinkql import typed
+from sinkql import durable, typed
 from sinkql.connectors.webhook.body import Reading
 from sinkql.connectors.webhook.door import Door
-from sinkql.connectors.webhook.journal import FencedJournalError, Journal, LostJournalError, Request, go_on, mend
+from sinkql.connectors.webhook.journal import FencedJournalError, Journal, LostJournalError, Request, mend
 from sinkql.connectors.webhook.judge import judge
 from sinkql.connectors.webhook.layout import Layout
 from sinkql.connectors.webhook.listener import Listeners, Place
@@ -31,8 +32,8 @@ from sinkql.extension.secret import reveal
 
 _MOST_BYTES = 8 << 20
 _UNBOUNDED = 1 << 62
-_END = "accepted.json"
-"""How many requests were accepted, of a source that takes none now: where the log has all, no journal is needed."""
+_KEEPER = "keeper"
+"""The file in the journal's folder with the id of that."""
 
 
 def position(number: int) -> Position:
@@ -57,7 +58,6 @@ class WebhookStream:
 
     def __init__(self, source: CapturedSource, secret: Reveal, listeners: Listeners, *, own: bool = False) -> None:
         assert source.folder is not None, "a capture says where"
-        self._source = source
         self._folder = source.folder / "journal"
         self._options: dict[str, Any] = source.options["tuning"]
         self._path = path_of(source.name)
@@ -96,16 +96,37 @@ class WebhookStream:
         """Tell that what was sent is sent once."""
         return False
 
+    def keeper(self) -> str:
+        path = self._folder / _KEEPER
+        try:
+            if path.exists():
+                return path.read_text()
+            durable.create(path, uuid.uuid4().hex.encode())
+            return path.read_text()
+        except OSError as error:
+            raise _unwritten(error) from error
+
+    def follow(self, after: Position, keeper: str | None) -> Position:
+        journal, start = self._opened(), int(after, 16)
+        if keeper is not None:
+            if keeper != self.keeper():
+                raise _lost(f"whatever follows request {start} was accepted on another host, or in another folder, and")
+            return after
+        if journal.end < start:
+            try:
+                journal.skip(start)
+            except FencedJournalError:
+                raise _fenced() from None
+            except OSError as error:
+                raise _unwritten(error) from error
+            self._before = []
+        return position(max(start, journal.floor))
+
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
         journal = self._opened()
         start = int(after, 16)
-        if journal.end < start and self._noted() == start:
-            journal.restart(start)
-            self._before = []
         if not journal.floor <= start <= journal.end:
             raise _lost(f"request {min(start, journal.end) + 1}")
-        if self._source.notes is not None:
-            self._source.notes.unnote(_END)
         (self._table,) = tables  # a webhook has one
         self._stops = [int(each, 16) for each in stops]
         reading = Reading.of(typed.convert(self._table.options, Layout))
@@ -116,11 +137,6 @@ class WebhookStream:
         self._before = []
         self._door, self._place = door, self._where()
         self._listeners.open(self._place, door)
-
-    def _noted(self) -> int | None:
-        """Return how many requests had been accepted when the last capture ended, wherever it was."""
-        found = self._source.notes.noted(_END) if self._source.notes is not None else None
-        return int(found) if found is not None else None
 
     def _where(self) -> Place:
         ssl = self._options["ssl"] or {}
@@ -188,23 +204,16 @@ class WebhookStream:
         except OSError as error:
             raise _unwritten(error) from error
 
-    def resume(self, after: Position) -> bool:
-        """Have the journal go on after a position that it does not reach: the log has what is before."""
-        try:
-            return go_on(self._folder, int(after, 16))
-        except FencedJournalError:
-            raise _fenced() from None
-        except OSError as error:
-            raise _unwritten(error) from error
+    def shut(self) -> None:
+        """Take no more requests; those that were answered are received still."""
+        if self._door is not None:
+            self._door.close()
 
     def close(self) -> None:
-        """Take no more requests; those that were answered are in the journal, and how many they are is noted."""
+        """Take no more requests; those that were answered are in the journal."""
         if self._door is not None and self._place is not None:
             self._door.close()
             self._listeners.leave(self._place, self._door)
-            if self._source.notes is not None:
-                with suppress(Exception):  # without it, another host asks
-                    self._source.notes.note(_END, str(self._door.end()).encode())
         else:
             if self._journal is not None:
                 self._journal.close()
@@ -233,10 +242,10 @@ def _unwritten(error: Exception) -> SinkqlError:
 def _lost(detail: str) -> SinkqlError:
     return SinkqlError(
         "SQ4483",
-        "requests that were accepted, and that the log does not have yet, may be lost",
-        detail=f"{detail} is not in the folder journal of the source",
-        hint="Put the catalog's folder back as it was. If that cannot be, run ALTER SOURCE … SKIP: sinks go on with "
-        "the requests that are there.",
+        "requests that were accepted may be lost: those that were not in the log yet",
+        detail=f"{detail} is not in the source's journal here",
+        hint="Run SinkQL where they were accepted, or put the catalog's folder back as it was. If that cannot be, run "
+        "ALTER SOURCE … SKIP: sinks go on with the requests that are there.",
     )
 
 

@@ -57,11 +57,14 @@ CODES = {
         "Correct the secrets: both are PEM texts, and the key has no password.",
     ),
     "SQ4483": _environment(
-        "Requests were answered with status 200 and are not in the folder of the catalog any more; or the folder is on "
-        "another host than before, where a process did not end in order: it may have answered more than the log has.",
         (
-            "Put the folder back. If that cannot be, run ALTER SOURCE … SKIP, start the sinks again, and have what is "
-            "missing sent again: they go on with what is there, and get nothing twice."
+            "Requests were answered with status 200 and are not in the folder of the catalog any more; or another "
+            "host took the source's requests and did not end by itself, so that its folder alone may have the last "
+            "ones. What is in the source's log is not lost."
+        ),
+        (
+            "Put the folder back, or run SinkQL on that host. If that cannot be, run ALTER SOURCE … SKIP, start the "
+            "sinks again, and have what is missing sent again: they go on with what is there, and get nothing twice."
         ),
         of_loss=True,
     ),

@@ -1,0 +1,40 @@
+"""Rows that are pushed, and kept on one machine until the log has them → whether that machine alone can go on.
+
+A log ends with a `close` where its last capture put all of them there, and with a `gap` where a user has given up what
+it did not: then any machine goes on. Otherwise its last `open` says what may keep the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sinkql.capture.log import Log
+from sinkql.extension.capture import Event, Position, PushedStream, Stream
+
+
+def follow(log: Log, stream: Stream, start: Position) -> str:
+    """Have what follows the log kept here; return what keeps it, empty where nothing is pushed.
+
+    Raises what the stream says where something else may keep rows that the log does not have.
+    """
+    if not isinstance(stream, PushedStream):
+        return ""
+    if log.entries:
+        whole = log.entries[-1].kind in ("close", "gap")
+        opened = next((each.keeper for each in reversed(log.entries) if each.kind == "open"), "")
+        stream.follow(start, None if whole else opened)
+    return stream.keeper()
+
+
+def close(log: Log, stream: Stream, take: Callable[[Event], None], publish: Callable[[], None]) -> None:
+    """Accept nothing more, put all that was accepted into the log, and say there that it has it."""
+    if not isinstance(stream, PushedStream):
+        return
+    stream.shut()
+    while events := stream.receive(0.0):
+        for event in events:
+            take(event)
+    publish()
+    if log.to == stream.end():
+        log.add("close", to=log.to, at=time.time())
