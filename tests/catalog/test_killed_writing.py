@@ -110,8 +110,8 @@ def _add_column(connection: Connection) -> None:
     connection.execute("ALTER TABLE items ADD COLUMN note TEXT NOT NULL DEFAULT 'none'")
 
 
-_NOTES = "CREATE VIEW notes AS SELECT note FROM items"
-_NEXT = Layout({**LAYOUT.derived, "notes": _NOTES}, (*UPGRADES, _add_column))
+_REMARKS = "CREATE VIEW remarks AS SELECT note FROM items"
+_NEXT = Layout({**LAYOUT.derived, "remarks": _REMARKS}, (*UPGRADES, _add_column))
 
 
 def _state(path: Address) -> list[str]:
@@ -156,4 +156,4 @@ def test_upgrade_killed_at_any_write_is_done_by_the_next_one(tmp_path: Path) -> 
     expected = [("none",)] * 5
     for path in _killed(Case(base, _upgrade), tmp_path):
         with Database(path, _NEXT).read() as connection:
-            assert expected == connection.all("SELECT note FROM notes")
+            assert expected == connection.all("SELECT note FROM remarks")
