@@ -68,7 +68,7 @@ class CapturedTable:
         return bool(self.key) and not self.holes
 
 
-class Notes(Protocol):
+class LogNotes(Protocol):
     """Small files of a stream that lie with the log of its source, wherever that is captured.
 
     Methods raise SinkqlError and OSError.
@@ -100,7 +100,7 @@ class CapturedSource:
     options: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     log: physical.Connection | None = None
-    notes: Notes | None = None
+    notes: LogNotes | None = None
 
 
 class LogPath(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from sinkql.connectors.postgres.facts import find
 from sinkql.connectors.postgres.publication import found_of
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.connectors.postgres.types import ServerTable, table_json
-from sinkql.extension.capture import CapturedSource, CapturedTable, Changed, Event, Moved, Notes, TableRows
+from sinkql.extension.capture import CapturedSource, CapturedTable, Changed, Event, LogNotes, Moved, TableRows
 from support.patience import Deadline
 from support.postgres import Postgres
 
@@ -54,7 +54,7 @@ class Reading:
         database: str,
         of: Mapping[str, CapturedTable],
         id_: str | None = None,
-        notes: Notes | None = None,
+        notes: LogNotes | None = None,
     ) -> None:
         options = {"publication": "p", "tuning": {}}
         self.source = CapturedSource(id_ or str(uuid.uuid4()), "db.public.s", "postgres", None, options, notes=notes)

@@ -20,7 +20,7 @@ from sinkql.connectors.postgres.form import Form, look_at_forms, rewritten
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.slot import Connection
 from sinkql.connectors.postgres.types import ServerTable, server_table
-from sinkql.extension.capture import CapturedTable, Notes, Reshaped
+from sinkql.extension.capture import CapturedTable, LogNotes, Reshaped
 
 _NAMESPACES = 150000
 _CHANGES = ("insert", "update", "delete", "truncate")
@@ -51,13 +51,13 @@ class Watch:
     """What is known of the tables of a source, by their ids; kept in the `notes`, if there are any."""
 
     publication: str
-    notes: Notes | None
+    notes: LogNotes | None
     tables: Sequence[CapturedTable]
     known: dict[str, Sent] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, publication: str, notes: Notes | None, tables: Sequence[CapturedTable]) -> Watch:
+    def of(cls, publication: str, notes: LogNotes | None, tables: Sequence[CapturedTable]) -> Watch:
         """Return one that goes on with what was known of these tables."""
         found = cls(publication, notes, tables)
         data = notes.noted(_FILE) if notes is not None else None
@@ -106,7 +106,7 @@ class Watch:
 _FILE = "publication.json"
 
 
-def forget_known(notes: Notes | None) -> None:
+def forget_known(notes: LogNotes | None) -> None:
     """Forget what was known: sinks begin again."""
     if notes is not None:
         notes.unnote(_FILE)

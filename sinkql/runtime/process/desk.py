@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sinkql.capture.host import Host
 from sinkql.capture.log import LogFolder
-from sinkql.extension.capture import CapturedSource, Keeping, Notes, OpenStream, Stream
+from sinkql.extension.capture import CapturedSource, Keeping, LogNotes, OpenStream, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Desk(Protocol):
         """Return what a capture of it is told by, and tells."""
 
     def opening(
-        self, source: CapturedSource, notes: Notes, open_stream: OpenStream | None = None
+        self, source: CapturedSource, notes: LogNotes, open_stream: OpenStream | None = None
     ) -> Callable[[], Stream]:
         """Return what connects to its server, by what opens streams where that is given."""
 

@@ -19,7 +19,15 @@ from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.running.notes import open_notes
 from sinkql.errors import LeaseLostError, SinkqlError
-from sinkql.extension.capture import CapturedSource, Notes, OpenStream, Reveal, Stream, captured_source, captured_table
+from sinkql.extension.capture import (
+    CapturedSource,
+    LogNotes,
+    OpenStream,
+    Reveal,
+    Stream,
+    captured_source,
+    captured_table,
+)
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Offsets
 from sinkql.planner.name import short_name
@@ -80,7 +88,7 @@ class CatalogDesk:
         return CatalogHost(self, source)
 
     def opening(
-        self, source: CapturedSource, notes: Notes, open_stream: OpenStream | None = None
+        self, source: CapturedSource, notes: LogNotes, open_stream: OpenStream | None = None
     ) -> Callable[[], Stream]:
         """Return what connects to its server, by what opens streams where that is given."""
         stream = open_stream or self.catalog.registry.sources[source.kind].stream
