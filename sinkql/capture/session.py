@@ -130,9 +130,11 @@ class Session:
         """
         at = self.marks.positions()
         begin = self._created = self.stream.create()
-        if not at or begin <= at[0]:
+        # what is pushed next would have positions that sinks are beyond
+        beyond = bool(at) and any(each.pushed for each in self.tables.values()) and at[-1] > self.stream.end()
+        if not at or (begin <= at[0] and not beyond):
             return begin
-        if self.kept == "log" and not self.stream.follows(at[0]):
+        if beyond or (self.kept == "log" and not self.stream.follows(at[0])):
             raise SinkqlError(
                 "SQ3436",
                 "the log of the source is lost, and the server no longer has what it had",

@@ -196,6 +196,22 @@ def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["four", "one", "three"]
 
 
+def test_what_comes_after_log_and_journal_are_lost_is_not_taken_for_what_was_read(
+    tmp_path: Path, session: Session, sender: Sender
+) -> None:
+    with capturing(session):
+        _send(sender, "1", "2")
+        once(session)
+    shutil.rmtree(_folder(tmp_path))
+    with capturing(session), pytest.raises(SinkqlError, match="SQ3436"):
+        once(session, "a")
+    assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
+    with capturing(session):
+        _send(sender, "3")
+        once(session)
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3"]
+
+
 @pytest.mark.parametrize("lost", ["a segment", "a beginning", "an end", "a first segment"])
 def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost: str) -> None:
     for number in range(3):

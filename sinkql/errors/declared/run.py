@@ -322,7 +322,7 @@ CODES = {
         (
             "The log of a source is lost or damaged, and the server no longer has all that its sinks need of it: "
             "the source has KEEP = 'log', or the server had kept more than MAX RETAINED WAL. Of MySQL, the binary log "
-            "no longer goes back to where the sinks are."
+            "no longer goes back to where the sinks are; of a webhook, the requests that sinks have not read are gone."
         ),
         f"Put the log back from a copy, or r{_SKIP[1:]}",
         of_loss=True,
