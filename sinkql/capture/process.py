@@ -18,10 +18,8 @@ from sinkql.capture.host import PATIENT_TRIES, Client, Doing, Host, Pace
 from sinkql.capture.log import Log, LogFolder
 from sinkql.capture.session import Session
 from sinkql.capture.store import DamagedEntryError, FencedLogError, LostLogError
-from sinkql.errors import SinkqlError, as_data
+from sinkql.errors import LostChangesError, SinkqlError, as_data
 from sinkql.extension.capture import SKIP, Keeping, Position, PushedStream, Stream
-
-_LOG_LOST = "SQ3436"
 
 
 @dataclass(slots=True)
@@ -126,8 +124,8 @@ class Capture:
             needed = Marks.read(self.folder.notes, clients, era).positions()
             kept = "log" in (self.keeping.keep, _kept(self.folder))
             if needed and kept and not self._follows(needed[0]):
-                raise SinkqlError(
-                    _LOG_LOST,
+                raise LostChangesError(
+                    "SQ3436",
                     "the log of the source is damaged, and the server no longer has what it had",
                     detail=why,
                     hint=SKIP,
@@ -186,7 +184,7 @@ class Capture:
             if accepted is None or not accepted.accepts(error):
                 return False
             self._check_lease()
-            if error.code != _LOG_LOST and self._pass(error):
+            if not isinstance(error, LostChangesError) and self._pass(error):
                 return True
             era = known_era(notes, self.host.clients())
             mark.begin(notes, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))

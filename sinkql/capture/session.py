@@ -25,7 +25,7 @@ from sinkql.capture.resume import resumed
 from sinkql.capture.room import Room
 from sinkql.capture.snapshot import Snapshots
 from sinkql.capture.store import FencedLogError, LostLogError
-from sinkql.errors import SinkqlError, TableError, as_data
+from sinkql.errors import LostChangesError, SinkqlError, TableError, as_data
 from sinkql.extension.capture import (
     SKIP,
     CapturedTable,
@@ -135,7 +135,7 @@ class Session:
         if not at or (begin <= at[0] and not beyond):
             return begin
         if beyond or (self.kept == "log" and not self.stream.follows(at[0])):
-            raise SinkqlError(
+            raise LostChangesError(
                 "SQ3436",
                 "the log of the source is lost, and the server no longer has what it had",
                 detail=f"sinks are at position {at[0]} and later ones",

@@ -22,6 +22,7 @@ from sinkql.errors.error import InvalidFileError as InvalidFileError
 from sinkql.errors.error import LateError as LateError
 from sinkql.errors.error import LeaseHeldError as LeaseHeldError
 from sinkql.errors.error import LeaseLostError as LeaseLostError
+from sinkql.errors.error import LostChangesError as LostChangesError
 from sinkql.errors.error import LostIndexError as LostIndexError
 from sinkql.errors.error import LostPositionError as LostPositionError
 from sinkql.errors.error import LostStateError as LostStateError

@@ -192,6 +192,10 @@ class DamagedFileError(SinkqlError):
     damaged: tuple[str, str, str] = ("", "", "")
 
 
+class LostChangesError(SinkqlError):
+    """Say that the log of a source is lost, which alone had what its sinks need."""
+
+
 class LostPositionError(SinkqlError):
     """Say that a file is lost without which a source's offsets cannot be read."""
 
