@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.fs
 
+from cluster.feed import storage
 from support.readers import Rows, duckdb_rest
 from support.seaweed import SECRET, Seaweed
 
@@ -54,13 +55,7 @@ class Pipeline:
     _storage: pyarrow.fs.S3FileSystem = field(init=False)
 
     def __post_init__(self) -> None:
-        self._storage = pyarrow.fs.S3FileSystem(
-            access_key="admin",
-            secret_key=SECRET,
-            endpoint_override=f"127.0.0.1:{self.server.s3}",
-            scheme="http",
-            region="us-east-1",
-        )
+        self._storage = storage(self.server)
         said = {
             "secret": SECRET,
             "s3": f"http://{self.host}:{self.server.s3}",

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.fs
 
+from cluster.feed import storage
 from support.patience import Deadline
 from support.readers import Rows, duckdb_rest
 from support.seaweed import SECRET, Seaweed
@@ -30,13 +31,7 @@ class Shop:
     _storage: pyarrow.fs.S3FileSystem = field(init=False)
 
     def __post_init__(self) -> None:
-        self._storage = pyarrow.fs.S3FileSystem(
-            access_key="admin",
-            secret_key=SECRET,
-            endpoint_override=f"127.0.0.1:{self.server.s3}",
-            scheme="http",
-            region="us-east-1",
-        )
+        self._storage = storage(self.server)
 
     def put(self) -> None:
         """Have files come: enough rows that they are no batch that the driver does by itself."""
