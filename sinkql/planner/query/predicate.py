@@ -210,8 +210,9 @@ def _matched(t: Translation, node: Any, *, escape: Typed | None, ignore_case: bo
     if values is None:
         raise SinkqlError("SQ2214", "LIKE takes a pattern, ANY (ARRAY[…]) or ALL (ARRAY[…])", t.span(node))
     found = [functions_pattern.like(subject, value, escape, ignore_case=ignore_case) for value in values]
-    together = joined("AND" if isinstance(right, exp.All) else "OR", found, t.span(node))
-    return negated(together) if node.args.get("negate") else together
+    if node.args.get("negate"):  # each of them, as in Postgres: the quantifier stands around NOT LIKE
+        found = [negated(each) for each in found]
+    return joined("AND" if isinstance(right, exp.All) else "OR", found, t.span(node))
 
 
 def _regular(ignore_case: bool) -> Handler:
