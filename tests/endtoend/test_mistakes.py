@@ -124,7 +124,7 @@ def test_a_missing_or_old_java_is_one_error(folder: Path, version: str | None, c
         java = tools / "java"
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
         java.chmod(java.stat().st_mode | stat.S_IXUSR)
-    environment = {"PATH": f"{tools}:/bin" if version else str(tools), "JAVA_HOME": ""}
+    environment = {"PATH": f"{tools}:/bin" if version else str(tools), "JAVA_HOME": "", **without_package(folder)}
     exit_code, shown = _exec(folder, _LAKE + _SOURCE + _SINK, **environment)
     assert exit_code == 4
     assert f"error[{code}]" in shown

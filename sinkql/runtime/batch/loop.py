@@ -300,7 +300,7 @@ class BatchLoop:
                 continue
             self.marker = committed.marker
             self.figures.take(self._state.load(self.marker), outcome)
-            self._record(committed, account(self.job, outcome), more=more)
+            self._record(committed, account(self.job, outcome), more=more, in_spark=outcome.in_spark)
             self._maintain(before)
             return committed
         raise self._disturbed()
@@ -348,7 +348,7 @@ class BatchLoop:
             except RedoBatchError:
                 continue
             self.marker = committed.marker
-            self._record(committed, account(self.job, outcome), more=False)
+            self._record(committed, account(self.job, outcome), more=False, in_spark=outcome.in_spark)
             return committed
         raise self._disturbed()
 
@@ -481,7 +481,7 @@ class BatchLoop:
                 found = max(found, reader.lag(end[source]))
         return found
 
-    def _record(self, committed: Committed, account: Account, *, more: bool) -> None:
+    def _record(self, committed: Committed, account: Account, *, more: bool, in_spark: bool = False) -> None:
         faults.point("committed")
         self._release()
         lag = self._lag(committed.marker.end)
@@ -510,6 +510,7 @@ class BatchLoop:
                 lag=timedelta(seconds=lag),
                 next_commit=self.job.commit_interval,
                 more=more,
+                in_spark=in_spark,
             )
         )
 

@@ -74,7 +74,8 @@ class SinkCommitted:
 
     `rows_per_second` is what was read since the previous commit over that time; `lag` is the age of the oldest input
     that is still to be read, zero where there is none; `more` tells that the batch was cut by
-    a limit, so that the next one follows at once and not `next_commit` later.
+    a limit, so that the next one follows at once and not `next_commit` later; `in_spark` that Spark computed it, and
+    not this process, which computes small ones.
     """
 
     sink: str
@@ -87,6 +88,7 @@ class SinkCommitted:
     lag: timedelta
     next_commit: timedelta
     more: bool = False
+    in_spark: bool = False
 
 
 @dataclass(frozen=True, slots=True)

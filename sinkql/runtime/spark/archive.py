@@ -89,9 +89,9 @@ class Archive:
         threading.Thread(target=process.wait, name="archive", daemon=True).start()
 
 
-def archive_of(java: str, spark: Path) -> Archive:
-    """Return the archive of the classes that this Java loads for the Spark in that folder."""
-    home = Path(java).resolve().parents[1]
+def archive_of(home: Path, spark: Path) -> Archive:
+    """Return the archive of the classes that the Java of this home loads for the Spark in that folder."""
+    home = home.resolve()
     known = [str(home), _age(home / "lib" / "modules"), str(spark), _age(spark / "jars")]
     name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")

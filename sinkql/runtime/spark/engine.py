@@ -114,7 +114,7 @@ class SparkEngine:
         assert not missing
         left = report.collect(frames.words, frames.stateful)
         batch.arrangements.home.fetched.update(left.fetched)
-        return Outcome(results, totals, left.runs, left.flows)
+        return Outcome(results, totals, left.runs, left.flows, in_spark=True)
 
 
 @dataclass(slots=True)

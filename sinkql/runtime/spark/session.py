@@ -25,7 +25,7 @@ from sinkql import durable
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark import remote
 from sinkql.runtime.spark.archive import Archive, archive_of
-from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.java import Java, check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
 
 _PYSPARK = Path(pyspark.__file__).parent
@@ -207,7 +207,8 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
 
     Of a cluster elsewhere SQ4050, SQ4053 and SQ4054; CancelledError if somebody kills `jvm` meanwhile.
     """
-    archive = archive_of(check_java(), HOME)
+    java = check_java()
+    archive = archive_of(java.home, HOME)
     # At debug they print all that goes to the JVM, tasks with their credentials too.
     for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
         logging.getLogger(logger).setLevel(_SILENT)
@@ -225,7 +226,7 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
             wanted = remote.completed(settings.master, wanted, settings.folder)
         text = "".join(f"{key} {_escaped(wanted[key])}\n" for key in wanted)
         durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
-        with settings.log.open("a") as output, _environment(settings):
+        with settings.log.open("a") as output, _environment(settings, java):
             session = _launch(settings, jvm, gateway, conf / "spark-defaults.conf", output, wanted)
     except BaseException as error:
         cancelled = jvm.killed
@@ -421,7 +422,7 @@ def _runs_files(settings: SparkSettings) -> bool:
 
 
 @contextmanager
-def _environment(settings: SparkSettings) -> Iterator[None]:
+def _environment(settings: SparkSettings, java: Java) -> Iterator[None]:
     """Set what the JVM and its Python workers inherit, for as long as it takes to start them."""
     wanted = {
         # There is none: Spark puts it into the class path, where an archive of classes allows no folder with files.
@@ -429,6 +430,7 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
         "SPARK_HOME": str(HOME),
         "PYSPARK_PYTHON": sys.executable if settings.local else remote.python(settings.conf),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **java.environment,
         # A setting would be one of executors elsewhere too.
         "SPARK_LOCAL_DIRS": str(settings.folder / "local"),
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
