@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.command import run
+from support.java import without_package
 
 pytestmark = pytest.mark.long
 
