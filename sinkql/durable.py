@@ -1,21 +1,29 @@
 """Bytes → a file that is there whole or not at all, also after the power failed.
 
 The protocol is that of every careful writer: write a draft in the same folder, fsync it, rename it over the name, fsync
-the folder (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
+the folder (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014). The folders above it are made durable,
+too: each once in the life of a process.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
 _PRIVATE = 0o600
+_AT_ONCE = 8
+"""A journaling file system commits together what is synced at the same time."""
+_MANY = 64
+"""From so many files on, all of the file system is written first: then each fsync finds nothing left to do."""
 
 
 def write(path: Path, data: bytes, *, private: bool = False, sync: bool = True) -> None:
@@ -53,7 +61,7 @@ def create(path: Path, data: bytes | BinaryIO, *, private: bool = False) -> None
 @contextmanager
 def replacing(path: Path, *, mode: int) -> Iterator[BinaryIO]:
     """Give a draft to write large data to, whole at the block's end in the place of the file; none where it raises."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     draft = _beside(path)
     try:
         with draft.open("xb") as file:
@@ -62,6 +70,7 @@ def replacing(path: Path, *, mode: int) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), mode)
         draft.replace(path)
+        sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -80,22 +89,86 @@ def stream(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+def settle(paths: Iterable[Path]) -> None:
+    """Make files durable that others have written and closed, with the folders on the way to them, several at once.
+
+    Raises OSError where one may not be durable. It must not be named then, nor be synced again: the kernel reports an
+    error once, and the next fsync would succeed.
+    """
+    files = set(paths)
+    folders = {path.parent for path in files}
+    if len(files) >= _MANY:
+        _write_all(folders)
+    _at_once(_sync, files)
+    _at_once(_settle_folder, folders)
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it, durably."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    _settle_names(folder)
 
 
 def sync_folder(folder: Path) -> None:
     """Make a folder's entries durable."""
-    handle = os.open(folder, os.O_RDONLY)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _settle_folder(folder: Path) -> None:
+    sync_folder(folder)
+    _settle_names(folder)
+
+
+def _settle_names(folder: Path) -> None:
+    """Make the names of a folder, and of those above it, durable."""
+    for each in (folder, *folder.parents)[:-1]:
+        about = each.stat()
+        _settle_name(each, about.st_dev, about.st_ino)
+
+
+@lru_cache(maxsize=10_000)
+def _settle_name(folder: Path, device: int, inode: int) -> None:
+    with suppress(OSError):  # above what this user has made, and where a file system has no such thing
+        sync_folder(folder.parent)
+
+
+def _at_once(sync: Callable[[Path], None], paths: set[Path]) -> None:
+    if len(paths) <= 1:
+        for path in paths:
+            sync(path)
+        return
+    with ThreadPoolExecutor(min(_AT_ONCE, len(paths)), "settle") as pool:
+        list(pool.map(sync, paths))
+
+
+def _write_all(folders: Iterable[Path]) -> None:
+    """Have the kernel write all of the file systems of these folders, where it can."""
+    syncfs = _syncfs()
+    if syncfs is None:
+        return
+    for folder in {folder.stat().st_dev: folder for folder in folders}.values():
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            syncfs(handle)  # an error is told by the fsync of the file that has it
+        finally:
+            os.close(handle)
+
+
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).syncfs
+    except (OSError, AttributeError):  # Linux alone has it
+        return None
+    return found
 
 
 def _beside(path: Path) -> Path:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -62,7 +63,7 @@ def run(pipeline: Pipeline, *, again: str = "never") -> int:
             loop.start(epoch=1, once=True)
             if loop.rebuilds():
                 loop.rebuild()
-            failures += _drain(loop, _TRIES if again == "batch" else 1)
+            failures += drain(loop, _TRIES if again == "batch" else 1)
             for each in pipeline.then:
                 _then(each, loop)
             return failures
@@ -84,13 +85,15 @@ def _then(deed: str, loop: BatchLoop) -> None:
         pass
 
 
-def _drain(loop: BatchLoop, tries: int) -> int:
+def drain(loop: BatchLoop, tries: int, done: Callable[[], None] = lambda: None) -> int:
+    """Process batches up to all there is now, each until it succeeds; return how many attempts failed."""
     pacer = Pacer(loop.readers)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     failures = 0
     while not loop.caught_up():
         start = loop.marker.end
         failures += _process(loop, start, pacer.offer(start, orders, time.time_ns() // 1_000_000), tries)
+        done()
     return failures
 
 

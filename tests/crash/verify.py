@@ -147,8 +147,11 @@ def check_state(pipeline: Pipeline) -> Sequence[Mapping[str, Any]]:
     Their names are left out: into them goes the path of what is read.
     """
     name = marker(pipeline).state
-    if name is None:
-        return []
+    return check_state_of(pipeline, name) if name is not None else []
+
+
+def check_state_of(pipeline: Pipeline, name: str) -> Sequence[Mapping[str, Any]]:
+    """Assert that the state of this name is whole; return what `check_state` does."""
     arrangements = state.load(pipeline.state, name)["arrangements"]
     for arrangement, buckets in arrangements.items():
         for bucket, entries in buckets.items():

@@ -38,6 +38,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Path, mon
 
 
 def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    durable.make_folder(tmp_path)  # what is above it is synced once
     done: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
@@ -53,6 +54,47 @@ def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Path, "replace", rename)
     durable.write(tmp_path / "file", b"x")
     assert done == ["file", "rename", "folder"]
+
+
+def test_files_of_others_are_synced_before_the_folders_that_list_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / "new" / part / name for part in "ab" for name in "xy"]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    done: list[str] = []
+    fsync = os.fsync
+
+    def note(handle: int) -> None:
+        fsync(handle)
+        done.append(os.readlink(f"/proc/self/fd/{handle}"))
+
+    monkeypatch.setattr(os, "fsync", note)
+    durable.settle(paths)
+    folders = [tmp_path / "new" / "a", tmp_path / "new" / "b", tmp_path / "new", tmp_path]
+    assert {str(path) for path in paths} == set(done[:4])
+    assert {str(folder) for folder in folders} <= set(done[4:])
+    again = len(done)
+    durable.settle(paths[:2])
+    assert sorted(map(str, (*paths[:2], paths[0].parent))) == sorted(done[again:])
+
+
+@pytest.mark.parametrize("files", [1, 3, 100])
+def test_a_file_that_cannot_be_synced_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    paths = [tmp_path / f"{number:03}" for number in range(files)]
+    for path in paths:
+        path.write_bytes(b"")
+    fsync = os.fsync
+
+    def fail(handle: int) -> None:
+        if os.readlink(f"/proc/self/fd/{handle}") == str(paths[-1]):
+            raise OSError(5, "Input/output error")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        durable.settle(paths)
 
 
 def test_a_private_file_is_its_owners_alone_and_others_keep_their_mode(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Excep
     """Post the attempt once and return the table after it, or what went wrong; raises what stops it for good."""
     try:
         prepared = proposal.prepare(table)
+        target.settle(prepared.files)
     except (SinkqlError, RedoBatchError):
         raise
     except Exception as error:

@@ -81,11 +81,15 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A snapshot whose manifests are written: what to post, and under which requirements."""
+    """A snapshot whose manifests are written: what to post, and under which requirements.
+
+    `files` are the locations that it names and that were written for it: they must be durable first.
+    """
 
     snapshot: int
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+    files: frozenset[str] = field(default=frozenset())
 
 
 def prepare(
@@ -122,7 +126,8 @@ def prepare(
     updates += [AddSnapshotUpdate(snapshot=snapshot), moved(table.metadata, MAIN, builder.snapshot)]
     if said.table:
         updates.append(SetPropertiesUpdate(updates=dict(said.table)))
-    return Prepared(builder.snapshot, needed, tuple(updates))
+    files = frozenset(builder.wrote).union(entry.path for entry in change.add)
+    return Prepared(builder.snapshot, needed, tuple(updates), files)
 
 
 def _schema_updates(metadata: TableMetadata, schema: Schema) -> list[TableUpdate]:
@@ -196,6 +201,7 @@ class _Builder:
         self._known = Known(table)
         self._collector = _Collector()
         self._partitions = Partitions(table.metadata)
+        self.wrote: set[str] = set()
         self.parent = table.current_snapshot()
         self.snapshot = table.metadata.new_snapshot_id()
         self.sequence = table.metadata.next_sequence_number()
@@ -255,6 +261,7 @@ class _Builder:
         """Write the manifest list; return what the snapshot says of it, from version 3 on which row ids it takes."""
         provider = self._table.location_provider()
         path = provider.new_metadata_location(f"snap-{self.snapshot}-0-{self._name}.avro")
+        self.wrote.add(path)
         output = self._table.io.new_output(path)
         parent = self.parent.snapshot_id if self.parent else None
         said: dict[str, Any] = {"manifest-list": path}
@@ -304,7 +311,9 @@ class _Builder:
     def _writer(self, deletes: bool, spec_id: int) -> ManifestWriter:
         name = f"{self._name}-m{self._written}.avro"
         self._written += 1
-        output = self._table.io.new_output(self._table.location_provider().new_metadata_location(name))
+        path = self._table.location_provider().new_metadata_location(name)
+        output = self._table.io.new_output(path)
+        self.wrote.add(path)
         spec, schema = self._metadata.specs()[spec_id], parted_schema(self._metadata, spec_id)
         version = self._metadata.format_version
         return ManifestWriter(spec, schema, output, self.snapshot, version=version, deletes=deletes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.pool import NullPool
 
-from sinkql import logical
+from sinkql import durable, logical
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, stores_of
+from sinkql.connectors.iceberg.storage.local import local_folder
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest import open_rest
 from sinkql.connectors.iceberg.table.sql import FileCatalog, KnowingCatalog, MemoryCatalog
@@ -64,15 +66,6 @@ def validate(connection: logical.Connection, access: Access) -> None:
             if name in options and found.option not in ("URL", "WAREHOUSE", "ACCESS DELEGATION"):
                 found.option = option
         raise found from error
-
-
-def local_folder(location: str) -> Path | None:
-    """Return the local folder of a location, None if it is elsewhere."""
-    if location.startswith("file://"):
-        return Path(location.removeprefix("file://"))
-    if location.startswith("file:/"):  # as Hive writes it
-        return Path(location.removeprefix("file:"))
-    return None if "://" in location else Path(location)
 
 
 # --- sql and memory ---------------------------------------------------------------------------------------------
@@ -141,11 +134,18 @@ def _sqlite_file(url: URL) -> Path | None:
 def _file_engine(url: URL) -> Engine:
     # One a process and file, since it keeps the statements that it compiled: that takes longer than running them. It
     # keeps no connection, so it always reads the file that is there now, and forks inherit nothing of it.
-    return create_engine(url, poolclass=NullPool)
+    engine = create_engine(url, poolclass=NullPool)
+    event.listen(engine, "connect", _durably)
+    return engine
+
+
+def _durably(connection: sqlite3.Connection, record: object) -> None:
+    # the level above SQLite's default: a commit stays after the power failed, also one that a journal's removal ends
+    connection.execute("PRAGMA synchronous = EXTRA")
 
 
 def _make_folder(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "permission denied", str(folder))
 

@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 
 from sinkql import durable
 from sinkql.connectors.iceberg.storage.access import AskingFileIO
-from sinkql.connectors.iceberg.table.catalog import local_folder
+from sinkql.connectors.iceberg.storage.local import local_folder
 
 PREFIX, SUFFIX = "_sinkql-", ".stats"
 """How the names of own files begin and end.

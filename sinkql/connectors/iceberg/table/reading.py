@@ -15,8 +15,9 @@ from sqlalchemy.engine import make_url
 
 from sinkql import physical
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
+from sinkql.connectors.iceberg.storage.local import local_folder
 from sinkql.connectors.iceberg.table.branch import BranchTable
-from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
+from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.rest import token_access
 from sinkql.errors import SinkqlError, UnfitTableError
 from sinkql.extension.stream import Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +17,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from sinkql import durable, faults
-from sinkql.connectors.iceberg.storage.failure import missing
+from sinkql.connectors.iceberg.storage.failure import missing, of_storage
+from sinkql.connectors.iceberg.storage.local import local_folder, settle
 from sinkql.connectors.iceberg.table.branch import BranchTable
-from sinkql.connectors.iceberg.table.catalog import local_folder
 from sinkql.connectors.iceberg.table.failure import explain, transient
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
 
@@ -80,6 +80,16 @@ class TargetTable:
                 if failures >= self.patience.tries or not transient(error):
                     raise explain(error, self.connection) from error
             self.patience.wait(failures)
+
+    def settle(self, locations: Iterable[str]) -> None:
+        """Make the local files among these durable; raises SQ43xx where one may not be, and FileNotFoundError."""
+        try:
+            settle(locations)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise of_storage(error, f'the storage of table "{self.namespace}.{self.table}"', cause) from error
 
     def post(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> Table:
         """Post one commit, once, and return the table as the reply has it; if it raises, the outcome is unknown."""

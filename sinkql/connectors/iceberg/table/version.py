@@ -1,4 +1,4 @@
-"""Table metadata of format version 3, which pyiceberg reads but does not write."""
+"""Metadata files of tables: durable before a catalog names them; also of version 3, which pyiceberg only reads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel
+
+from sinkql.connectors.iceberg.storage.local import settle
 
 
 class _Written(TableMetadataV3):
@@ -24,3 +26,4 @@ class WritingVersion3:
             known = {"next_row_id": 0} if metadata.next_row_id is None else {}
             metadata = _Written.model_construct(**(dict(metadata) | known))
         ToOutputFile.table_metadata(metadata, io.new_output(metadata_path))
+        settle([metadata_path])

@@ -1,0 +1,140 @@
+"""The power fails at each moment at which something became durable: the table opens, and has what was acknowledged.
+
+The disk has what was synced by then, and nothing else: neither bytes, nor names, nor that a name is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import StaticTable, Table
+
+from crash import verify
+from crash.pipeline import BATCH_ROWS, KINDS, Pipeline, expected, write_input
+from sinkql.connectors.iceberg.commit.marker import find
+from sinkql.connectors.iceberg.keyindex.index import Index
+from sinkql.connectors.iceberg.keyindex.key import key_columns
+from support.index import live_entries
+from support.power import Disk, record
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(shutil.which("strace") is None, reason="strace, which records all writes, is not installed"),
+]
+
+
+@dataclass
+class Failing:
+    """Hold a pipeline's folder as it is after the power failed; the folder itself is put aside."""
+
+    pipeline: Pipeline
+    present: dict[Path, bytes] = field(default_factory=dict)
+    acknowledged: int = 0
+    found: set[int] = field(default_factory=set)
+    after: dict[int, Counter[tuple[object, ...]]] = field(default_factory=dict)
+
+    def become(self, files: dict[Path, bytes]) -> bool:
+        """Make the folder have just these files; return False where only some came that nothing names yet."""
+        changed = {path: data for path, data in files.items() if self.present.get(path) is not data}
+        gone = self.present.keys() - files.keys()
+        for path in gone:
+            path.unlink(missing_ok=True)
+        for path, data in changed.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        before, self.present = self.present, files
+        return bool(gone) or any(path in before or path.name.startswith("lake.db") for path in changed)
+
+    def check(self) -> None:
+        """Assert that the table has the batches that were acknowledged, and no more than the one on its way."""
+        table = self._table()
+        if table is None or table.current_snapshot() is None:
+            assert self.acknowledged == 0
+            return
+        rows = Counter(tuple(row[name] for name in self.pipeline.what.columns) for row in rows_of(table))
+        possible = (self.acknowledged, self.acknowledged + 1)
+        batches = [number for number in possible if rows == self._expected(number)]
+        assert batches, f"not what was acknowledged: {self.acknowledged} batches"
+        kept = find(table, self.pipeline.sink_id)
+        assert kept is not None
+        if kept.marker.index is not None:
+            key = key_columns(table, self.pipeline.what.columns[:1])
+            index = Index.load(self.pipeline.state / "index", kept.marker.index, key)
+            assert index is not None
+            live_entries(index, self.pipeline.state / "index")
+        if kept.marker.state is not None:
+            verify.check_state_of(self.pipeline, kept.marker.state)
+        self.found.update(batches)
+
+    def _table(self) -> Table | None:
+        """Return the table that the database names, as whoever opens it after the failure."""
+        for path in self.pipeline.folder.glob("lake.db*"):  # whoever opened it before has recovered it
+            path.unlink()
+        for path, data in self.present.items():
+            if path.name.startswith("lake.db"):
+                path.write_bytes(data)
+        with closing(sqlite3.connect(self.pipeline.folder / "lake.db")) as connection:
+            try:
+                found = connection.execute("SELECT metadata_location FROM iceberg_tables").fetchone()
+            except sqlite3.OperationalError:  # no tables yet
+                return None
+        return StaticTable.from_metadata(found[0]) if found is not None else None
+
+    def _expected(self, batches: int) -> Counter[tuple[object, ...]]:
+        if batches not in self.after:
+            upto = batches * BATCH_ROWS
+            self.after[batches] = expected(self.pipeline.folder, self.pipeline.kind, upto=upto)
+        return self.after[batches]
+
+
+def rows_of(table: Table) -> list[dict[str, object]]:
+    """Return all rows, by pyiceberg: each file that the table names is opened."""
+    rows: list[dict[str, object]] = table.scan().to_arrow().to_pylist()
+    return rows
+
+
+def fail_everywhere(folder: Path, kinds: list[str], commits: int) -> Iterator[Failing]:
+    """Run pipelines of these kinds for so many commits; look at each of their disks at each moment."""
+    for kind in kinds:
+        (folder / kind).mkdir()
+        write_input(folder / kind, rows=commits * BATCH_ROWS)
+    tests = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
+    runs = [part for kind in kinds for part in (kind, str(folder / kind))]
+    log = folder / "log"
+    record([sys.executable, "-m", "crash.recorded", *runs], log, environment=environment)
+    for kind in kinds:
+        disk = Disk(folder / kind)
+        for name in ("lake", "lake.db", "state"):
+            place = folder / kind / name
+            place.rename(folder / f"{kind}-{name}")
+        failing = Failing(Pipeline(folder / kind, kind))
+        for path in disk.play(log):
+            if path.endswith("/acknowledged"):
+                failing.acknowledged += 1
+            elif not failing.become(disk.after_failure()):
+                continue
+            failing.check()
+        yield failing
+
+
+def test_what_was_acknowledged_is_there_after_a_power_failure(tmp_path: Path) -> None:
+    kinds = ["append", "chain", "vectors"]
+    for failing in fail_everywhere(tmp_path, kinds, commits=4):
+        assert failing.found >= {1, 2, 3, 4}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("changelog", "pick")])
+def test_two_hundred_commits_are_there_after_a_power_failure(tmp_path: Path, kind: str) -> None:
+    (failing,) = fail_everywhere(tmp_path, [kind], commits=200)
+    assert failing.found >= set(range(1, 201))
