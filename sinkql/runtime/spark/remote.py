@@ -102,6 +102,8 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
         found.setdefault(_HOST, here)
     if master.startswith(KUBERNETES) and not any(name.startswith(_ELSEWHERE) or _FOLDERS in name for name in conf):
         found[f"{_VOLUMES}{_FOLDERS}1.mount.path"] = _SCRATCH
+    if master.startswith(KUBERNETES):
+        found.setdefault(_AUTHENTICATE, "true")  # Spark makes the secret; other masters have one of their own, or none
     if master.startswith(STANDALONE):
         wanted = cores(conf)
         if wanted is not None:  # it gives an executor all cores of a machine, and takes no number of executors

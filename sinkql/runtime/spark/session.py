@@ -302,6 +302,7 @@ def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
         "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log} {files} {shared}",
         "spark.executor.defaultJavaOptions": f"{_collector(settings)} {compiler}",
         "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
 
@@ -354,6 +355,8 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         required |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            # All users of a machine reach its loopback. Spark makes the secret, and keeps it in memory.
+            "spark.authenticate": "true",
             # What is in this process is not lost, however long the machine slept or had no time for it.
             "spark.storage.blockManagerHeartbeatTimeoutMs": _NEVER,
             "spark.executor.heartbeat.maxFailures": "1000000000",
