@@ -13,7 +13,7 @@ A table that a sink has written remembers the hash; a sink with another one does
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,13 +73,19 @@ def arranged_as(view: str, columns: Sequence[Column], key: Sequence[Expression])
     return _hash(["index", view, types, [_expression(each, places) for each in key]])
 
 
-def deciding(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a reader's options without those that decide no rows, also in options of its parts."""
-    return {
-        name: deciding(value) if isinstance(value, dict) else value
-        for name, value in options.items()
-        if name != "tuning"
-    }
+def deciding(options: Mapping[str, Any], columns: Collection[str] | None = None) -> dict[str, Any]:
+    """Return a reader's options without those that decide no rows, also in options of its parts.
+
+    Of what stands under `by column` that of these columns decides, of all without `columns`; of none it is left out.
+    """
+    found = {}
+    for name, value in options.items():
+        if name == "by column" and columns is not None:
+            own = {column: said for column, said in value.items() if column in columns}
+            found |= {name: own} if own else {}
+        elif name != "tuning":
+            found[name] = deciding(value, columns) if isinstance(value, dict) else value
+    return found
 
 
 def _hash(data: list[Any]) -> str:
@@ -116,7 +122,7 @@ class _Meaning:
         match operator:
             case Read():
                 columns = [[each.name, each.type, each.nullable] for each in operator.columns]
-                options = deciding(operator.options)
+                options = deciding(operator.options, {each.name for each in operator.columns})
                 changes = [operator.change, list(operator.key)] if operator.change == "upsert" else operator.change
                 return ["read", operator.source, operator.connector, options, columns, changes]
             case Map():

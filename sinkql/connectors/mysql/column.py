@@ -34,13 +34,15 @@ _LIMBS = 36
 class Target:
     """What a column is to become: its SQL type, the kind that its declaration names, and its character set.
 
-    With the type text, a column of another kind is the text that the server prints.
+    With the type text, a column of another kind is the text that the server prints: that of a number is `filled` up
+    with zeros to so many characters.
     """
 
     name: str
     type: str
     kind: str
     charset: str | None = None
+    filled: int = 0
 
 
 @dataclass(slots=True)
@@ -414,13 +416,17 @@ def _as_text(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad)
         case wire.NEWDECIMAL:
             nulls = cells.null.tolist()
             places = zip(cells.starts.tolist(), nulls, strict=True)
-            texts = ["" if null else f"{_one_decimal(block.raw, start, column):f}" for start, null in places]
+            texts = [
+                "" if null else f"{_one_decimal(block.raw, start, column):f}".rjust(target.filled, "0")
+                for start, null in places
+            ]
         case _:
             numbers = unsigned(block, cells.starts, column.width)
             if not column.unsigned:
                 shift = 64 - 8 * column.width
                 numbers = numbers << shift >> shift
-            texts = [str(each & (1 << 64) - 1 if column.unsigned else each) for each in numbers.tolist()]
+            whole = (each & (1 << 64) - 1 if column.unsigned else each for each in numbers.tolist())
+            texts = [str(each).rjust(target.filled, "0") for each in whole]
     return pa.array(texts, pa.string(), mask=cells.null)
 
 

@@ -23,7 +23,7 @@ from sinkql.connectors.mysql.letter import Unfit
 from sinkql.connectors.mysql.packet import BLOCK, WHOLE, present
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.rows import Cells
-from sinkql.connectors.mysql.table import declarations
+from sinkql.connectors.mysql.table import declarations, target_of
 from sinkql.connectors.mysql.text import decode_text, joined, locate_values
 from sinkql.connectors.mysql.type import Declared, declared, holds
 from sinkql.errors import TableError
@@ -185,7 +185,7 @@ class TableRead:
                 raise self._not_as_it_was(f'column "{column.name}" may be NULL')
             if charset is not None and decoder(charset) is None:
                 raise self._not_as_it_was(f'column "{column.name}" has the character set {charset}')
-            found[column.name] = Target(column.name, column.type, known[column.name].kind, charset)
+            found[column.name] = target_of(column, known[column.name], charset)
         if self._table.key and not keyed(self._connection, self._table.name, self._table.key):
             columns = ", ".join(f'"{each}"' for each in self._table.key)
             raise self._not_as_it_was(f"it has no unique key of {columns} any more")

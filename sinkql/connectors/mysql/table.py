@@ -19,6 +19,7 @@ from sinkql.connectors.mysql.type import Declared, declared, fits
 from sinkql.connectors.mysql.wire import TableMap, Wire
 from sinkql.extension.capture import CapturedTable, TableRows
 from sinkql.extension.stream import RowError
+from sinkql.physical import Column
 
 _DELETE, _UPDATE = 2, 1
 _SHOWN = 5
@@ -43,6 +44,11 @@ def declarations(table: CapturedTable) -> Mapping[str, Declared]:
     return {name: declared(text) for name, text in table.options["declared"].items()}
 
 
+def target_of(column: Column, known: Declared, charset: str | None) -> Target:
+    """Return what a column is to become, as it was declared when the source was created."""
+    return Target(column.name, column.type, known.kind, charset, known.filled)
+
+
 def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -> Matched:
     """Find a table's columns in a layout, by name."""
     places = {each.name: number for number, each in enumerate(layout.columns)}
@@ -65,7 +71,7 @@ def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -
         elif wire.nullable and not column.nullable:
             problems.append(f'column "{column.name}" of table "{name}" may be NULL')
         else:
-            found.append((place, wire, Target(column.name, column.type, known[column.name].kind, charset)))
+            found.append((place, wire, target_of(column, known[column.name], charset)))
     if not problems:
         return Matched(table, tuple(found))
     left = without(table, {each.name for each in table.columns} - {target.name for _, _, target in found})

@@ -24,6 +24,7 @@ from sinkql.connectors.mysql.rows import Cells, Numbers, unsigned
 from sinkql.extension.types import arrow_type
 
 _NULL = 0xFB
+_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _PREFIXES = ((0xFC, 2), (0xFD, 3), (0xFE, 8))
 
 
@@ -48,7 +49,10 @@ def locate_values(block: Block, starts: Numbers, columns: int) -> list[Cells]:
 def decode_text(block: Block, cells: Cells, target: Target, bad: Bad) -> pa.Array:
     """Return a column's values in the Arrow type of its SQL type; bad ones are NULL."""
     if target.type == "text":
-        return as_text(strings(block, cells), target, bad)
+        texts = as_text(strings(block, cells), target, bad)
+        if target.kind == "json":
+            return documents(texts.to_pylist(), bad)  # as the log's, which has no text of its own
+        return _filled(texts, target.filled) if target.kind in _NUMBERS else texts
     if target.type == "bytea":
         return strings(block, cells)
     if target.type == "jsonb":
@@ -64,6 +68,15 @@ def decode_text(block: Block, cells: Cells, target: Target, bad: Bad) -> pa.Arra
     if type_ == pa.string():  # a uuid
         return pc.utf8_lower(printed)
     return printed.cast(type_)
+
+
+def _filled(texts: pa.Array, width: int) -> pa.Array:
+    """Return the texts of numbers with zeros before them as the column was declared, whatever it is by now."""
+    if not width and not pc.any(pc.match_substring_regex(texts, "^0[0-9]")).as_py():
+        return texts
+    whole = (None if each is None else each.lstrip("0") for each in texts.to_pylist())
+    shown = [None if each is None else f"0{each}" if each[:1] in ("", ".") else each for each in whole]
+    return pa.array([None if each is None else each.rjust(width, "0") for each in shown], pa.string())
 
 
 def _decimals(printed: pa.Array, type_: pa.DataType, name: str, bad: Bad) -> pa.Array:

@@ -28,11 +28,23 @@ _MOST_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A column's declaration: its kind, such as `varchar`, numbers in parentheses, and its sign."""
+    """A column's declaration: its kind, such as `varchar`, numbers in parentheses, and its sign.
+
+    With `zerofill` the server prints zeros before a number.
+    """
 
     kind: str
     sizes: tuple[int, ...] = ()
     unsigned: bool = False
+    zerofill: bool = False
+
+    @property
+    def filled(self) -> int:
+        """How many characters the text of a number has at least."""
+        if not self.zerofill or not (self.sizes or self.kind == "decimal"):
+            return 0
+        precision, scale = _digits(self) if self.kind == "decimal" else (self.sizes[0], 0)
+        return precision + 1 if scale else precision
 
 
 def declared(text: str) -> Declared:
@@ -43,7 +55,9 @@ def declared(text: str) -> Declared:
     numbers = tuple(int(each) for each in sizes.groups() if each is not None) if sizes else ()
     name = kind[0] if kind else lower
     rest = re.sub(r"'(?:[^'\\]|''|\\.)*'", "", lower)
-    return Declared(name, numbers if name not in ("enum", "set") else (), "unsigned" in rest.split())
+    words = rest.split()
+    sized = numbers if name not in ("enum", "set") else ()
+    return Declared(name, sized, "unsigned" in words, "zerofill" in words and name != "year")
 
 
 def sql_type(column: Declared) -> str | None:

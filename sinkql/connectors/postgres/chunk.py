@@ -19,7 +19,7 @@ from sinkql.capture.columnar import Offsets
 from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, fitting
 from sinkql.connectors.postgres.slot import Connection, look, read_place
-from sinkql.connectors.postgres.types import ServerColumn, ServerTable, server_table
+from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType, server_table
 from sinkql.errors import SinkqlError, TableError
 from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Snapshot, TableRows
 from sinkql.extension.rows import python_values
@@ -30,6 +30,7 @@ _WIDTH = 1600
 """How many bytes a row is taken to have before any was read."""
 _PAGE = 8192
 _EMPTY: Key = ()
+_TEXT_TYPE = ServerType(25, "text")
 _PATIENCE_S = 30
 _BREATH_S = 0.01
 _LOCK_TRIES = 3
@@ -54,6 +55,13 @@ class Query:
         return self.server.columns
 
     @property
+    def selected(self) -> tuple[ServerColumn, ...]:
+        """The columns as `rows` selects them: what is read as text comes as such."""
+        return tuple(
+            msgspec.structs.replace(each, type=_TEXT_TYPE) if each.as_text else each for each in self.columns
+        )
+
+    @property
     def key(self) -> tuple[int, ...]:
         """The places of the key's columns."""
         places = {each.name: place for place, each in enumerate(self.columns)}
@@ -70,7 +78,10 @@ class Query:
     def rows(self, where: Sequence[sql.Composable], after: str = "") -> sql.Composed:
         """Return the query of all columns."""
         listed = sql.SQL(", ").join(
-            sql.SQL("t.{}::text" if each.as_text else "t.{}").format(sql.Identifier(each.name)) for each in self.columns
+            _output(sql.SQL("t.{}").format(sql.Identifier(each.name)))
+            if each.as_text
+            else sql.SQL("t.{}").format(sql.Identifier(each.name))
+            for each in self.columns
         )
         conditions = [*where, *([sql.SQL(f"({self.server.filter})")] if self.server.filter else [])]
         wanted = sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
@@ -79,6 +90,11 @@ class Query:
 
     def key_names(self) -> sql.Composed:
         return sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(self.columns[each].name)) for each in self.key)
+
+
+def _output(value: sql.Composable) -> sql.Composed:
+    """Return the text of a value by its type's output function, which the stream has too; a cast may give another."""
+    return sql.SQL("CASE WHEN pg_catalog.num_nulls({0}) = 0 THEN pg_catalog.format('%s', {0}) END").format(value)
 
 
 class DroppedError(TableError):
@@ -196,8 +212,8 @@ class PostgresChunkRead:
             keys = [python_values(batch.column(each).take(pa.array(wanted))) for each in query.key]
             asked = list(zip(*keys, strict=True))
             text = query.rows([_one_of(query, asked)]).as_string(self._open)
-            copied = copy_out(self._open, text, query.columns)
-            there = copied_rows(query.table, query.columns, query.key, copied, at=self._now).rows
+            copied = copy_out(self._open, text, query.selected)
+            there = copied_rows(query.table, query.selected, query.key, copied, at=self._now).rows
             end = read_place(self._one(f"SELECT {END}"))
         known = zip(*(python_values(there.column(each)) for each in query.key), strict=True)
         numbers = {each: number for number, each in enumerate(known)}
@@ -213,8 +229,8 @@ class PostgresChunkRead:
             values = sql.SQL(", ").join(map(sql.Literal, after))
             where = [sql.SQL("({}) > ({})").format(query.key_names(), values)]
         ordered = query.rows(where) + sql.SQL(" ORDER BY {} LIMIT {}").format(query.key_names(), sql.Literal(wanted))
-        copied = copy_out(connection, ordered.as_string(connection), query.columns)
-        rows = copied_rows(query.table, query.columns, query.key, copied, at=self._now)
+        copied = copy_out(connection, ordered.as_string(connection), query.selected)
+        rows = copied_rows(query.table, query.selected, query.key, copied, at=self._now)
         if copied.count:
             self.widths[query.table.id] = copied.block.size / copied.count
         return rows, self._last(copied) if copied.count == wanted else None
@@ -229,9 +245,10 @@ class PostgresChunkRead:
         """Return the key of the last row, as the server writes its values."""
         query, connection = self.query, self._open
         values = [copied.value(each, copied.count - 1) for each in query.key]
-        types = [25 if query.columns[each].as_text else query.columns[each].type.bare.oid for each in query.key]
-        listed = ", ".join(f"(${number + 1})::text" for number in range(len(values)))
-        result = connection.pgconn.exec_params(f"SELECT {listed}".encode(), values, types, [1] * len(values), 0)
+        types = [query.selected[each].type.bare.oid for each in query.key]
+        listed = sql.SQL(", ").join(_output(sql.SQL(f"${number + 1}")) for number in range(len(values)))
+        asked = sql.SQL("SELECT {}").format(listed).as_bytes(connection)
+        result = connection.pgconn.exec_params(asked, values, types, [1] * len(values), 0)
         if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
             raise psycopg.errors.error_from_result(result)
         return tuple((result.get_value(0, number) or b"").decode() for number in range(len(values)))
@@ -246,9 +263,9 @@ class PostgresChunkRead:
                         sql.Literal(leaf), sql.Literal(f"({page},0)"), sql.Literal(f"({page + step},0)")
                     )
                     text = query.rows([where]).as_string(self._open)
-                    copied = copy_out(self._open, text, query.columns)
+                    copied = copy_out(self._open, text, query.selected)
                     if copied.count:
-                        yield copied_rows(query.table, query.columns, (), copied, at=self._now)
+                        yield copied_rows(query.table, query.selected, (), copied, at=self._now)
 
     def _leaves(self) -> list[tuple[int, int]]:
         """Return the tables that have the rows, and how many pages each has, by their numbers."""

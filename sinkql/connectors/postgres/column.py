@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sinkql.capture import columnar
 from sinkql.capture.columnar import LIMB, Block, Mask, Offsets, either
-from sinkql.connectors.postgres.types import NUMERIC_OID, ServerColumn, ServerType, sql_type
+from sinkql.connectors.postgres.types import BLANKED, NUMERIC_OID, ServerColumn, ServerType, sql_type
 from sinkql.connectors.postgres.value import (
     DAY_US,
     EPOCH_DAY,
@@ -36,7 +36,7 @@ from sinkql.logical.jsonb import jsonbs
 Found = tuple[pa.Array, Mask | None]
 """A column, and where its values do not fit; None: nowhere."""
 
-TEXTS = frozenset({19, 25, 1042, 1043})
+TEXTS = frozenset({19, 25, BLANKED, 1043})
 """Types whose binary form is their text."""
 
 
@@ -116,6 +116,12 @@ def binary_column(type_: ServerType, places: Places) -> Found:
 
 def _texts(places: Places) -> Found:
     return columnar.texts(places.block, places.starts, places.lengths, places.valid)
+
+
+def _blanked(places: Places) -> Found:
+    """Return texts of a char(n) without the blanks that fill them up, as the server compares them."""
+    texts, bad = _texts(places)
+    return pc.ascii_rtrim(texts, " "), bad
 
 
 def _json_text(places: Places) -> Found:
@@ -214,7 +220,7 @@ _SIMPLE: dict[int, Callable[[Places], Found]] = {
     16: _booleans, 17: _bytes, 20: _numbers(">i8", pa.int64), 21: _numbers(">i2", pa.int16),
     23: _numbers(">i4", pa.int32), 26: _numbers(">u4", pa.int64), _JSON: _json, 700: _numbers(">f4", pa.float32),
     701: _numbers(">f8", pa.float64), 1082: _dates, 1083: _times, 1114: _moments(None), 1184: _moments("UTC"),
-    2950: _uuids, _JSONB: _json_text, **dict.fromkeys(TEXTS, _texts),
+    2950: _uuids, _JSONB: _json_text, **dict.fromkeys(TEXTS, _texts), BLANKED: _blanked,
 }  # fmt: skip
 
 
@@ -456,6 +462,8 @@ def text_column(type_: ServerType, places: Places) -> Found:
     """Return a column of what a type's output function gave, in a session of ISO dates in UTC."""
     target = sql_type(type_)
     assert target is not None
+    if type_.bare.oid == BLANKED:
+        return _blanked(places)
     texts, bad = _texts(places)
     arrow = arrow_type(str(target))
     if target.name in ("text", "uuid") or (target.name == "jsonb" and type_.bare.oid == _JSONB):

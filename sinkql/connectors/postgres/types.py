@@ -78,9 +78,19 @@ class ServerTable(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def table_json(table: ServerTable) -> dict[str, Any]:
-    """Return what `server_table` reads. Which rows it has, its id alone decides: the rest is under "tuning"."""
+    """Return what `server_table` reads. Which rows it has, its id alone decides: the rest is under "tuning".
+
+    How values of a column are read, where that has changed since earlier releases, is said by column.
+    """
     known = json_lists(msgspec.to_builtins(msgspec.structs.replace(table, unique=())))
-    return {"oid": known.pop("oid"), "tuning": known}
+    unblanked = {each.name: "unblanked" for each in table.columns if not each.as_text and _has_blanks(each.type)}
+    return {"oid": known.pop("oid"), **({"by column": unblanked} if unblanked else {}), "tuning": known}
+
+
+def _has_blanks(type_: ServerType) -> bool:
+    """Tell whether a type is a char(n), or has one in it."""
+    parts = [each for _, each in type_.fields] + ([type_.element] if type_.element is not None else [])
+    return type_.oid == BLANKED or any(map(_has_blanks, parts))
 
 
 def server_table(options: Mapping[str, Any]) -> ServerTable:
@@ -106,6 +116,8 @@ _BASE: Mapping[int, str] = MappingProxyType(
 """Types here by the ids that are the same on every server."""
 
 NUMERIC_OID = 1700
+BLANKED = 1042
+"""char(n), whose values are filled up with blanks that mean nothing: they are left out, as `value::text` does."""
 _MOST_SCALE = 38
 
 

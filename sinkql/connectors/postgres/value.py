@@ -14,7 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.connectors.postgres.types import NUMERIC_OID, ServerType, sql_type
+from sinkql.connectors.postgres.types import BLANKED, NUMERIC_OID, ServerType, sql_type
 from sinkql.logical.array import Items, levels, read_array
 from sinkql.logical.composite import read_record
 from sinkql.logical.expression import Interval
@@ -126,6 +126,10 @@ def _interval(raw: bytes) -> str:
 
 
 _INFINITE_INTERVALS = ((-(2**63), -(2**31), -(2**31)), (2**63 - 1, 2**31 - 1, 2**31 - 1))
+
+
+def _unblanked(raw: bytes) -> str:
+    return raw.decode().rstrip(" ")
 
 
 def _jsonb(raw: bytes) -> str:
@@ -275,7 +279,7 @@ _BINARY: Mapping[int, Callable[[bytes], Any]] = MappingProxyType(
     {
         16: lambda raw: raw != b"\0", 17: bytes, 19: bytes.decode, 20: _unpacked(">q"), 21: _unpacked(">h"),
         23: _unpacked(">i"), 25: bytes.decode, 26: _unpacked(">I"), 114: _json, 700: _unpacked(">f"),
-        701: _unpacked(">d"), 1042: bytes.decode, 1043: bytes.decode, 1082: _day, 1083: _time, 1114: _timestamp,
+        701: _unpacked(">d"), BLANKED: _unblanked, 1043: bytes.decode, 1082: _day, 1083: _time, 1114: _timestamp,
         1184: _timestamp, 1186: _interval, 2950: lambda raw: str(uuid.UUID(bytes=raw)), 3802: _jsonb,
         3904: _range("int4range", _unpacked(">i")), 3906: _range("numrange", _bound_decimal),
         3908: _range("tsrange", _timestamp), 3910: _range("tstzrange", _timestamp), 3912: _range("daterange", _day),
@@ -300,6 +304,8 @@ def _read_text(type_: ServerType, found: Type, text: str) -> Any:
             }
         case _ if type_.oid == NUMERIC_OID:
             return fitted(Decimal(text), type_)
+        case _ if type_.oid == BLANKED:
+            return text.rstrip(" ")
         case _ if found.name in SUBTYPES:
             return read_range(text, found.name, _BOUNDS[SUBTYPES[found.name].name])
         case _:

@@ -23,7 +23,7 @@ _TYPES = (
     "time, timestamp, timestamptz, text, bytea, uuid or jsonb"
 )
 _LATER_OPTIONS = ("PARTITION BY", "RETAIN HISTORY")
-_LENGTH = re.compile(r"(?:varchar|character varying|char|character) ?\( ?(\d+) ?\)")
+_LENGTH = re.compile(r"(varchar|character varying|char|character) ?\( ?(\d+) ?\)")
 _HINTS = {
     "CHECK": ("SQ2940", "CHECK constraints are", "Leave it out; test the rows in a view with WHERE."),
     "FOREIGN KEY": ("SQ2941", "foreign keys are", "Leave it out; find rows without a partner with a query."),
@@ -76,8 +76,15 @@ def rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def length(column: ast.ColumnDef) -> int | None:
     """Return the most characters that a varchar(n) or char(n) column takes."""
-    match = _LENGTH.fullmatch(column.type.text) if column.type is not None else None
-    return int(match[1]) if match else None
+    match = _LENGTH.fullmatch(flat(column.type.text)) if column.type is not None else None
+    return int(match[2]) if match else 1 if is_char(column) else None
+
+
+def is_char(column: ast.ColumnDef) -> bool:
+    """Tell whether a column is a char or char(n), in whose values blanks at the end mean nothing."""
+    text = flat(column.type.text) if column.type is not None else ""
+    match = _LENGTH.fullmatch(text)
+    return (match[1] if match else text) in ("char", "character")
 
 
 def default(column: ast.ColumnDef) -> ast.Expression | None:

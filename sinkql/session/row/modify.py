@@ -10,7 +10,7 @@ from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import UnsureError, function_of
 from sinkql.logical.type import BIGINT
-from sinkql.planner.item.table import length
+from sinkql.planner.item.table import is_char, length
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result
 from sinkql.session.row.inputs import Columns, Inputs, table_file
@@ -285,14 +285,15 @@ class Fitting:
     def __init__(self, target: Target, span: Span | None = None) -> None:
         self._columns = target.columns
         self._lengths = [length(column) for column in target.statement.columns]
+        self._blanked = [is_char(column) for column in target.statement.columns]
         self._table = short_name(target.item.name)
         self._span = span
 
     def row(self, row: list[Any]) -> Row:
         """Return a row as the table holds it; raises SQ2421 and SQ2422."""
-        return tuple(map(self._value, row, self._columns, self._lengths))
+        return tuple(map(self._value, row, self._columns, self._lengths, self._blanked))
 
-    def _value(self, value: Any, column: logical.Column, most: int | None) -> Any:
+    def _value(self, value: Any, column: logical.Column, most: int | None, blanked: bool) -> Any:  # noqa: FBT001  # one of map's
         if value is None:
             if not column.nullable:
                 raise SinkqlError(
@@ -302,12 +303,15 @@ class Fitting:
                     hint="Give it a value, or a DEFAULT in CREATE TABLE.",
                 )
             return None
+        if blanked:
+            value = value.rstrip(" ")
         if most is not None and len(value) > most:
             if not value[most:].strip(" "):
                 return value[:most]  # blanks at the end may be cut off
             raise SinkqlError(
                 "SQ2422",
-                f'{_shown(value)!r} is too long for column "{column.name}", which takes {most} characters',
+                f'{_shown(value)!r} is too long for column "{column.name}", which takes {most} '
+                f"character{'' if most == 1 else 's'}",
                 self._span,
             )
         return normal(value, column.type)
