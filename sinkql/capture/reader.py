@@ -231,6 +231,10 @@ class LogReader(Subscription, Reader):
         groups = content.groups(self, files, whole=not self.snapshot_alone(place_of(start), place_of(end)))
         return [{"log": end["log"], "files": msgspec.to_builtins(files)} for files in groups]
 
+    def using(self, names: frozenset[str]) -> LogReader:
+        """Return a reader that goes on where other columns are dropped or renamed."""
+        return replace(self, used=names)
+
     def of_columns(self, names: tuple[str, ...]) -> LogReader:
         """Return a reader of these columns."""
         columns = tuple(each for each in self.table.columns if each.name in names)

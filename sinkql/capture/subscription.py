@@ -20,7 +20,10 @@ _Error = TypeVar("_Error", bound=SinkqlError)
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A table of a captured source, as a sink reads it. `name` is the source's, `sink_id` who reads."""
+    """A table of a captured source, as a sink reads it. `name` is the source's, `sink_id` who reads.
+
+    `used` are the columns that the sink's job uses; None where that is not known: all.
+    """
 
     name: str
     sink_id: str
@@ -29,6 +32,7 @@ class Subscription:
     keeping: Keeping
     change: physical.Change = "upsert"
     holes: bool = False
+    used: frozenset[str] | None = None
 
     @property
     def folder(self) -> Path:

@@ -182,7 +182,8 @@ def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: b
             hint=f"Fix on the server what the detail says, if anything. Then {SKIP[0].lower()}{SKIP[1:]}",
         )
     now = {each.name: each for each in entry.columns}
-    lost = [each.name for each in reader.table.columns if not _same(each, now)]
+    used = [each for each in reader.table.columns if reader.used is None or each.name in reader.used]
+    lost = [each.name for each in used if not _same(each, now)]
     if not lost and tuple(entry.key) == reader.table.key:
         return True
     if not first:
@@ -192,9 +193,9 @@ def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: b
         "SQ3433",
         f'{what} of table "{".".join(reader.table.name)}" was dropped, renamed or changed on the server',
         detail=entry.problem,
-        hint="Run ALTER SOURCE … REFRESH REFERENCES, and start the sinks again; or ALTER SOURCE … SKIP where the table "
-        "is as it was by now. If that is refused, drop the sinks of the table first, and create them again into new "
-        "tables.",
+        hint="Run ALTER SOURCE … REFRESH REFERENCES; and start the sink again: it has the table's columns of now then. "
+        "What that says it cannot change, as a view that names the column or an append sink, is dropped first and "
+        "created again, sinks into new tables. Or put the column back on the server, and run ALTER SOURCE … SKIP;",
     )
 
 

@@ -54,8 +54,10 @@ class Relation:
     """How a table's rows are read: `columns` and their `places` in what the server sends, those of the key, in order.
 
     `reshaped` is what is to be said where the table is not as it was planned; one without columns is not read.
+    `planned` has all columns, also those that `table` is without by now.
     """
 
+    planned: CapturedTable
     table: CapturedTable
     columns: tuple[ServerColumn, ...]
     places: tuple[int, ...]
@@ -78,7 +80,7 @@ def relate(table: CapturedTable, sent: SentTable) -> Relation:
         places = {each.name: place for place, each in enumerate(sent.columns)}
         indexes = {each.name: number for number, each in enumerate(columns)}
         key = tuple(indexes[name] for name in table.key)
-        return Relation(table, tuple(columns), tuple(places[each.name] for each in columns), key, sent)
+        return Relation(table, table, tuple(columns), tuple(places[each.name] for each in columns), key, sent)
     kept = {each.name for each in columns}
     if not kept.issuperset(table.key):
         columns = []
@@ -119,7 +121,7 @@ def _without(
     indexes = {each.name: number for number, each in enumerate(columns)}
     key = tuple(indexes[name] for name in table.key) if columns else ()
     reshaped = replace(why, table=left)
-    return Relation(left, tuple(columns), tuple(places[each.name] for each in columns), key, sent, reshaped)
+    return Relation(table, left, tuple(columns), tuple(places[each.name] for each in columns), key, sent, reshaped)
 
 
 def _identity_problem(planned: ServerTable, table: CapturedTable, sent: SentTable) -> str | None:

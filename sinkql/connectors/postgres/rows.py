@@ -57,7 +57,29 @@ def table_rows(relation: Relation, changes: Changes) -> TableRows:
     new, old, keyed = _tuples(relation, changes)
     _fill_unchanged(relation, changes, new, old, keyed)
     reader = _Reader(relation, changes, new, old)
-    return reader.keyed() if relation.key else reader.keyless()
+    found = reader.keyed() if relation.key else reader.keyless()
+    return found if relation.reshaped is None else _with_all_columns(relation, found)
+
+
+def _with_all_columns(relation: Relation, found: TableRows) -> TableRows:
+    """Return rows with NULL in the columns that the table is without: sinks that read others go on."""
+    rows, planned = found.rows, relation.planned.columns
+    own = {each.name: rows.column(each.name) for each in relation.table.columns}
+    whole = {each.name: own.get(each.name, pa.nulls(len(rows), arrow_type(each.type))) for each in planned}
+    rest = {name: rows.column(name) for name in rows.schema.names if name not in own}
+    if "$hole" in rest:
+        left = [number for number, each in enumerate(planned) if each.name in own]
+        rest["$hole"] = pa.array([_moved_bits(each, left) for each in rest["$hole"].to_pylist()], pa.binary())
+    return replace(found, rows=pa.record_batch({**whole, **rest}))
+
+
+def _moved_bits(bits: bytes | None, to: Sequence[int]) -> bytes | None:
+    """Return bits at other places: the first one at the first of them, and so on."""
+    if bits is None:
+        return None
+    number = int.from_bytes(bits, "little")
+    moved = sum(1 << place for at, place in enumerate(to) if number >> at & 1)
+    return moved.to_bytes(max(to) // 8 + 1, "little")
 
 
 def _tuples(relation: Relation, changes: Changes) -> tuple[_Tuples, _Tuples, Mask]:

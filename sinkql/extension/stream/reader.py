@@ -110,6 +110,10 @@ class Reader(Protocol):
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield a split's rows, and count its records in `tally`, those that fail by `on_error.BadRecords`."""
 
+    def using(self, names: frozenset[str]) -> Reader:
+        """Return the reader of a job that uses these of its columns alone; it may give NULL in all others."""
+        return self
+
     def of_columns(self, names: tuple[str, ...]) -> Reader | None:
         """Return a reader whose `read` gives these of its columns alone; None where it is no cheaper than all of them.
 

@@ -79,8 +79,10 @@ class ClockReader(Reader):
 def with_clock(
     job: physical.Job, readers: Mapping[str, Reader], now_ms: Callable[[], int] = machine_ms
 ) -> dict[str, Reader]:
-    """Return the readers of a job, with that of the clock where its rows depend on the time."""
-    return {**readers, CLOCK: ClockReader(now_ms)} if job.timed else dict(readers)
+    """Return the readers of a job, each told what is used of it, and the clock's where rows depend on the time."""
+    used = physical.columns_read(job.graph, [column.name for column in job.write.columns])
+    told = {source: reader.using(used.get(source, frozenset())) for source, reader in readers.items()}
+    return {**told, CLOCK: ClockReader(now_ms)} if job.timed else told
 
 
 def step(start: JobOffsets, end: JobOffsets) -> tuple[int, int]:
