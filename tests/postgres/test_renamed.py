@@ -1,4 +1,4 @@
-"""A column that is renamed upstream stops the sinks that read it, and those alone; what the hint says has them go on."""
+"""A column that is renamed upstream stops the sinks that read it, and those alone; the hint has them go on."""
 
 from __future__ import annotations
 

@@ -107,8 +107,28 @@ def test_a_table_has_the_columns_and_the_key_of_the_server(session: Session) -> 
 
 def test_a_notice_tells_whose_long_values_are_kept(session: Session) -> None:
     (result,) = session.execute(_source("several", "FOR TABLES (public.users, odd, parted)"))
-    (notice,) = result.notices
+    (notice,) = (each for each in result.notices if each.code != "SQ2819")
     assert (notice.code, "of public.users again" in notice.message) == ("SQ2817", True)
+
+
+def test_a_notice_tells_of_generated_columns_and_what_has_them_sent(
+    session: Session, postgres: Postgres, database: str
+) -> None:
+    postgres.execute("DROP PUBLICATION IF EXISTS sums; CREATE PUBLICATION sums FOR TABLE odd, users", database)
+    (result,) = session.execute(_source("sums", "FOR TABLES (users)"))
+    assert "SQ2819" not in [each.code for each in result.notices]
+    session.execute("DROP SOURCE s CASCADE;")
+    (result,) = session.execute(_source("sums", "FOR TABLES (odd)"))
+    (notice,) = (each for each in result.notices if each.code == "SQ2819")
+    assert "has no public.odd.twice" in notice.message
+    assert notice.hint is not None
+    if not notice.hint.startswith("ALTER"):
+        assert postgres.execute("SELECT current_setting('server_version_num')::int < 180000") == [(True,)]
+        return
+    postgres.execute(notice.hint.partition(";")[0], database)
+    (result,) = session.execute("ALTER SOURCE s REFRESH REFERENCES;")
+    assert ("twice", True, "integer") in _columns(session, "odd")
+    assert result.notices == ()
 
 
 def test_a_table_without_a_key_has_rows_that_come_and_go(session: Session) -> None:

@@ -57,9 +57,7 @@ class Query:
     @property
     def selected(self) -> tuple[ServerColumn, ...]:
         """The columns as `rows` selects them: what is read as text comes as such."""
-        return tuple(
-            msgspec.structs.replace(each, type=_TEXT_TYPE) if each.as_text else each for each in self.columns
-        )
+        return tuple(msgspec.structs.replace(each, type=_TEXT_TYPE) if each.as_text else each for each in self.columns)
 
     @property
     def key(self) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ def find(login: Login, publication: str) -> logical.Facts:
     except psycopg.Error as error:
         raise failure(error, login.options) from error
     assert system is not None
-    return _facts(Found(version, system[0], *tables.found(roots=published)))
+    return _facts(Found(version, system[0], *tables.found(roots=published), tables.generated()))
 
 
 def find_all(login: Login) -> logical.Facts:
@@ -284,6 +284,16 @@ class Tables(msgspec.Struct, frozen=True):
             if missing:
                 left_out[called] = missing
         return tuple(tables), problems, left_out, {} if roots else self.roots
+
+    def generated(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns that the server computes, and does not send."""
+        found = {}
+        for row in self.rows:
+            sent = {each.name for each in self._columns(row)}
+            names = tuple(each[0] for each in self.columns.get(row.oid, ()) if each[6] and each[0] not in sent)
+            if names:
+                found[f"{row.schema}.{row.name}"] = names
+        return found
 
     def _table(self, row: _Row) -> tuple[ServerTable, Problem | None]:
         columns = tuple(self._columns(row))

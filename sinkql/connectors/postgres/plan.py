@@ -19,6 +19,8 @@ from sinkql.extension.plan import Access, Planning, SourcePlan
 from sinkql.extension.server import check_clauses, connection_of
 
 _LISTED = 5
+_GENERATED = 180000
+"""The first version that sends generated columns."""
 
 
 def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
@@ -60,6 +62,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     tables = tuple(_as_chosen(chosen, each) for each in found.tables)
     chosen.check("schema.table.column")
     _tell_long_values(statement, tables, planning)
+    _tell_generated(statement, found, options.publication, planning)
     troubled = [each for each in tables if _called(each) in found.problems and _named(statement.subsources, each)]
     return SourcePlan(planned, logical.Shape(()), tuple(_source_table(each, found, troubled) for each in tables))
 
@@ -188,6 +191,30 @@ def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable]
                 hint=f"ALTER TABLE {first} REPLICA IDENTITY FULL; on the server has it send whole rows.",
             )
         )
+
+
+def _tell_generated(statement: ast.CreateSource, found: Found, publication: str, planning: Planning) -> None:
+    """Leave a notice about columns of the tables that are read which the server computes, and does not send."""
+    read = [each for each in found.tables if _named(statement.subsources, each)]
+    names = [
+        f"{quoted(each.schema)}.{quoted(each.name)}.{quoted(column)}"
+        for each in read
+        for column in found.generated.get(_called(each), ())
+    ]
+    if not names:
+        return
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    here = "compute them in a view here"
+    stored = f"ALTER PUBLICATION {quoted(publication)} SET (publish_generated_columns = stored);"
+    hint = (
+        f"{stored} on the server has it send those that are STORED; then run ALTER SOURCE … REFRESH REFERENCES; here. "
+        f"Or {here}."
+        if found.version >= _GENERATED
+        else f"{here[0].upper()}{here[1:]}, or have a trigger on the server put them into columns of their own."
+    )
+    listed = f"{', '.join(names[:_LISTED])}{more}"
+    message = f"the server does not send generated columns, so the source has no {listed}"
+    planning.notice(Notice("SQ2819", message, statement.kind_span, hint=hint))
 
 
 def _named(wanted: ast.Subsources | None, table: ServerTable) -> bool:

@@ -28,8 +28,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 class Found(msgspec.Struct, frozen=True):
     """What was found of a publication: its server, and its tables, with the problem of each that cannot be read.
 
-    `left_out` has the columns that the server does not send, `partitioned` the tables whose partitions it sends
-    instead, each with one of them.
+    `left_out` has the columns that the server does not send, `generated` those of them that it computes, `partitioned`
+    the tables whose partitions it sends instead, each with one of them.
     """
 
     version: int
@@ -38,6 +38,7 @@ class Found(msgspec.Struct, frozen=True):
     problems: dict[str, Problem] = {}
     left_out: dict[str, tuple[str, ...]] = {}
     partitioned: dict[str, str] = {}
+    generated: dict[str, tuple[str, ...]] = {}
 
 
 def found_of(facts: logical.Facts) -> Found | None:

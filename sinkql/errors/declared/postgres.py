@@ -84,6 +84,11 @@ CODES = {
         "A notice: the server does not send long values that an update leaves as they are, so sinks keep them.",
         "Run ALTER TABLE … REPLICA IDENTITY FULL on the server where the server may send whole rows.",
     ),
+    "SQ2819": _meaning(
+        "A notice: the publication leaves out generated columns (GENERATED ALWAYS AS), so the source does not have them.",
+        "From Postgres 18 on, set publish_generated_columns = stored on the publication before the sinks are created, "
+        "and run ALTER SOURCE … REFRESH REFERENCES. Otherwise compute the columns in a view.",
+    ),
     "SQ2550": _meaning(
         "A port is a number from 1 to 65535.",
         "Correct PORT.",

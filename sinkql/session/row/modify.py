@@ -293,7 +293,7 @@ class Fitting:
         """Return a row as the table holds it; raises SQ2421 and SQ2422."""
         return tuple(map(self._value, row, self._columns, self._lengths, self._blanked))
 
-    def _value(self, value: Any, column: logical.Column, most: int | None, blanked: bool) -> Any:  # noqa: FBT001  # one of map's
+    def _value(self, value: Any, column: logical.Column, most: int | None, blanked: bool) -> Any:
         if value is None:
             if not column.nullable:
                 raise SinkqlError(
