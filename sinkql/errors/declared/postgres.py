@@ -85,7 +85,7 @@ CODES = {
         "Run ALTER TABLE … REPLICA IDENTITY FULL on the server where the server may send whole rows.",
     ),
     "SQ2819": _meaning(
-        "A notice: the publication leaves out generated columns (GENERATED ALWAYS AS), so the source does not have them.",
+        "A notice: the publication leaves out columns that are GENERATED ALWAYS AS, so the source does not have them.",
         "From Postgres 18 on, set publish_generated_columns = stored on the publication before the sinks are created, "
         "and run ALTER SOURCE … REFRESH REFERENCES. Otherwise compute the columns in a view.",
     ),
