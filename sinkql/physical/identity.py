@@ -78,7 +78,7 @@ def deciding(options: Mapping[str, Any], columns: Collection[str] | None = None)
 
     Of what stands under `by column` that of these columns decides, of all without `columns`; of none it is left out.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in options.items():
         if name == "by column" and columns is not None:
             own = {column: said for column, said in value.items() if column in columns}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,9 @@ def test_text_of_any_type_is_that_of_its_output_function(postgres: Postgres, pos
     assert plain <= written.keys(), "each type of the server has values here"
     types = {f'pg_catalog."{each}"': written[each] for each in sorted(plain)}
     types |= {f'pg_catalog."{each}"[]': [] for each in sorted(plain)}
-    types |= {each: written[each] for each in _OWN} | FIT | {"char(5)": ["ab", ""], "bit(3)": ["101"], "mood": ["sad"]}
+    types |= (
+        {each: written[each] for each in _OWN} | dict(FIT) | {"char(5)": ["ab", ""], "bit(3)": ["101"], "mood": ["sad"]}
+    )
     columns = ", ".join(f"c{number} {type_}" for number, type_ in enumerate(types))
     postgres.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns}); ALTER TABLE t REPLICA IDENTITY FULL; "
                      "CREATE PUBLICATION p FOR TABLE t",
@@ -103,7 +106,7 @@ def test_text_of_any_type_is_that_of_its_output_function(postgres: Postgres, pos
             if type_.startswith("pg_catalog") and type_.endswith("[]"):
                 element = names[list(types).index(type_.removesuffix("[]"))]
                 writer.execute(f"UPDATE t SET c{number} = ARRAY[{element}, NULL]")
-    streamed = {}
+    streamed: dict[int, dict[str, Any]] = {}
     for each in reading.changes("t"):
         streamed |= {row["id"]: row for row in each.rows.to_pylist()}
     with reading.stream.chunk(reading.tables["t"]) as chunk:
@@ -128,7 +131,8 @@ def test_a_key_that_is_read_as_text_is_read_part_by_part(postgres: Postgres, pos
         postgres_database,
     )
     reading = Reading(postgres, postgres_database, tables(postgres, postgres_database, as_text=("ip", "c", "v")))
-    found, after = [], None
+    found: list[dict[str, Any]] = []
+    after = None
     with reading.stream.chunk(reading.tables["t"]) as chunk:
         while after is not None or not found:
             part = chunk.read(after, 100_000)
