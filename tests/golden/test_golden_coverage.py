@@ -19,6 +19,7 @@ ELSEWHERE = {
     "SQ2348": "a branch that is published: tests/session/test_publish.py",
     "SQ2415": "files to sample: tests/files/test_infer.py",
     "SQ2832": "columns of a server: tests/mysql/test_source.py",
+    "SQ2819": "generated columns of a server: tests/postgres/test_source.py",
     "SQ2353": "a loss that is skipped: tests/session/test_captured.py",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2477": "the key of Debezium's messages: tests/kafka/test_plan.py",
