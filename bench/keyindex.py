@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
 from sinkql.connectors.iceberg.keyindex.run import Entries, map_run, merge, probe, write_run
+from sinkql.rowhash import HashKey
 from sinkql.runs import sort_places
 
 KEYS = 1_000_000
@@ -35,7 +35,7 @@ def main() -> None:
         "bigint and text": [pa.array(numbers), texts],
     }
     for name, columns in shapes.items():
-        print(f"hash {name}: {_rate(KEYS, partial(hash_keys, columns))} M keys/CPU-s")
+        print(f"hash {name}: {_rate(KEYS, partial(HashKey().hashes, columns))} M keys/CPU-s")
     with tempfile.TemporaryDirectory() as folder:
         runs = [_run(Path(folder), number, BASE if number == 0 else BATCH) for number in range(9)][::-1]
         chosen = np.sort(rng.choice(BASE, 2 * BATCH, replace=False))
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _run(folder: Path, number: int, rows: int) -> Entries:
-    h1, h2 = hash_keys([pa.array(np.arange(rows) + number * BASE)])
+    h1, h2 = HashKey().hashes([pa.array(np.arange(rows) + number * BASE)])
     order = sort_places(h1, h2)
     entries = Entries(h1[order], h2[order], np.full(rows, number, np.uint32), order.astype(np.uint32))
     write_run(folder / f"{number}.run", rows, [entries])

@@ -32,6 +32,7 @@ from sinkql.extension.objects import Objects, Purpose
 from sinkql.extension.s3 import SCHEME, Keys
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream.context import Context
+from sinkql.rowhash import OPEN, HashKey
 
 PURPOSE = Purpose(
     "clusters with STATE in S3",
@@ -181,12 +182,13 @@ class Home:
     """The files of a sink's state in `folder`, or in a part of it, and in the store, by the same names.
 
     `fetched` counts the bytes that came from the store, by the folders of files. Where tasks are `remote`, they do not
-    see the folder.
+    see the folder. `hash_key` is what rows are hashed with in its files.
     """
 
     folder: Path
     store: StateStore | None = None
     remote: bool = False
+    hash_key: HashKey = OPEN
     fetched: Counter[str] = field(default_factory=Counter, repr=False)
     _there: set[str] | None = field(default=None, repr=False)
 
@@ -195,24 +197,24 @@ class Home:
         """Return that of a job's sink, or of a folder in there."""
         folder = context.folder / part if part else context.folder
         if context.state is None:
-            return cls(folder)
+            return cls(folder, hash_key=context.hash_key)
         store = state_store(context.state, f"{context.sink_id}/{part}".rstrip("/"), context.store)
-        return cls(folder, store, context.remote)
+        return cls(folder, store, context.remote, context.hash_key)
 
     def beside(self, sink_id: str) -> Home:
         """Return that of another sink, whose state is kept in the same place."""
         store = self.store.beside(sink_id) if self.store is not None else None
-        return Home(self.folder.parent / sink_id, store, self.remote)
+        return Home(self.folder.parent / sink_id, store, self.remote, self.hash_key)
 
     def of_tasks(self) -> Home:
         """Return what tasks have of it: the folder; or one of their own, and the store with the keys of now."""
         if not self.remote:
-            return Home(self.folder)
+            return Home(self.folder, hash_key=self.hash_key)
         assert self.store is not None, "nothing that tasks and this process have in common"
-        return Home(self.folder, self.store.with_keys(), remote=True)
+        return Home(self.folder, self.store.with_keys(), remote=True, hash_key=self.hash_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self.folder, self.store, self.remote)
+        return _arrived, (self.folder, self.store, self.remote, self.hash_key)
 
     def keep(self, names: Iterable[str]) -> None:
         """Have files of the folder in the store, several put at once; call it before anything durable names them.
@@ -398,14 +400,14 @@ class Home:
         return len(gone)
 
 
-def _arrived(folder: Path, store: StateStore | None, remote: bool) -> Home:
+def _arrived(folder: Path, store: StateStore | None, remote: bool, hash_key: HashKey) -> Home:
     """Return a home that another process sent: an executor has a folder of its own for it."""
     if remote and EXECUTOR in os.environ:
         root = Path(os.environ["SPARK_LOCAL_DIRS"].partition(",")[0]) / "sinkql"
         folder = root / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         tidy(root)
-    return Home(folder, store, remote)
+    return Home(folder, store, remote, hash_key)
 
 
 def tidy(root: Path) -> None:

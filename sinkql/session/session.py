@@ -14,6 +14,7 @@ from sinkql.catalog.file.sqlite_file import make_private_folder
 from sinkql.catalog.memory import Broken
 from sinkql.catalog.running.notes import open_notes
 from sinkql.catalog.running.ticks import TickTable
+from sinkql.catalog.secret.hash_key import hash_key
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.extension.stream import Context
@@ -327,6 +328,7 @@ class Session:
             job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state,
             remote=job.remote, ticks=TickTable(self._committed.database),
             open_notes=partial(open_notes, self._committed.database),
+            hash_key=hash_key(self._committed.database),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from sinkql.connectors.iceberg.rebuild import collect, compare
 from sinkql.connectors.iceberg.rebuild.digest import digests
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import NO_PLAN, Committed, Marker, Switch, WriteResult
+from sinkql.rowhash import OPEN
 from support.lake import Lake, Sink
 
 LAYOUTS: Sequence[Mapping[str, Any]] = (
@@ -182,9 +183,9 @@ def test_values_that_are_stored_otherwise_are_others() -> None:
             "t": pa.array(["a", "a", "a", None, "a", "a"]),
         }
     )
-    d1, d2 = digests(values)
+    d1, d2 = digests(values, OPEN)
     assert len(set(zip(d1.tolist(), d2.tolist(), strict=True))) == values.num_rows
-    once, twice = digests(values.slice(2, 2)), digests(values)
+    once, twice = digests(values.slice(2, 2), OPEN), digests(values, OPEN)
     assert [half.tolist() for half in once] == [half[2:4].tolist() for half in twice]
 
 

@@ -503,6 +503,11 @@ CODES = {
         "Drop the sink and create it again without BRANCH; the table is left. With Nessie, add the name of one of its "
         "branches to the URL of another connection, and write through that.",
     ),
+    "SQ3460": _code(
+        "Two keys that differ have the same hash of 128 bits. That does not happen by chance: whoever wrote the rows "
+        "knows the secret that the catalog hashes keys with, or a file of the sink's state is damaged.",
+        "Drop the sink and create it again, into a new table, with a new catalog.",
+    ),
     "SQ3551": _code(
         (
             "The table of an upsert sink has two rows with the same key, because another program writes to it "

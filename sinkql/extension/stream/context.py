@@ -15,6 +15,7 @@ from sinkql.extension.stream.reader import Reader
 from sinkql.extension.stream.writer import Writer
 from sinkql.note import FolderNotes, Notes
 from sinkql.numbered import Numbers
+from sinkql.rowhash import OPEN, HashKey
 
 OpenNotes = Callable[[str, Path], Notes]
 
@@ -62,7 +63,7 @@ class Context:
     decode, by name, `messages` those of messages, and `encodings` those that messages are written in. `state` is where
     what the sink needs elsewhere is kept besides its folder (`sinkql.extension.home`). `ticks` are those of the
     catalog's timeline, if they are not in a folder beside; `open_notes` returns the notes of a sink, or of a captured
-    source, by its id, and by its folder on this machine.
+    source, by its id, and by its folder on this machine. `hash_key` is the catalog's: what rows are hashed with.
     """
 
     sink: str
@@ -77,6 +78,7 @@ class Context:
     remote: bool = False
     ticks: Numbers | None = None
     open_notes: OpenNotes = in_folder
+    hash_key: HashKey = OPEN
 
     @property
     def notes(self) -> Notes:

@@ -44,10 +44,10 @@ from sinkql.connectors.iceberg.file.vector import Positions, write_vectors
 from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, MergedDeletes, Rewrite, Run
 from sinkql.connectors.iceberg.keyindex.key import key_schema
-from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
 from sinkql.connectors.iceberg.keyindex.layer import FileNote
 from sinkql.connectors.iceberg.keyindex.live import live_rows, lives
 from sinkql.connectors.iceberg.keyindex.run import Entries, open_run, write_run
+from sinkql.rowhash import HashKey
 from sinkql.runs import Places
 
 _TRIED = 256
@@ -65,6 +65,7 @@ class _Copy:
     number: int
     runs: frozenset[str]
     entries: Entries
+    hash_key: HashKey
     at: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     written: FileEntry | None = None
 
@@ -148,7 +149,7 @@ class Rewriting:
         there = _there(part, index)
         runs = _runs(part, index)
         known = [(open_run(self._folder / run.name), run.may_name(there)) for run in runs]
-        return _Copy(part, number, frozenset(run.name for run in runs), live_rows(known, there))
+        return _Copy(part, number, frozenset(run.name for run in runs), live_rows(known, there), index.hash_key)
 
     def _read(self, copy: _Copy, file: int, mine: Places, moving: Moving) -> Iterator[tuple[pa.Table, Places]]:
         """Yield the live rows of a file in their order, a part at a time, and which of the copy's entries they are."""
@@ -160,16 +161,17 @@ class Rewriting:
             if len(live):
                 kept = rows if len(live) == rows.num_rows else rows.filter(_mask(positions[first:last] - start, rows))
                 if not first:
-                    self._check_keys(note, kept.slice(0, _TRIED), copy.entries.take(live[:_TRIED]))
+                    self._check_keys(note, kept.slice(0, _TRIED), copy, live[:_TRIED])
                 yield kept, live
             start += rows.num_rows
         if start != note.rows:
             raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
 
-    def _check_keys(self, note: FileNote, rows: pa.Table, entries: Entries) -> None:
+    def _check_keys(self, note: FileNote, rows: pa.Table, copy: _Copy, live: Places) -> None:
         """Raise where the first rows of a file are not those that the index knows there."""
         keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
-        h1, h2 = hash_keys([keys.column(name) for name in self._key])
+        h1, h2 = copy.hash_key.hashes([keys.column(name) for name in self._key])
+        entries = copy.entries.take(live)
         if not (np.array_equal(h1, entries.h1) and np.array_equal(h2, entries.h2)):
             raise WrongIndexError(note.path, "its rows have other keys than the index says")
 

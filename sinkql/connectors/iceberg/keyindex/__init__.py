@@ -1,6 +1,6 @@
 """The key index: a cache of an upsert sink's table, which says where the live row of each key is.
 
-* `key`: the key's columns; `keyhash`: their values → 128-bit hashes.
+* `key`: the key's columns; what tells keys apart is their hash under the catalog's secret (`sinkql.rowhash`).
 * `change`: the changes of a batch to what becomes of each key.
 * `run`: sorted hashes ↔ run files.
 * `layer`: what commits changed about the files, newest first.

@@ -41,8 +41,9 @@ from sinkql.connectors.iceberg.keyindex.layer import (
 from sinkql.connectors.iceberg.keyindex.run import size_of
 from sinkql.errors import LostIndexError
 from sinkql.extension.home import Home
+from sinkql.rowhash import OPEN, HashKey
 
-_VERSION = 5
+_VERSION = 6
 _DIGEST = 32
 _OLD = 3600.0
 
@@ -120,13 +121,17 @@ class Rewrite:
 
 
 class _Manifest(msgspec.Struct, frozen=True):
-    """What is in a manifest's file, after its digest; `older` are the manifests whose layers lie below its own."""
+    """What is in a manifest's file, after its digest; `older` are the manifests whose layers lie below its own.
+
+    `hashed` tells which secret the keys are hashed with.
+    """
 
     version: int
     sink: str
     epoch: int
     commit: str
     key: tuple[KeyColumn, ...]
+    hashed: str
     runs: tuple[Run, ...]
     layer: Layer
     older: tuple[Link, ...]
@@ -155,6 +160,7 @@ class Index:
     next_file_id: int = 0
     next_delete_id: int = 0
     leaving: frozenset[str] = field(default=frozenset(), compare=False)
+    hash_key: HashKey = OPEN
 
     @property
     def name(self) -> str:
@@ -198,13 +204,17 @@ class Index:
         return found
 
     @classmethod
-    def load(cls, folder: Path, name: str, key: Sequence[KeyColumn], *, runs: bool = True) -> Index | None:
+    def load(
+        cls, folder: Path, name: str, key: Sequence[KeyColumn], *, runs: bool = True, hash_key: HashKey = OPEN
+    ) -> Index | None:
         """Read a manifest; None where it, or what it names, is missing or damaged, or of another key: then rebuild.
+
+        So it is where its keys are hashed otherwise.
 
         Without `runs` these may be elsewhere.
         """
         try:
-            index = _read(folder, name)
+            index = replace(_read(folder, name, hashed=hash_key.mark), hash_key=hash_key)
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
         if index.key != tuple(key):
@@ -282,6 +292,7 @@ class Index:
             self.epoch,
             self.commit,
             self.key,
+            self.hash_key.mark,
             self.runs,
             self.layers[0],
             self.older,
@@ -431,9 +442,13 @@ def _damaged(what: str, name: str, why: str) -> LostIndexError:
     )
 
 
-def _read(folder: Path, name: str, *, layer_of: Callable[[Path, str], Layer] | None = None) -> Index:
+def _read(
+    folder: Path, name: str, *, layer_of: Callable[[Path, str], Layer] | None = None, hashed: str | None = None
+) -> Index:
     """Read a manifest and the layers below it; raises OSError, ValueError or msgspec.MsgspecError."""
     manifest = _manifest(folder / name)
+    if hashed not in (None, manifest.hashed):
+        raise ValueError(f"{name}: its keys are hashed with another secret")
     layers = ((layer_of or _layer)(folder / link.name, link.digest) for link in manifest.older)
     return Index(
         manifest.sink,

@@ -22,7 +22,6 @@ from sinkql.connectors.iceberg.file.read import names_by_id
 from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_schema, key_text
-from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
 from sinkql.connectors.iceberg.keyindex.layer import DeleteNote, FileNote, Layer
 from sinkql.connectors.iceberg.keyindex.run import (
     TOMBSTONE,
@@ -33,6 +32,7 @@ from sinkql.connectors.iceberg.keyindex.run import (
     write_run,
 )
 from sinkql.errors import SharedKeyError
+from sinkql.rowhash import OPEN, HashKey, collided
 from sinkql.runs import repeats, sort_places
 from sinkql.vocabulary import join_name
 
@@ -49,6 +49,7 @@ def rebuild(
     sink: str,
     epoch: int,
     leaves: Callable[[str], bool] = lambda path: False,
+    hash_key: HashKey = OPEN,
 ) -> Index:
     """Read the keys of every live row of the current snapshot into one run, and return the index, not yet saved.
 
@@ -80,8 +81,9 @@ def rebuild(
         idle=(*idle, *sorted(live.data.keys() - data.keys())),
         next_file_id=len(data),
         next_delete_id=len(live.deletes),
+        hash_key=hash_key,
     )
-    keys = _Keys(table, index.key, index.files)
+    keys = _Keys(table, index, index.files)
     return replace(index, runs=_runs(keys, dead, folder, f"base-{sink}-{epoch}-{commit}"))
 
 
@@ -129,7 +131,7 @@ def catch_up(
     live = live_files(table)
     known = index.paths()
     if known - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known:
-        return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch)
+        return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch, hash_key=index.hash_key)
     new = sorted(live.data.keys() - known)
     if not new:
         return index
@@ -150,7 +152,7 @@ def catch_up(
         idle=(*index.idle, *empty),
         next_file_id=index.next_file_id + len(added),
     )
-    keys = _Keys(table, index.key, found.files)
+    keys = _Keys(table, index, found.files)
     have(index)
     older = [open_run(folder / run.name) for run in index.runs]
     runs = _runs(keys, {}, folder, f"foreign-{index.sink}-{epoch}-{commit}", only=added, older=older)
@@ -225,11 +227,12 @@ def _merged(parts: Sequence[Entries], keys: _Keys) -> Iterator[Entries]:
 class _Keys:
     """Read the key columns of a table's files."""
 
-    def __init__(self, table: Table, key: tuple[KeyColumn, ...], files: Mapping[int, FileNote]) -> None:
+    def __init__(self, table: Table, index: Index, files: Mapping[int, FileNote]) -> None:
         self._io: FileIO = table.io
         self._properties: Mapping[str, str] = table.properties
-        self._table, self._key, self._files = join_name(*table.name()), key, files
-        schema = schema_to_pyarrow(key_schema(table.schema(), tuple(column.name for column in key)))
+        self._table, self._key, self._files = join_name(*table.name()), index.key, files
+        self._hash_key = index.hash_key
+        schema = schema_to_pyarrow(key_schema(table.schema(), tuple(column.name for column in self._key)))
         self._types = {field.name: field.type for field in schema}
 
     def entries(self, dead: dict[str, Positions], only: Collection[int] | None = None) -> Iterator[Entries]:
@@ -238,7 +241,7 @@ class _Keys:
             gone = dead.get(self._files[id_].path)
             start = 0
             for batch in self._read(self._files[id_].path):
-                h1, h2 = hash_keys(batch.columns)
+                h1, h2 = self._hash_key.hashes(batch.columns)
                 positions = np.arange(start, start + batch.num_rows, dtype=np.uint32)
                 start += batch.num_rows
                 entries = Entries(h1, h2, np.full(batch.num_rows, id_, np.uint32), positions)
@@ -251,13 +254,24 @@ class _Keys:
                 yield entries.take(alive)
 
     def check(self, entries: Entries, older: Sequence[Entries] = ()) -> None:
-        """Raise SQ3551 if sorted entries have a key twice, or one that is live in older runs."""
-        files, _ = probe(older, entries.h1, entries.h2)
+        """Raise SQ3551 if sorted entries have a key twice, or one that is live in older runs.
+
+        SQ3460 if the two rows have other keys, and hashes that are equal.
+        """
+        files, positions = probe(older, entries.h1, entries.h2)
         twice = np.flatnonzero(repeats(entries.h1, entries.h2) | (files != TOMBSTONE))
         if not len(twice):
             return
-        path = self._files[int(entries.file[twice[0]])].path
-        found = self._at(path, int(entries.pos[twice[0]]))
+        place = int(twice[0])
+        path = self._files[int(entries.file[place])].path
+        found = self._at(path, int(entries.pos[place]))
+        if files[place] != TOMBSTONE:
+            number, position = int(files[place]), int(positions[place])
+        else:
+            number, position = int(entries.file[place - 1]), int(entries.pos[place - 1])
+        other = self._at(self._files[number].path, position) if number in self._files else found
+        if found != other:
+            raise collided(other, found)
         raise SharedKeyError(
             "SQ3551",
             f'table "{self._table}" has two rows with the key {found}',

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sinkql import durable
-from sinkql.connectors.iceberg.keyindex.keyhash import Hashes
 from sinkql.errors import LostIndexError
+from sinkql.rowhash import Hashes
 from sinkql.runs import Tiers, hits, newest
 
 TOMBSTONE = np.uint32(0xFFFF_FFFF)

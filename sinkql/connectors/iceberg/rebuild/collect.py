@@ -15,10 +15,10 @@ import pyarrow as pa
 from sinkql import faults, physical
 from sinkql.connectors.iceberg.file.data import TaskTable, cast, target_schema
 from sinkql.connectors.iceberg.keyindex.change import key_changes
-from sinkql.connectors.iceberg.keyindex.keyhash import Hashes
 from sinkql.connectors.iceberg.rebuild.digest import digests
 from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
+from sinkql.rowhash import Hashes
 from sinkql.runs import Column, Places
 
 _ROWS_A_BATCH = 1 << 14
@@ -45,11 +45,11 @@ class CollectTask:
         if not given:
             return WriteResult(bucket, 0, None, superseded=0)
         rows = pa.Table.from_batches(given).combine_chunks()
-        changes = key_changes(rows, self.table.schema(), self.key, self.change)
+        changes = key_changes(rows, self.table.schema(), self.key, self.change, self.home.hash_key)
         chosen = rows.take(pa.array(changes.row[changes.upsert]))
         chosen = cast(chosen, target_schema(self.table.schema(), chosen.schema))
         d1, d2 = (np.zeros(len(changes.row), np.uint64) for _ in range(2))
-        d1[changes.upsert], d2[changes.upsert] = digests(chosen)
+        d1[changes.upsert], d2[changes.upsert] = digests(chosen, self.home.hash_key)
         name = f"{self.number:06}-b{bucket}-{self.commit}-{attempt}"
         fates: dict[str, Column] = {
             "h1": changes.h1, "h2": changes.h2, "d1": d1, "d2": d2, "comes": changes.upsert.astype(np.uint8),

@@ -29,12 +29,12 @@ from sinkql.connectors.iceberg.file.read import read_rows
 from sinkql.connectors.iceberg.keyindex.change import two_rows
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run
 from sinkql.connectors.iceberg.keyindex.key import key_schema
-from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
 from sinkql.connectors.iceberg.keyindex.layer import FileNote
 from sinkql.connectors.iceberg.keyindex.run import Entries, Ids, map_run, open_run, probe, write_run
 from sinkql.connectors.iceberg.keyindex.vector import write_dead
 from sinkql.connectors.iceberg.rebuild.collect import Part, cuts, mapped, put_by
 from sinkql.connectors.iceberg.rebuild.digest import digests
+from sinkql.rowhash import Hashes
 from sinkql.runs import Column, Places, find, repeats, sort_places
 
 _RANGE = 1 << 19
@@ -183,12 +183,12 @@ class Comparison:
             for read in read_rows(self._tasks, note.path):
                 rows = cast(read, target_schema(self._tasks.schema(), read.schema))
                 keys = cast(rows, target_schema(key_schema(self._tasks.schema(), names), rows.schema))
-                h1, h2 = hash_keys([keys.column(name) for name in names])
+                h1, h2 = self._index.hash_key.hashes([keys.column(name) for name in names])
                 pos = np.arange(start, start + rows.num_rows, dtype=np.uint32)
                 start += rows.num_rows
                 files, places = probe(runs, h1, h2)
                 live = (files == number) & (places == pos)
-                d1, d2 = digests(rows.filter(pa.array(live)))
+                d1, d2 = digests(rows.filter(pa.array(live)), self._index.hash_key)
                 yield _There(h1[live], h2[live], d1, d2, files[live], pos[live])
 
     def _compare(self, parts: Sequence[Part], wanted: _Wanted, old: _There) -> None:

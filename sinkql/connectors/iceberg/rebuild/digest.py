@@ -1,20 +1,20 @@
 """Rows in a table's Arrow types → 128-bit hashes of all their values: rows with equal ones need not be written again.
 
-Values are taken as they are stored, so that 0.0 is not -0.0. What the hash of keys does not take goes in as text.
+Values are taken as they are stored, so that 0.0 is not -0.0. Arrays and the like go in as text.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
+from sinkql.rowhash import Hashes, HashKey, hashed
 
 _BITS = {pa.float64(): pa.int64(), pa.float32(): pa.int32(), pa.float16(): pa.int16()}
 
 
-def digests(rows: pa.Table) -> tuple[Hashes, Hashes]:
+def digests(rows: pa.Table, hash_key: HashKey) -> tuple[Hashes, Hashes]:
     """Return the two halves of each row's hash; columns count in their order."""
-    return hash_keys([_hashed(rows.column(name)) for name in rows.column_names])
+    return hash_key.hashes([_hashed(rows.column(name)) for name in rows.column_names])
 
 
 def _hashed(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -23,9 +23,7 @@ def _hashed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     bits = _BITS.get(column.type)
     if bits is not None:
         return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
-    try:
-        hash_keys([pa.nulls(1, column.type)])
-    except TypeError:
+    if pa.types.is_nested(column.type) or not hashed(column.type):
         texts = [None if value is None else repr(value) for value in column.to_pylist()]
         return pa.chunked_array([pa.array(texts, pa.large_string())])
     return column

@@ -83,11 +83,11 @@ class UpsertTask:
         schema, rows = self.table.schema(), 0
 
         def ranges(some: pa.Table) -> Ranges:
-            return range_of(first_halves(some, schema, self.key))
+            return range_of(first_halves(some, schema, self.key, self.home.hash_key))
 
         for part in parts(chain([first], given), first.schema, ranges, self.home.folder):
             rows += part.rows.num_rows
-            files.add(part.rows, key_changes(part.rows, schema, self.key, self.change))
+            files.add(part.rows, key_changes(part.rows, schema, self.key, self.change, self.home.hash_key))
         result = files.close()
         return WriteResult(bucket, files.keys, result, files.keys - files.upserts, rows - files.keys)
 

@@ -76,7 +76,8 @@ class UpsertMode:
             self._true_at = head
         # numbers are never given twice, and those of a run have 32 bits
         if self._wrong or self._index.next_file_id > LAST_ID:
-            self._index = rebuild(table, self._index.key, self._folder, sink=kept.marker.sink, epoch=kept.marker.epoch)
+            self._index = rebuild(table, self._index.key, self._folder, sink=kept.marker.sink, epoch=kept.marker.epoch,
+                                  hash_key=self._home.hash_key)  # fmt: skip
             self._wrong = False
         if self._index is not before:
             self._index.save(self._folder)
@@ -130,7 +131,13 @@ class UpsertMode:
         assert self._index is not None, "not refreshed"
         sink, epoch = kept.marker.sink, kept.marker.epoch
         return rebuild(
-            table, self._index.key, self._folder, sink=sink, epoch=epoch, leaves=lambda path: has_rows_of(path, sink)
+            table,
+            self._index.key,
+            self._folder,
+            sink=sink,
+            epoch=epoch,
+            leaves=lambda path: has_rows_of(path, sink),
+            hash_key=self._home.hash_key,
         )
 
     def refresh_to_rebuild(self, table: Table, kept: Kept) -> None:
@@ -141,7 +148,7 @@ class UpsertMode:
             files = live_files(table)
             marker, key = kept.marker, key_columns(table, self._key)
             idle = (*files.data, *files.deletes)
-            self._index = Index(marker.sink, marker.epoch, uuid4().hex, key, idle=idle)
+            self._index = Index(marker.sink, marker.epoch, uuid4().hex, key, idle=idle, hash_key=self._home.hash_key)
             self._index.save(self._folder)
             self._true_at = table.metadata.current_snapshot_id
 
@@ -282,7 +289,7 @@ class UpsertMode:
         self._named = marker.index
         if found is not None:
             return found
-        index = rebuild(table, key, self._folder, sink=marker.sink, epoch=marker.epoch)
+        index = rebuild(table, key, self._folder, sink=marker.sink, epoch=marker.epoch, hash_key=self._home.hash_key)
         self._true_at = table.metadata.current_snapshot_id
         return index
 
@@ -293,7 +300,7 @@ class UpsertMode:
             self._home.bring({name: None})
             needed = files(self._folder, name)
             self._home.bring({each: size for each, size in needed.items() if size is None or not remote})
-        found = Index.load(self._folder, name, key, runs=not remote)
+        found = Index.load(self._folder, name, key, runs=not remote, hash_key=self._home.hash_key)
         if found is None or not remote:
             return found
         return None if self._home.lacking(run.name for run in found.runs) else found

@@ -1,0 +1,18 @@
+"""The secret that keys are hashed with is made once, and is the catalog's."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.secret.hash_key import hash_key
+from sinkql.extension.registry import discover
+
+
+def test_all_who_use_a_catalog_have_one_secret(tmp_path: Path) -> None:
+    def asked(number: int) -> bytes:
+        return hash_key(Catalog(tmp_path / "a.db", discover()).database).secret
+
+    with ThreadPoolExecutor(4) as threads:
+        found = set(threads.map(asked, range(8)))
+    assert len(found) == 1
+    assert hash_key(Catalog(tmp_path / "b.db", discover()).database).secret not in found

@@ -1,0 +1,77 @@
+"""Keys that somebody wrote to have one hash of a kind that has no secret: each has its row."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import xxhash
+from pyiceberg.types import StringType
+
+from sinkql.connectors.iceberg.keyindex.index import Index
+from sinkql.errors import SinkqlError
+from sinkql.rowhash import HashKey
+from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows
+
+TYPES = {"id": pa.string(), "note": pa.string(), "$seq": pa.int64(), "$diff": pa.int64()}
+_FLIP = (0x59973F0033362349).to_bytes(8, "little")
+"""Of xxh3's own secret, the words at 32 and 40, by XOR."""
+
+
+def _crafted(count: int) -> Iterator[str]:
+    """Yield texts of 59 bytes, of which pairs have one xxh3-128 with the bytes of a key's row before them."""
+    for number in range(count // 2):
+        pair = [_text(*parts, f"{number:059}") for parts in ((120, 121), (121, 120))]
+        assert len({xxhash.xxh3_128_digest(b"\1" + len(each).to_bytes(4, "little") + each) for each in pair}) == 1
+        yield from (each.decode() for each in pair)
+
+
+def _text(one: int, other: int, around: str) -> bytes:
+    """Return a text two of whose words are each other's, but for XORs that xxh3 takes back."""
+    left, right = bytearray(b"aaaa" + bytes([one]) + b"a\xc3\x81"), bytearray(8)
+    for place, flip in enumerate(_FLIP):
+        right[place] = left[place] ^ flip
+    right[4] = other
+    text = bytearray(around.encode())
+    text[11:19], text[19:27], text[27] = left, right, 0xA9
+    return bytes(text)
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Sink:
+    return Sink(create_table(tmp_path, {"id": StringType(), "note": StringType()}), ("id",), tmp_path / "index")
+
+
+def _rows(ids: list[str], note: str) -> pa.Table:
+    return batch_of({"id": ids, "note": [note] * len(ids), "$seq": list(range(len(ids)))}, TYPES)
+
+
+def test_crafted_keys_have_their_rows(sink: Sink) -> None:
+    ids = list(_crafted(100))
+    assert len(set(ids)) == 100
+    sink.apply(_rows(ids, "a"))
+    sink.apply(_rows(ids[:1], "b"))
+    assert {(each, "b" if each == ids[0] else "a") for each in ids} == set(duckdb_rows(sink.table))
+
+
+def test_keys_of_one_hash_are_told(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = HashKey.hashes
+    flat = [pa.array([1], pa.int64())]
+    sink.buckets = 1
+    monkeypatch.setattr(HashKey, "hashes", lambda self, columns: hashes(self, [flat[0].take([0] * len(columns[0]))]))
+    with pytest.raises(SinkqlError, match="have the same hash") as caught:
+        sink.apply(_rows(["x", "y"], "a"))
+    assert caught.value.code == "SQ3460"
+    sink.table.append(pa.table({"id": ["x", "y"], "note": ["a", "a"]}))
+    with pytest.raises(SinkqlError, match="have the same hash"):
+        sink.rebuild()
+    sink.table.delete()
+    sink.table.append(pa.table({"id": ["x", "x"], "note": ["a", "a"]}))
+    with pytest.raises(SinkqlError, match="has two rows with the key"):
+        sink.rebuild()
+
+
+def test_an_index_with_another_secret_is_not_used(sink: Sink) -> None:
+    sink.apply(_rows(["x"], "a"))
+    assert Index.load(sink.folder, sink.name, sink.key) is not None
+    assert Index.load(sink.folder, sink.name, sink.key, hash_key=HashKey.new()) is None
