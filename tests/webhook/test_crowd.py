@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sinkql.connectors.webhook import door, protocol
+from sinkql.connectors.webhook import crowd, door, protocol
 from sinkql.connectors.webhook.journal import Journal, Request
 from sinkql.connectors.webhook.listener import Listeners
+from support.authority import authority
 from support.patience import Deadline
 from webhook.sending import Sender, path_of
 from webhook.streams import open_stream, received, source
@@ -81,19 +85,61 @@ def test_no_more_is_read_of_one_who_takes_no_answers(tmp_path: Path, sender: Sen
         assert _answers(one, count) == {b"HTTP/1.1 404"}
 
 
-def test_connections_beyond_so_many_are_closed(
+def _status(port: int, context: ssl.SSLContext | None) -> int:
+    """Return what a request is answered, over a connection of its own."""
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        if context is None
+        else http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+    ) as one:
+        one.request("POST", path_of("s"), b"a")
+        return one.getresponse().status
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST / HT", _HEAD + b"1000\r\n\r\nxx"], ids=["nothing", "some", "a body"])
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_whoever_sends_no_whole_request_goes_first(
+    begun: bytes,
+    secure: bool,
+    tmp_path: Path,
+    sender: Sender,
+    listeners: Listeners,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(crowd, "_IDLE_SECONDS", 60.0)
+    trusted, identity = authority(tmp_path)
+    text = identity.read_text()
+    more: dict[str, Any] = {"ssl": {"certificate": text, "key": text}} if secure else {}
+    context = ssl.create_default_context(cafile=str(trusted)) if secure else None
+    with open_stream(source(tmp_path / "s", sender.port, **more), listeners), ExitStack() as stack:
+        assert _status(sender.port, context) == 200
+        (port,) = listeners._ports.values()
+        for _ in range(40):
+            each = stack.enter_context(closing(_connected(sender.port)))
+            with suppress(ConnectionError):
+                each.sendall(begun)
+            assert _status(sender.port, context) == 200
+            assert len(port.crowd.members) <= 6
+
+
+def test_connections_beyond_so_many_are_told_and_then_closed(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(crowd, "_IDLE_SECONDS", 60.0)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
-        most = 5 + protocol._TOLD_CONNECTIONS
-        kept = [stack.enter_context(closing(_connected(sender.port))) for _ in range(most)]
-        for each in (kept[-1], *kept[:6]):  # once the last one is answered, all are known
-            each.sendall(_ONE)
-            assert each.recv(100).split()[1] == b"429"
+        kept = []
+        for number in range(5 + crowd._TOLD_CONNECTIONS):
+            kept.append(stack.enter_context(closing(_connected(sender.port))))
+            kept[-1].sendall(_ONE)
+            assert kept[-1].recv(100).split()[1] == (b"200" if number < 5 else b"429")
         with closing(_connected(sender.port)) as beyond, suppress(ConnectionError):
             assert beyond.recv(100) == b""
-        for each in kept[4:]:
+        monkeypatch.setattr(crowd, "_IDLE_SECONDS", -1.0)
+        assert sender.send(path_of("s"), "a").status == 429  # it has the place of the one that was idle longest
+        assert kept[0].recv(100) == b""
+        for each in kept[5:]:
             each.close()
         deadline = Deadline()
         while sender.send(path_of("s"), "a").status != 200:
@@ -103,18 +149,19 @@ def test_connections_beyond_so_many_are_closed(
 def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "MOST_BYTES", 1500)
+    monkeypatch.setattr(crowd, "MOST_BYTES", 900)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
+        (port,) = listeners._ports.values()
         slow = [stack.enter_context(closing(_connected(sender.port))) for _ in range(2)]
-        for each in slow:
-            each.sendall(_HEAD + b"1000\r\n\r\n" + b"x" * 900)
+        for each, size in zip(slow, (800, 900), strict=True):
+            each.sendall(_HEAD + b"1000\r\n\r\n" + b"x" * size)
         deadline = Deadline()
-        while sender.send(path_of("s"), "a").status != 429:
-            deadline.check("a refusal")
-        slow[0].sendall(b"x" * 100)
-        assert b" 200 " in slow[0].recv(100)
+        while port.crowd.bytes < 1700:
+            deadline.check("both bodies")
         assert sender.send(path_of("s"), "a").status == 200
-        slow[1].close()
+        assert b" 429 " in slow[1].recv(100)  # who holds most makes way
+        slow[0].sendall(b"x" * 200)
+        assert b" 200 " in slow[0].recv(100)
         with closing(_connected(sender.port)) as third:
             third.sendall(_HEAD + b"1000\r\n\r\n" + b"x" * 1000)
             assert b" 200 " in third.recv(100)

@@ -2,7 +2,8 @@
 
 * `options`, `layout`: the words of sources; how a request becomes rows, as data.
 * `plan`, `check`: a statement → what a source reads, who is let in, and where it listens.
-* `stream`: a source, as a capture asks for it. `listener`, `protocol`: ports and connections → requests.
+* `stream`: a source, as a capture asks for it. `listener`, `acceptor`, `crowd`, `protocol`: ports and
+  connections → requests.
 * `door`: requests are let in, made durable together, and answered; `judge`: whether one passes CHECK; `body`: its rows.
 * `journal`: what was answered, until the log has it.
 * `examine`: what keeps a source from listening.

@@ -11,8 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from sinkql.connectors.webhook.acceptor import Acceptor
+from sinkql.connectors.webhook.crowd import Crowd
 from sinkql.connectors.webhook.door import Door
-from sinkql.connectors.webhook.protocol import Connection, Crowd
+from sinkql.connectors.webhook.protocol import Connection
 from sinkql.errors import SinkqlError
 from sinkql.extension.identity import show
 
@@ -44,8 +46,8 @@ class _Port:
     """A port that is listened on, the doors behind it by their paths, and since when each is left."""
 
     place: Place
-    server: asyncio.Server
-    crowd: Crowd = field(default_factory=Crowd)
+    acceptor: Acceptor
+    crowd: Crowd
     doors: dict[str, Door] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)
 
@@ -56,9 +58,9 @@ class _Port:
 
     def close(self) -> None:
         """Close it, and its connections."""
-        self.server.close()
+        self.acceptor.close()
         self.crowd.gone = True
-        for each in list(self.crowd.connections):
+        for each in list(self.crowd.members):
             each.shut()
 
 
@@ -141,13 +143,8 @@ class Listeners:
         crowd = Crowd()
         ports: list[_Port] = []
         try:
-            server = await self._loop.create_server(
-                lambda: Connection(ports[0].find, crowd),
-                place.address,
-                place.port,
-                ssl=_context(place),
-                backlog=512,
-            )
+            acceptor = Acceptor(crowd, lambda: Connection(ports[0].find, crowd), _context(place))
+            await acceptor.open(place.address, place.port)
         except ssl.SSLError as error:
             raise SinkqlError(
                 "SQ4482",
@@ -161,7 +158,7 @@ class Listeners:
                 f"{place.named} cannot be listened on: {(error.strerror or str(error)).lower()}",
                 hint="Another process may listen there. Stop it, or run ALTER SOURCE … SET (PORT = 6877).",
             ) from error
-        ports.append(_Port(place, server, crowd))
+        ports.append(_Port(place, acceptor, crowd))
         return ports[0]
 
     async def _close(self) -> None:

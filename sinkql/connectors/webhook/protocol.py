@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, unquote
 
 import h11
 
+from sinkql.connectors.webhook import crowd
 from sinkql.connectors.webhook.door import Answer, Door
 
-MOST_CONNECTIONS = 500
-_TOLD_CONNECTIONS = 100
-"""So many more are told that there are too many; others are closed at once, or they would use up all files."""
-MOST_BYTES = 64 << 20
-"""Of bodies that come at the same time; one may be longer, while others are short."""
 _HEAD_BYTES = 64 << 10
 _IDLE_SECONDS = 75.0
 _REQUEST_SECONDS = 60.0
@@ -36,25 +31,15 @@ _FAILED = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "the request could not be han
 Find = Callable[[str], Door | None]
 
 
-@dataclass(slots=True)
-class Crowd:
-    """The connections of one port, and how many bytes of bodies they hold of which more is to come."""
-
-    connections: set[Connection] = field(default_factory=set)
-    bytes: int = 0
-    gone: bool = False
-    """Whether the port is closed: whoever was on the way to it comes again."""
-
-
 class Connection(asyncio.Protocol):
-    """One connection of a crowd.
+    """One connection, a `Member` of a crowd.
 
     Nothing more is read while a request waits for its answer and the next one is here, or while answers are not taken.
     """
 
-    def __init__(self, find: Find, crowd: Crowd) -> None:
+    def __init__(self, find: Find, members: crowd.Crowd) -> None:
         self._find = find
-        self._crowd = crowd
+        self._crowd = members
         self._loop = asyncio.get_running_loop()
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
         self._transport: asyncio.Transport
@@ -64,11 +49,12 @@ class Connection(asyncio.Protocol):
         """What the request is answered whatever is left of it."""
         self._body: list[bytes] = []
         self._size = 0
-        self._held = 0
+        self.held = 0
         self._going = False
         self._full = False
         """Whether answers wait that the sender does not take."""
-        self._seen_at = self._loop.time()
+        self.seen_at = self._loop.time()
+        self.waiting = False
         self._begun_at: float | None = None
         """When the first of a request came that is not here as a whole."""
         self._timer: asyncio.TimerHandle | None = None
@@ -76,14 +62,14 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._crowd.connections.add(self)
-        if self._crowd.gone or len(self._crowd.connections) > MOST_CONNECTIONS + _TOLD_CONNECTIONS:
+        self._crowd.enter(self)
+        if self._crowd.gone:
             transport.abort()
             return
         self._timer = self._loop.call_later(min(_IDLE_SECONDS, _REQUEST_SECONDS), self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._crowd.connections.discard(self)
+        self._crowd.leave(self)
         self._drop()
         if self._timer is not None:
             self._timer.cancel()
@@ -94,7 +80,7 @@ class Connection(asyncio.Protocol):
         One that waits for its answer is waited for.
         """
         now = self._loop.time()
-        idle = self._seen_at + _IDLE_SECONDS - now
+        idle = self.seen_at + _IDLE_SECONDS - now
         left = idle
         if self._begun_at is not None:
             left = min(idle, self._begun_at + _REQUEST_SECONDS + self._size / _SLOWEST - now)
@@ -108,9 +94,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        self._seen_at = self._loop.time()
+        self.seen_at = self._loop.time()
         if self._begun_at is None:
-            self._begun_at, self._size = self._seen_at, 0
+            self._begun_at, self._size = self.seen_at, 0
         self._http.receive_data(data)
         self._go_on()
 
@@ -174,7 +160,7 @@ class Connection(asyncio.Protocol):
         self._headers, twice = _headers(request)
         self._door = self._find(_path(request.target))
         self._verdict = None
-        if len(self._crowd.connections) > MOST_CONNECTIONS:
+        if self._crowd.full:
             self._verdict = _CROWDED
         elif self._door is None:
             self._verdict = _NOT_FOUND
@@ -191,19 +177,23 @@ class Connection(asyncio.Protocol):
         self._size += len(data)
         if self._door is not None and self._size > self._door.max_body:
             self._refuse(_TOO_LONG)
-        elif self._verdict is None and self._crowd.bytes - self._held > MOST_BYTES:
-            self._refuse(_BUSY)
         elif self._verdict is None:
             self._body.append(data)
-            self._held += len(data)
+            self.held += len(data)
             self._crowd.bytes += len(data)
+            if self._crowd.bytes - self.held > crowd.MOST_BYTES:
+                self._crowd.largest().make_way()
+
+    def make_way(self) -> None:
+        """Give up a body of which more is to come: too much comes at the same time."""
+        self._refuse(_BUSY)
 
     def _drop(self) -> bytes:
         """Return what came of a body, and hold it no more."""
         found = b"".join(self._body)
         self._body = []
-        self._crowd.bytes -= self._held
-        self._held = 0
+        self._crowd.bytes -= self.held
+        self.held = 0
         return found
 
     def _refuse(self, answer: Answer) -> None:
@@ -216,6 +206,8 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._begun_at = None
+        self.waiting = True
+        self._crowd.heard(self)
         if self._http.our_state is not h11.SEND_RESPONSE:
             self._transport.close()  # it was refused before its end
         elif self._verdict is not None or self._door is None:
@@ -229,6 +221,7 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, answer: Answer) -> None:
         """Answer the request, all of which has come, and go on to the next."""
+        self.waiting = False
         if self._transport.is_closing():
             return
         self._send(answer)
@@ -257,6 +250,10 @@ class Connection(asyncio.Protocol):
         response = h11.Response(status_code=answer.status, headers=headers, reason=answer.status.phrase)
         events = (response, h11.Data(data=text), h11.EndOfMessage())
         self._transport.write(b"".join(self._http.send(each) or b"" for each in events))
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
 
     def shut(self) -> None:
         """Close the connection, which gets the answers that are on their way."""

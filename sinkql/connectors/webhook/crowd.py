@@ -1,0 +1,91 @@
+"""The connections of one port: how many there are, what they hold, and who goes when there is no room.
+
+One sender who opens connections and says nothing, or says it slowly, must not keep others out: those go first who have
+never sent a whole request, then those who have been idle longest.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+MOST_CONNECTIONS = 500
+_TOLD_CONNECTIONS = 100
+"""So many more are told that there are too many; others are closed at once, or they would use up all files."""
+MOST_BYTES = 64 << 20
+"""Of bodies that come at the same time; one may be longer, while others are short."""
+_IDLE_SECONDS = 5.0
+"""Whoever has sent a request is spared for so long after the last of what came."""
+
+
+class Member(Protocol):
+    """A connection: `held` bytes of a body of which more is to come, and when something came last (monotonic)."""
+
+    held: int
+    seen_at: float
+
+    @property
+    def waiting(self) -> bool:
+        """Tell whether a whole request waits for its answer."""
+
+    def abort(self) -> None:
+        """Close it at once."""
+
+    def shut(self) -> None:
+        """Close it once it has the answers that are on their way."""
+
+    def make_way(self) -> None:
+        """Give up what it holds."""
+
+
+@dataclass(slots=True)
+class Crowd:
+    """The connections of one port."""
+
+    members: dict[Member, None] = field(default_factory=dict)
+    """In the order in which they came."""
+    silent: dict[Member, None] = field(default_factory=dict)
+    """Those that have not sent a whole request yet."""
+    arriving: int = 0
+    """How many of them are not served yet."""
+    bytes: int = 0
+    gone: bool = False
+    """Whether the port is closed: whoever was on the way to it comes again."""
+
+    @property
+    def full(self) -> bool:
+        """Tell whether there are more than are served."""
+        return len(self.members) - self.arriving > MOST_CONNECTIONS
+
+    def enter(self, member: Member) -> None:
+        """Count a connection."""
+        self.members[member] = self.silent[member] = None
+
+    def leave(self, member: Member) -> None:
+        """Count it no more."""
+        self.members.pop(member, None)
+        self.silent.pop(member, None)
+
+    def heard(self, member: Member) -> None:
+        """Say that a connection has sent a whole request."""
+        self.silent.pop(member, None)
+
+    def make_room(self) -> bool:
+        """Close a connection where there is no room for another one; return False where the other one must go."""
+        if self.gone:
+            return False
+        if len(self.members) < MOST_CONNECTIONS:
+            return True
+        before = time.monotonic() - _IDLE_SECONDS
+        idle = (each for each in self.members if not each.waiting and each.seen_at < before)
+        first = next(iter(self.silent), None) or min(idle, key=lambda each: each.seen_at, default=None)
+        if first is None:
+            return len(self.members) < MOST_CONNECTIONS + _TOLD_CONNECTIONS
+        self.leave(first)
+        first.abort()
+        return True
+
+    def largest(self) -> Member:
+        """Return who holds most."""
+        return max(self.members, key=lambda each: each.held)
