@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,8 +134,17 @@ class LedgerWriter(stream.Writer):
         self._number = int(last.stem) if last else 0
         return Marker(**json.loads(last.read_text().partition("\n")[0])) if last else None
 
-    def claim(self, initial: JobOffsets, *, epoch: int, switch: stream.Switch | None = None) -> Marker:
+    def claim(
+        self,
+        initial: JobOffsets,
+        *,
+        epoch: int,
+        switch: stream.Switch | None = None,
+        renew: Callable[[], None] | None = None,
+    ) -> Marker:
         kept, self._claim, sink = self.marker(), uuid4().hex, self._context.sink_id
+        if renew is not None:
+            renew()
         marker = stream.claimed(kept, sink=sink, claim=self._claim, initial=initial, epoch=epoch, switch=switch)
         self._land(marker, [])
         return marker

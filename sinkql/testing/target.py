@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,14 @@ class MemoryWriter(Writer):
         """Return the marker of the last commit."""
         return self._marker
 
-    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+    def claim(
+        self,
+        initial: JobOffsets,
+        *,
+        epoch: int,
+        switch: Switch | None = None,
+        renew: Callable[[], None] | None = None,
+    ) -> Marker:
         """Begin."""
         self._marker = claimed(
             self._marker, sink=self.sink, claim=uuid.uuid4().hex, initial=initial, epoch=epoch, switch=switch

@@ -73,6 +73,14 @@ def set_main(table: Table, snapshot_id: int) -> None:
     table.catalog.commit_table(table, requirements, (SetSnapshotRefUpdate.model_validate(head),))
 
 
+def forget_tags(table: Table) -> None:
+    """Remove all tags, as a catalog has them that knows none."""
+    table = table.refresh()
+    for name, ref in table.metadata.refs.items():
+        if ref.snapshot_ref_type == "tag":
+            table.manage_snapshots().remove_tag(name).commit()
+
+
 def expire_all_but_head(table: Table) -> None:
     """Expire every snapshot but the one that main is at, and those of other branches."""
     table = table.refresh()

@@ -101,10 +101,22 @@ class ViewWriter(LogWriter):
             return None
         return self._last[1].marker
 
-    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+    def claim(
+        self,
+        initial: JobOffsets,
+        *,
+        epoch: int,
+        switch: Switch | None = None,
+        renew: Callable[[], None] | None = None,
+    ) -> Marker:
         """Make an entry without changes, of a new claim."""
+        before = _claim_of(self.marker())
         while True:
             kept, claim = self.marker(), uuid4().hex
+            if renew is not None:
+                renew()
+            elif _claim_of(kept) != before:
+                raise self._fenced()
             marker = claimed(kept, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
             number, entry = entry_after(self._last, marker, claim)
             if kept is None:
@@ -161,8 +173,8 @@ class ViewWriter(LogWriter):
         entry = msgspec.structs.replace(entry, columns=self.columns, indexes=indexes)
         if not self.log.publish(number, entry):
             there = self.log.entry(number)
+            self.refresh()
             if there is None or there.id != entry.id:  # an attempt before may have made it, and not learnt of it
-                self.refresh()
                 raise RedoBatchError
         self._last, self._mine = (number, entry), marker
         return Committed(marker, number, rows, entry.size, len(entry.runs))
@@ -292,6 +304,10 @@ class ViewWriter(LogWriter):
                 break
             floor, size = number, size + found.size
         return floor
+
+
+def _claim_of(marker: Marker | None) -> str | None:
+    return marker.claim if marker is not None else None
 
 
 def _attached(name: str) -> str:

@@ -102,13 +102,24 @@ class Writer(Protocol):
     def marker(self) -> Marker | None:
         """Reload the table and return the marker that holds now; None where this sink never committed."""
 
-    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+    def claim(
+        self,
+        initial: JobOffsets,
+        *,
+        epoch: int,
+        switch: Switch | None = None,
+        renew: Callable[[], None] | None = None,
+    ) -> Marker:
         """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
 
         A marker of a plan that `switch` follows becomes one of its plan in the same commit: with the sources that are
         in `initial`, at the marker's offsets where it has any. `claimed` makes the marker, of the one that the commit
         follows. Where the job has other columns than that plan, the table gets them in the same commit; rows that are
         there have NULL in new ones.
+
+        `renew` renews the sink's lease, and raises where another run has it. It is called before each try, once it is
+        known on what that is made, so that no claim ends the run that has the lease. Without it, a claim that another
+        one has overtaken is not tried again: SQ5101.
         """
 
     def refresh(self) -> Marker:

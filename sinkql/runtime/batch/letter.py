@@ -119,12 +119,17 @@ class DeadLetters:
     final: bool = False
     _marker: Marker = field(init=False)
     _due: bool = field(default=False, init=False)
+    _renew: Callable[[], None] | None = field(default=None, init=False)
 
-    def start(self, initial: JobOffsets, *, epoch: int) -> None:
-        """Claim the table, whose sink begins, or began, at `initial`; one that was dropped is made anew."""
+    def start(self, initial: JobOffsets, *, epoch: int, renew: Callable[[], None] | None = None) -> None:
+        """Claim the table, whose sink begins, or began, at `initial`; one that was dropped is made anew.
+
+        `renew` is as of `Writer.claim`.
+        """
+        self._renew = renew
         with _about_letters():
             self.writer.open()
-            self._marker = self.writer.claim(initial, epoch=epoch)
+            self._marker = self.writer.claim(initial, epoch=epoch, renew=renew)
 
     def ahead(self, end: JobOffsets) -> JobOffsets | None:
         """Return where the batch ends that begins at `end` and whose records are there; None where there is none."""
@@ -201,7 +206,7 @@ class DeadLetters:
                 marker = replace(self.writer.refresh(), commit=task.commit, start=start, end=end, plan=_PLAN)
                 self._marker = self.writer.commit(task, written, marker).marker
         except DroppedTableError as error:
-            self.start(start, epoch=self._marker.epoch)
+            self.start(start, epoch=self._marker.epoch, renew=self._renew)
             raise RedoBatchError from error
         self._due = True
         faults.point("letters-committed")

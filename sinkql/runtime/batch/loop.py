@@ -71,8 +71,8 @@ class BatchLoop:
     `folder` is the sink's own state folder, the readers' `Context.folder`; `allowance` is how much time goes into the
     table between batches; `committing` is called before a batch commits, and may raise; `letters` keeps records that do
     not decode; `home` has the state in a store besides the folder, if it is to be there; `since_ms` is when a run began
-    that commits what there is; `ticks` are those of its catalog, if not in a folder of it. `start` comes first; after
-    an error of `process` the same batch may be processed again.
+    that commits what there is; `ticks` are those of its catalog, if not in a folder of it; `renew` renews the sink's
+    lease before a claim. `start` comes first; after an error of `process` the same batch may be processed again.
     """
 
     job: physical.Job
@@ -88,6 +88,7 @@ class BatchLoop:
     home: Home | None = None
     since_ms: int = 0
     ticks: Numbers | None = None
+    renew: Callable[[], None] | None = None
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
     figures: Figures = field(init=False)
@@ -139,11 +140,11 @@ class BatchLoop:
         if once and self.targets is None:
             self.targets = self.timeline.targets(begin) or begin
         self._owned_at = time.time()
-        self.marker = self.writer.claim(begin, epoch=epoch, switch=switch)
+        self.marker = self.writer.claim(begin, epoch=epoch, switch=switch, renew=self.renew)
         self._batches = self.marker.epoch  # of a sink that runs for one batch each time, some sweep too
         self._anew = switch is not None and self.marker.plan in switch.again
         if self.letters is not None:
-            self.letters.start(self.marker.end, epoch=self.marker.epoch)
+            self.letters.start(self.marker.end, epoch=self.marker.epoch, renew=self.renew)
             self._settle()
         if not self._anew:
             self._beginning.check_plan(self.marker)

@@ -310,7 +310,7 @@ class SinkRunner:
         self._tell_name()
         if self._ran:
             # Whoever took the sink over has the table too: claiming it again would be a fight without end.
-            self.host.control.renew(self.sink_id, owner=self.owner)
+            self._renew()
         if self.host.once:
             await_views(self.job, self.host, self._stops)
         if self._stops():
@@ -391,6 +391,9 @@ class SinkRunner:
             self.host.progress(SinkStopped(told, "renamed"))
         self.host.progress(SinkStarting(name, self.job.cluster, view=self.job.view))
 
+    def _renew(self) -> None:
+        self.host.control.renew(self.sink_id, owner=self.owner)
+
     def _claim(self, epoch: int) -> BatchLoop:
         host, job = self.host, self.job
         writer = host.registry.writer(job.write, self.context)
@@ -398,7 +401,7 @@ class SinkRunner:
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
             Allowance(stops=self._stops), self._commits, dead_letters(host.registry, job, self.context),
-            Home.of(self.context), host.since_ms, self.context.ticks,
+            Home.of(self.context), host.since_ms, self.context.ticks, self._renew,
         )  # fmt: skip
         with host.claiming[job.write.connection.name].turn(self._stops):
             loop.start(epoch=epoch, once=host.once)

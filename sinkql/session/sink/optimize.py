@@ -102,7 +102,7 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
         writer.open()
         if writer.marker() is None:
             return _NOTHING
-        writer.claim({}, epoch=epoch)
+        writer.claim({}, epoch=epoch, renew=lambda: control.renew(job.sink_id, owner=owner))
         work, told = Work(), (0, 0)
         while not work.finished:
             if lease.lost is not None:

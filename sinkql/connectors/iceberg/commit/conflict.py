@@ -19,19 +19,32 @@ _ENTRIES = "entries-processed"
 
 
 def hold(table: Table, mine: Marker, expected: Expected, schema: Schema | None = None) -> markers.Kept:
-    """Return the marker if the table is still this claim's; raises SQ5101, SQ5102 (fenced), SQ3501, SQ3504.
+    """Return the marker if `held` and `fits` pass; raises what they do, and SQ3502."""
+    held(table, mine)
+    fits(table, mine, expected, schema)
+    kept = markers.find(table, mine.sink)
+    assert kept is not None
+    return kept
+
+
+def held(table: Table, mine: Marker) -> markers.Standing:
+    """Return who has the table if that is still this claim; raises SQ5101 (fenced), SQ3501."""
+    found = markers.standing(table, mine.sink)
+    if found is None or found.epoch < mine.epoch:
+        raise markers.rolled_back(table, mine.sink)
+    if found.claim != mine.claim:
+        raise fenced(table, f"Epoch {found.epoch} has claimed the table; this is epoch {mine.epoch}.")
+    return found
+
+
+def fits(table: Table, mine: Marker, expected: Expected, schema: Schema | None = None) -> None:
+    """Raise where the sink cannot write to the table as it is now: SQ5102 (fenced), SQ3504 and others of its shape.
 
     `schema` is the one that the table is about to get, if it gets another.
     """
-    kept = markers.find(table, mine.sink)
-    if kept is None or kept.marker.epoch < mine.epoch:
-        raise markers.rolled_back(table, mine.sink)
-    if kept.marker.claim != mine.claim:
-        raise fenced(table, f"Epoch {kept.marker.epoch} has claimed the table; this is epoch {mine.epoch}.")
     if expected.upsert:
         _refuse_other_sink(table, mine)
     check(table, expected, schema)
-    return kept
 
 
 def same_table(base: Table, now: Table) -> None:

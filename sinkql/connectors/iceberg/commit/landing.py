@@ -29,7 +29,10 @@ class Proposal(Protocol):
         """Tell whether the table has this attempt's commit."""
 
     def check(self, base: Table, now: Table) -> None:
-        """Raise where the attempt may not be tried again on `now`, having been made for `base`."""
+        """Raise where it may not be tried on `now`, having been made for `base`: for the first attempt they are one."""
+
+    def stands(self, table: Table) -> None:
+        """Raise SQ5101 where it is in the table, and another run has claimed that since."""
 
 
 def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int = _CONFLICTS) -> Table:
@@ -40,7 +43,11 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
     there, the attempt is tried again at once on the fresh load: either that commits, and the first request, should it
     come late, no longer finds the parent that it requires, or it fails and the next load shows the first.
     Nothing that an attempt wrote is deleted here.
+
+    Each attempt, the first one too, is held against the table that it is made on: that may be a load in which an
+    earlier proposal was found, below the claim of another run. What is found so itself is the last that this run does.
     """
+    proposal.check(table, table)
     failures = conflicts = 0
     parents = set()
     while True:
@@ -50,6 +57,7 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
         if isinstance(outcome, Table) or proposal.landed(now):
             target.tidy(table, now)
             target.check_branch(table, now)
+            proposal.stands(now)
             return now
         error = outcome
         proposal.check(table, now)

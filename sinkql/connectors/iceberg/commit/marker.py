@@ -29,6 +29,15 @@ _FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Whose a table is: the epoch and the claim of the marker that holds, and the commit that it is of."""
+
+    epoch: int
+    claim: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """A marker as a table keeps it.
 
@@ -131,9 +140,35 @@ def _seal(values: Mapping[str, Any]) -> str:
 def find(table: Table, sink: str) -> Kept | None:
     """Return the marker that holds: the newest on the ancestry of main, else, that having expired, the property's.
 
-    Raises SQ3501 where the property or another snapshot is ahead of the ancestry (the table was rolled back), SQ3508
-    where nothing but strangers' copies of markers is left, SQ3502 where the offsets' file is gone or changed.
+    Raises what `standing` does, and SQ3502 where the offsets' file is gone or changed.
     """
+    found = _holding(table, sink)
+    return _decode(table, found.values, found.snapshot, found.sequence) if found is not None else None
+
+
+def standing(table: Table, sink: str) -> Standing | None:
+    """Return what the marker that holds says of who has the table; no file is read for it.
+
+    Raises SQ3501 where the property or another snapshot is ahead of the ancestry (the table was rolled back), SQ3508
+    where nothing but strangers' copies of markers is left.
+    """
+    found = _holding(table, sink)
+    if found is None:
+        return None
+    values = found.values
+    return Standing(int(values["epoch"]), values["claim"], values["commit"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """The values of the marker that holds, and the snapshot that carries it, or did."""
+
+    values: Mapping[str, Any]
+    snapshot: int
+    sequence: int
+
+
+def _holding(table: Table, sink: str) -> _Holding | None:
     noted = _noted(table, sink)
     last: Snapshot | None = None
     copied = noted is None and property_name(sink) in table.properties
@@ -146,7 +181,7 @@ def find(table: Table, sink: str) -> Kept | None:
         sequence = snapshot.sequence_number or 0
         if _ahead(noted, snapshot) or _left(table, sink, sequence):
             raise rolled_back(table, sink)
-        return _decode(table, values, snapshot.snapshot_id, sequence)
+        return _Holding(values, snapshot.snapshot_id, sequence)
     if noted is None:
         if _left(table, sink, 0):
             raise rolled_back(table, sink)
@@ -157,7 +192,7 @@ def find(table: Table, sink: str) -> Kept | None:
     known = any(str(snapshot.snapshot_id) == noted["snapshot"] for snapshot in table.metadata.snapshots)
     if known or last is None or noted["sequence"] >= (last.sequence_number or 0):
         raise rolled_back(table, sink)
-    return _decode(table, noted, int(noted["snapshot"]), noted["sequence"])
+    return _Holding(noted, int(noted["snapshot"]), noted["sequence"])
 
 
 def _ahead(noted: Mapping[str, Any] | None, newest: Snapshot) -> bool:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from sinkql import faults
 from sinkql.connectors.iceberg.commit import marker as markers
-from sinkql.connectors.iceberg.commit.conflict import delete_manifests, hold, same_table, usable
+from sinkql.connectors.iceberg.commit.conflict import delete_manifests, fenced, fits, held, same_table, usable
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, Prepared, prepare
 from sinkql.connectors.iceberg.table.evolve import evolved
@@ -27,7 +27,12 @@ from sinkql.vocabulary import join_name
 
 
 class Claim:
-    """One claim of a table by a sink; a `Proposal`. `floor` is the least epoch that it may take."""
+    """One claim of a table by a sink; a `Proposal`. `floor` is the least epoch that it may take.
+
+    `renew` renews the sink's lease, and raises where somebody else has it by now. It is called before each attempt,
+    after the table was loaded on which that is made: whoever gets the lease later claims a table that the attempt no
+    longer finds as it was. Without it, a claim that was overtaken by another one is given up.
+    """
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class Claim:
         floor: int,
         keep_rows: bool,
         switch: Switch | None = None,
+        renew: Callable[[], None] | None = None,
     ) -> None:
         self.id = uuid4().hex
         self._sink = sink
@@ -46,6 +52,8 @@ class Claim:
         self._floor = floor
         self._keep_rows = keep_rows
         self._switch = switch
+        self._renew = renew
+        self._before: tuple[str | None] | None = None
 
     def prepare(self, table: Table) -> Prepared:
         """Write the claim on top of what the table says now; each time with a new epoch."""
@@ -74,8 +82,23 @@ class Claim:
         return markers.landed(table, self._sink, "claim", self.id)
 
     def check(self, base: Table, now: Table) -> None:
-        """Nothing but another table of the same name keeps a claim from being tried again."""
+        """Raise where it may not be tried: another table of the same name, or another run has the lease, or claimed."""
         same_table(base, now)
+        if self._renew is not None:
+            self._renew()
+            return
+        found = markers.standing(now, self._sink)
+        claim = found.claim if found is not None else None
+        if self._before is None:
+            self._before = (claim,)
+        elif found is not None and claim != self._before[0]:
+            raise fenced(now, f"Epoch {found.epoch} has claimed the table meanwhile.")
+
+    def stands(self, table: Table) -> None:
+        """Raise SQ5101 where another claim came after it."""
+        found = markers.standing(table, self._sink)
+        if found is not None and found.claim != self.id:
+            raise fenced(table, f"Epoch {found.epoch} has claimed the table at the same time.")
 
 
 def schema_of_claim(
@@ -131,8 +154,9 @@ class BatchCommit:
         same_table(base, now)
         if self.schema is not None and not _same_columns(base, now):
             raise RedoBatchError("another writer changed the table's columns")
-        kept = hold(now, self.marker, self.expected, self.schema)
-        if kept.marker.commit != self.previous:
+        found = held(now, self.marker)
+        fits(now, self.marker, self.expected, self.schema)
+        if found.commit != self.previous:
             # An attempt given up earlier has arrived after all: it may have had these very rows.
             raise SinkqlError(
                 "SQ5207",
@@ -140,6 +164,10 @@ class BatchCommit:
                 hint="The sink continues after that commit.",
             )
         usable(base, now, upsert=self.expected.upsert)
+
+    def stands(self, table: Table) -> None:
+        """Raise SQ5101 where another run has claimed the table since."""
+        held(table, self.marker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +202,15 @@ class CompactionCommit:
     def check(self, base: Table, now: Table) -> None:
         """Raise where it may not be tried again: fenced, another table, other columns, or of no use any more."""
         same_table(base, now)
-        kept = hold(now, self.marker, self.expected)
-        if kept.marker.commit != self.marker.commit:
+        found = held(now, self.marker)
+        fits(now, self.marker, self.expected)
+        if found.commit != self.marker.commit:
             raise RedoBatchError("an earlier commit of this run reached the table late")
         usable(base, now, upsert=self.expected.upsert)
+
+    def stands(self, table: Table) -> None:
+        """Raise SQ5101 where another run has claimed the table since."""
+        held(table, self.marker)
 
 
 def _same_columns(base: Table, now: Table) -> bool:

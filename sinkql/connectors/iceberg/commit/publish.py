@@ -46,8 +46,11 @@ class Publishing:
         return self._head is not None and reaches(table.metadata, MAIN_BRANCH, self._head)
 
     def check(self, base: Table, now: Table) -> None:
-        """Nothing but another table of the same name keeps it from being tried again."""
+        """Nothing but another table of the same name keeps it from being tried: whoever writes, it moves main alone."""
         same_table(base, now)
+
+    def stands(self, table: Table) -> None:
+        """Main belongs to nobody."""
 
 
 def publish(write: physical.Write, context: Context) -> Published:

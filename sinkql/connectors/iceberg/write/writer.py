@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit import marker as markers
-from sinkql.connectors.iceberg.commit.conflict import fenced, hold, recreated, same_table
+from sinkql.connectors.iceberg.commit.conflict import held, hold, recreated, same_table
 from sinkql.connectors.iceberg.commit.expire import expire, expired
 from sinkql.connectors.iceberg.commit.landing import land, over
 from sinkql.connectors.iceberg.commit.leftover import Leftovers
@@ -118,16 +118,21 @@ class IcebergWriter(Writer):
         faults.point("read-marker")
         return kept.marker if kept else None
 
-    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+    def claim(
+        self,
+        initial: JobOffsets,
+        *,
+        epoch: int,
+        switch: Switch | None = None,
+        renew: Callable[[], None] | None = None,
+    ) -> Marker:
         """Take the table with an epoch above its own and not below `epoch`; `initial` is for what it does not know."""
-        keep = self._keep_rows
-        claim = Claim(self._context.sink_id, initial, self._expected, floor=epoch, keep_rows=keep, switch=switch)
+        keep, sink = self._keep_rows, self._context.sink_id
+        claim = Claim(sink, initial, self._expected, floor=epoch, keep_rows=keep, switch=switch, renew=renew)
+        self._mine = None
         self._table = take(self._target, self._load(), claim)
-        kept = markers.find(self._table, self._context.sink_id)
+        kept = markers.find(self._table, sink)
         assert kept is not None
-        if kept.marker.claim != claim.id:
-            self._mine = None
-            raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
         self._note_claim(self._table)
         self._mine, self._kept, self._mode, self._switch = kept.marker, kept, self._new_mode(), switch
         self._commits = kept.marker.epoch  # of a sink that runs for one batch each time, some sweep too
@@ -351,6 +356,7 @@ class IcebergWriter(Writer):
 
     def _tidy(self, *, whole: bool = False) -> None:
         table, kept = self._known
+        held(table, kept.marker)  # also of what no sink proposes: no table is touched that another run has
         gone = expired(table, self._write.options, whole=whole)
         with storing(self._name):
             if gone:

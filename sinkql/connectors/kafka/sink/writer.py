@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -74,13 +74,23 @@ class TopicWriter(Writer):
         found = self._progress.find(settled=False)
         return found.marker if found is not None else None
 
-    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+    def claim(
+        self,
+        initial: JobOffsets,
+        *,
+        epoch: int,
+        switch: Switch | None = None,
+        renew: Callable[[], None] | None = None,
+    ) -> Marker:
         """Fence other runs of the sink, and commit a transaction that has nothing but the new marker."""
         self._encoders = self._open_encoders()
+        renew = renew or (lambda: None)
+        renew()  # to begin breaks off the transaction of whoever has the lease
         self._begin()
         found = self._progress.find(settled=True)
         if found is not None:
             self._check_topic(found)
+        renew()  # whoever gets the lease from here on begins later, and then this one cannot commit
         mine = uuid4().hex
         marker = claimed(
             found.marker if found is not None else None,
