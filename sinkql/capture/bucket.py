@@ -4,11 +4,13 @@
 <prefix>/head.json                          the run, whose capture it is, up to when: overwritten on its etag alone
 <prefix>/notes/publication.json             what its stream knows of the server
 <prefix>/<run>/log/00000000000000000042.json
+<prefix>/<run>/log/first/00000000000000000007     with which entry the log begins, where some were forgotten
 <prefix>/<run>/data/7-9f….arrow
 ```
 A bucket has no names to exchange, so a log that is discarded loses its place: the head gets another run, and what is
 below the old one is deleted then. A capture looks at the head before it puts an entry and after: one that finds itself
-there no more is fenced, whether its entry is in the log or in one that is lost; it has told nobody of it yet.
+there no more is fenced, whether its entry is in the log or in one that is lost; it has told nobody of it yet. Where its
+entry is below the first one, as its number was there and is forgotten, it takes it back.
 
 Captures of one catalog take turns by its lease. Catalogs on several machines that have one source, such as a copy, wait
 for the other's time to be over.
@@ -35,6 +37,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.objects import Objects, Purpose, TakenError
 from sinkql.extension.s3 import SCHEME, Keys
 from sinkql.extension.store import ObjectStore
+from sinkql.numbered import first_in, first_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +56,7 @@ _FORGOTTEN_SECONDS = 5.0
 _SWEPT_SECONDS = 3600.0
 """A put whose reply was lost may be done later: only what is older belongs to nobody."""
 _TRIES = 3
+_FIRST = "log/first/"
 _KEPT_BYTES = 32 << 20
 
 
@@ -109,8 +113,14 @@ class BucketStore:
                 self._check_free(found[0], epoch)
                 head = _Head(found[0].run, self.owner, epoch, time.time() + _HELD_SECONDS)
             if self._take(head, found[1] if found is not None else None):
+                self._tidy()
                 return
         raise FencedLogError
+
+    def _tidy(self) -> None:
+        """Delete entries below the first one: of captures that ended before they did."""
+        numbers, first = _there(self._objects, self._run)
+        self._objects.delete(f"{self._run}log/{entry_name(number)}" for number in numbers if number < first)
 
     def _check_free(self, head: _Head, epoch: int) -> None:
         if head.owner == self.owner:
@@ -193,7 +203,19 @@ class BucketStore:
         self._certainly(key, data)
         self._seen.come(number)
         faults.point("entry-put")
-        self._check_held()
+        try:
+            self._check_held()
+        except FencedLogError:
+            if number < _first(self._objects, self._run):
+                self.forget(number)
+            raise
+
+    def begin_at(self, number: int) -> None:
+        noted = [key for key, _ in self._objects.list(f"{self._run}{_FIRST}")]
+        if number <= first_in(key.rpartition("/")[2] for key in noted):
+            return
+        self._objects.put(f"{self._run}{_FIRST}{first_name(number)}", b"")
+        self._objects.delete(noted)
 
     def _certainly(self, key: str, data: bytes) -> None:
         """Put an entry, and find out whether it is there where no reply says so; raises FencedLogError for another's.
@@ -294,8 +316,22 @@ def _head_of(objects: Objects, prefix: str) -> tuple[_Head, str] | None:
 
 
 def _listed(objects: Objects, run: str) -> list[int]:
-    names = (key.rpartition("/")[2] for key, _ in objects.list(f"{run}log/"))
-    return [number for name in names if (number := entry_number(name)) is not None]
+    numbers, first = _there(objects, run)
+    return [number for number in numbers if number >= first]
+
+
+def _there(objects: Objects, run: str) -> tuple[list[int], int]:
+    """Return the numbers of the entries that a bucket has, and with which one the log begins.
+
+    Names are listed in their order: where an entry is listed, it is known whether it is below.
+    """
+    keys = [key.removeprefix(run) for key, _ in objects.list(f"{run}log/")]
+    numbers = [number for key in keys if (number := entry_number(key.rpartition("/")[2])) is not None]
+    return numbers, first_in(key.removeprefix(_FIRST) for key in keys if key.startswith(_FIRST))
+
+
+def _first(objects: Objects, run: str) -> int:
+    return first_in(key.rpartition("/")[2] for key, _ in objects.list(f"{run}{_FIRST}"))
 
 
 @dataclass(slots=True)
@@ -337,6 +373,9 @@ class _Seen:
             if found is None:
                 self._absent[number] = self.clock()
                 return None
+            self._first = max(self._first, _first(self.objects, run))
+            if number < self._first:  # it was forgotten, and put again by a capture that slept
+                return None
             self._absent.pop(number, None)
             self._keep(number, found[0])
             return found[0]
@@ -364,8 +403,7 @@ class _Seen:
 
     def _forget(self, run: str | None) -> None:
         """Forget entries that the log has no more."""
-        key = self.objects.first(f"{run}log/") if run is not None else None
-        self._first = (entry_number(key.rpartition("/")[2]) or 0) if key is not None else 0
+        self._first = _first(self.objects, run) if run is not None else 0
         for number in [each for each in self._entries if each < self._first]:
             self._bytes -= len(self._entries.pop(number))
         self._listed_at = self.clock()

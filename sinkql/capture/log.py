@@ -247,6 +247,10 @@ class Log:
     def forget(self, count: int) -> None:
         """Delete the first entries, and then their files; never the last one."""
         count = min(count, len(self.entries) - 1)
+        if count <= 0:
+            return
+        self.place.store.begin_at(self.entries[count].entry)
+        faults.point("log-begins")
         for entry in self.entries[:count]:
             self.place.store.forget(entry.entry)
             faults.point("entry-deleted")

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from sinkql import durable
+from sinkql import durable, faults
 from sinkql.errors import SinkqlError
+from sinkql.numbered import First
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,10 +56,16 @@ class LogStore(Protocol):
         """Yield all entries with their numbers, in order."""
 
     def add(self, number: int, data: bytes) -> None:
-        """Put the entry that follows the one before it, durably; raises FencedLogError if another capture has."""
+        """Put the entry that follows the one before it, durably; raises FencedLogError if another capture has.
+
+        That may have been forgotten since: an entry below the first one is taken back.
+        """
+
+    def begin_at(self, number: int) -> None:
+        """Have no entries below a number from here on, whoever may still put one: those that are there are deleted."""
 
     def forget(self, number: int) -> None:
-        """Delete an entry."""
+        """Delete an entry; the log begins behind it already."""
 
     def discard(self) -> None:
         """Delete all entries at once, and then all files."""
@@ -125,22 +132,35 @@ class FolderStore:
     def open(self, epoch: int) -> None:
         durable.make_folder(self.folder / "log")
         durable.make_folder(self.data)
+        for number in self._numbers():
+            if number < self._first.now():
+                self.forget(number)
 
     def release(self) -> None:
         """Do nothing: the lease tells."""
 
     def numbers(self) -> list[int]:
+        found = self._numbers()
+        first = self._first.now()
+        return [number for number in found if number >= first]
+
+    def _numbers(self) -> list[int]:
         try:
             names = os.listdir(self.folder / "log")
         except FileNotFoundError:
             return []
         return sorted(number for name in names if (number := entry_number(name)) is not None)
 
+    @property
+    def _first(self) -> First:
+        return First(self.folder / "log")
+
     def entry(self, number: int) -> bytes | None:
         try:
-            return self.path(number).read_bytes()
+            found = self.path(number).read_bytes()
         except FileNotFoundError:
             return None
+        return found if number >= self._first.now() else None
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
         for number in self.numbers():
@@ -149,12 +169,19 @@ class FolderStore:
                 yield number, data
 
     def add(self, number: int, data: bytes) -> None:
-        if number and not self.path(number - 1).exists():
-            raise FencedLogError  # the one who went on has forgotten it by now
         try:
             durable.create(self.path(number), data)
         except FileExistsError:
             raise FencedLogError from None
+        faults.point("entry-put")
+        alone = number > 0 and not self.path(number - 1).exists()
+        first = self._first.now()
+        if number < first or (alone and number != first):
+            self.forget(number)  # it was there and is forgotten, or the log has begun again meanwhile
+            raise FencedLogError
+
+    def begin_at(self, number: int) -> None:
+        self._first.put(number)
 
     def forget(self, number: int) -> None:
         self.path(number).unlink(missing_ok=True)

@@ -104,9 +104,12 @@ class FolderState:
         return file.tell()
 
     def list(self, under: str) -> Iterator[tuple[str, float]]:
-        for path in sorted((self.folder / under).rglob("*")) if (self.folder / under).is_dir() else ():
+        # a folder is looked through before those in it, as a bucket is in the order of names
+        walked = os.walk(self.folder / under)
+        found = [Path(folder, name) for folder, _, names in walked for name in names if not name.startswith(".")]
+        for path in sorted(found):
             with suppress(FileNotFoundError):
-                if path.is_file() and not path.name.startswith("."):  # a draft
+                if path.is_file():
                     yield path.relative_to(self.folder).as_posix(), path.stat().st_mtime
 
     def delete(self, names: Iterable[str]) -> None:

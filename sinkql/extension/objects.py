@@ -200,11 +200,6 @@ class Objects:
                 return
             given["ContinuationToken"] = page["NextContinuationToken"]
 
-    def first(self, prefix: str) -> str | None:
-        """Return the first key below a prefix."""
-        found = self._page({"Bucket": self.bucket, "Prefix": prefix, "MaxKeys": 1}).get("Contents", ())
-        return str(found[0]["Key"]) if found else None
-
     def _page(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             page: Mapping[str, Any] = self.client.list_objects_v2(**given)

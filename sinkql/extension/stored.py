@@ -12,9 +12,11 @@ import time
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count, takewhile
+from pathlib import Path
 
+from sinkql import durable, faults
 from sinkql.extension.home import Home, StateStore
-from sinkql.numbered import Numbered, file_name, numbers_in
+from sinkql.numbered import FIRST, Numbered, file_name, first_in, first_name, numbers_in
 
 _LOOK_SECONDS = 2.0
 
@@ -23,13 +25,14 @@ _LOOK_SECONDS = 2.0
 class _Listing:
     """The numbers that a store had when it was asked, and those `made` here since, by when that was.
 
-    It is asked for again where somebody `wanted` it later.
+    It is asked for again where somebody `wanted` it later. None is below `first`.
     """
 
     numbers: list[int]
     at: float
     made: dict[int, float] = field(default_factory=dict)
     wanted: float = -math.inf
+    first: int = 0
 
 
 _listings: dict[tuple[str, str], _Listing] = {}
@@ -74,18 +77,22 @@ class StoredNumbered:
     def _listed(self) -> list[int]:
         found, now = _listings.get(self._key), time.monotonic()
         if found is None or found.wanted >= found.at or now > found.at + _LOOK_SECONDS:
-            names = [name.rpartition("/")[2] for name, _ in self._store.list(f"{self.part}/")]
-            found = self._take(numbers_in(names), now)
+            names = [name.removeprefix(f"{self.part}/") for name, _ in self._store.list(f"{self.part}/")]
+            # those in `first` come last: an entry is seen no later than that it is below
+            first = first_in(name.removeprefix(f"{FIRST}/") for name in names if name.startswith(f"{FIRST}/"))
+            found = self._take(numbers_in(name for name in names if "/" not in name), first, now)
         return found.numbers
 
-    def _take(self, listed: list[int], asked_at: float) -> _Listing:
+    def _take(self, listed: list[int], first: int, asked_at: float) -> _Listing:
         """Take what the store had: others may have asked it later, and made files since, which are there as well."""
         with _turn:
             before = _listings.get(self._key) or _Listing([], -math.inf)
             if before.at > asked_at:
                 return before
+            first = max(first, before.first)
             made = {number: at for number, at in before.made.items() if at > asked_at}
-            found = _listings[self._key] = _Listing(sorted({*listed, *made}), asked_at, made, before.wanted)
+            there = sorted(number for number in {*listed, *made} if number >= first)
+            found = _listings[self._key] = _Listing(there, asked_at, made, before.wanted, first)
             self._here.remove(*(set(self._here.numbers()) - set(found.numbers)))
             return found
 
@@ -117,24 +124,53 @@ class StoredNumbered:
             self.home.note(self._name(number), data, stored=True)
         return True
 
-    def follows(self, number: int) -> bool:
-        if number == 1:
+    def stays(self, number: int) -> bool:
+        # they are deleted in their order: while the one before is there, none of this number was
+        if self._has(number - 1):
             return True
+        under = f"{self.part}/{FIRST}/"
+        if number >= first_in(name.removeprefix(under) for name, _ in self._store.list(under)):
+            return True
+        self._remove(number)
+        return False
+
+    def _has(self, number: int) -> bool:
         try:
-            before = self._store.get(self._name(number - 1), BytesIO())
+            return self._store.get(self._name(number), BytesIO()) is not None
         except ValueError:  # damaged, but there
             return True
-        if before is not None:
-            return True
-        self.look()
-        return max(self._listed(), default=0) == number
 
-    def remove(self, *numbers: int) -> None:
-        self._store.delete(map(self._name, numbers))
-        self._here.remove(*numbers)
-        found = _listings.get(self._key)
-        if found is not None:
-            found.numbers = [each for each in found.numbers if each not in numbers]
+    def begin_at(self, number: int) -> None:
+        under = f"{self.part}/{FIRST}/"
+        noted = [name for name, _ in self._store.list(under)]
+        if number > first_in(name.removeprefix(under) for name in noted):
+            self._store.put(f"{under}{first_name(number)}", self._empty())
+            self._store.delete(noted)
+        with _turn:
+            found = _listings.setdefault(self._key, _Listing([], -math.inf))
+            found.first = max(found.first, number)
+            found.numbers = [each for each in found.numbers if each >= number]
+        faults.point("log-begins")
+        names = (name.removeprefix(f"{self.part}/") for name, _ in list(self._store.list(f"{self.part}/")))
+        for each in numbers_in(name for name in names if "/" not in name):
+            if each < number:
+                self._remove(each)
+                faults.point("log-forgotten")
+
+    def _empty(self) -> Path:
+        path = self.home.folder / ".empty"
+        if not path.exists():
+            durable.write(path, b"", sync=False)
+        return path
+
+    def _remove(self, number: int) -> None:
+        self._store.delete([self._name(number)])
+        self._here.remove(number)
+        with _turn:
+            found = _listings.get(self._key)
+            if found is not None:
+                found.numbers = [each for each in found.numbers if each != number]
+                found.made.pop(number, None)
 
     def _name(self, number: int) -> str:
         return f"{self.part}/{file_name(number)}"

@@ -36,9 +36,9 @@ class TickTable:
             connection.insert("ticks", {"number": number, "tick": data.decode()})
             return True
 
-    def follows(self, number: int) -> bool:
+    def stays(self, number: int) -> bool:
         return True
 
-    def remove(self, *numbers: int) -> None:
+    def begin_at(self, number: int) -> None:
         with self.store.write() as connection:
-            connection.execute(f"DELETE FROM ticks WHERE number IN ({', '.join('?' * len(numbers))})", numbers)
+            connection.execute("DELETE FROM ticks WHERE number < ?", [number])

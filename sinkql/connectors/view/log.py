@@ -198,16 +198,16 @@ class ViewLog:
         if not self._files.create(number, msgspec.json.encode(entry)):
             return False
         faults.point("view-entry-made")
-        if not self._files.follows(number):
-            self.remove(number)  # one of its number was there, and has gone, while this process slept
-            return False
+        if not self._files.stays(number):
+            return False  # one of its number was there, and has gone, while this process slept
         self._known[number] = entry
         return True
 
     def remove(self, number: int) -> None:
-        """Delete an entry."""
-        self._files.remove(number)
-        self._known.pop(number, None)
+        """Delete an entry and all before it; whoever makes one of them again, it is not there."""
+        self._files.begin_at(number + 1)
+        for old in [each for each in list(self._known) if each <= number]:
+            self._known.pop(old, None)
 
     @property
     def spill(self) -> Path:

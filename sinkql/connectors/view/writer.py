@@ -274,12 +274,12 @@ class ViewWriter(LogWriter):
     def _sweep(self, number: int, entry: Entry) -> None:
         floor = self._floor(number, entry)
         live = {*entry.runs, *entry.kept}
+        if min(self.log.numbers(), default=floor) < floor:
+            self.log.remove(floor - 1)
+            faults.point("view-forgotten")
         for each in self.log.numbers():
-            found = self.log.entry(each) if each >= floor else None
-            if each < floor:
-                self.log.remove(each)
-                faults.point("view-forgotten")
-            elif found is not None:
+            found = self.log.entry(each)
+            if found is not None:
                 live.update((*found.runs, *found.kept))
         paths = (self.log.folder / "runs").glob("*/*.arrow")
         epoch = entry.marker.epoch

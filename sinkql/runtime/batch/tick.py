@@ -79,12 +79,9 @@ class Ticks:
         if not self.files.create(number + 1, msgspec.json.encode(tick)):
             return True
         faults.point("tick-made")
-        if not self.files.follows(number + 1):
-            self.files.remove(number + 1)  # one of its number was there, and has gone, while this process slept
+        self.files.stays(number + 1)  # or one of its number was there, and has gone, while this process slept
         if (number + 1) % _SWEEP_EVERY == 0:
-            old = [each for each in self.files.numbers() if each <= number + 1 - _KEPT]
-            if old:
-                self.files.remove(*old)
+            self.files.begin_at(number + 2 - _KEPT)
         return True
 
 

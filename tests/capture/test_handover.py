@@ -1,0 +1,175 @@
+"""Captures of one log that take turns, one of which sleeps at any place: neither the log nor a sink has a hole."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql import durable, faults
+from sinkql.capture.bucket import BucketStore
+from sinkql.capture.log import Log, LogFolder
+from sinkql.capture.store import FencedLogError, FolderStore, LogStore
+from sinkql.extension.objects import Objects
+from sinkql.extension.s3 import Keys
+from sinkql.note import FolderNotes
+from support.seaweed import Seaweed
+
+Open = Callable[[], LogStore]
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    if request.param == "folder":
+        return lambda: FolderStore(tmp_path)
+    server: Seaweed = request.getfixturevalue("bucket")
+    return lambda: BucketStore.of(f"s3://data/handover/{tmp_path.name}/", Keys(server.storage), "here")
+
+
+class Sink:
+    """Read a log entry by entry; what it has is what captures may forget."""
+
+    def __init__(self, place: LogFolder) -> None:
+        self.place, self.at, self.to = place, -1, "0"
+
+    def read(self) -> None:
+        """Take the next entry; it begins where the one before ended."""
+        entry = self.place.entry(self.at + 1)
+        if entry is not None:
+            assert entry.start == self.to
+            self.at, self.to = entry.entry, entry.to
+
+
+class Capture:
+    """Write a log with one lease."""
+
+    def __init__(self, open_store: Open, folder: Path, epoch: int, sink: Sink) -> None:
+        place = LogFolder(folder, open_store(), FolderNotes(folder))
+        self.log = Log.open(place, epoch, new_id=f"log {epoch}")
+        self.sink = sink
+
+    def step(self, chance: random.Random) -> None:
+        """Add what comes next, or forget what the sink has; raises FencedLogError."""
+        log = self.log
+        if chance.random() < 0.6 or len(log.entries) < 2:
+            to = str(int(log.to or "0") + 1)
+            log.add("changes", to=to, at=0.0, start="0")
+        else:
+            log.forget(sum(each.entry <= self.sink.at for each in log.entries))
+
+
+@contextmanager
+def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
+    """Have all that another process does happen at the place of this number at which one may sleep."""
+    left = at
+
+    def place() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            other()
+
+    def around(owner: Any, name: str) -> None:
+        really = getattr(owner, name)
+
+        def called(*given: Any, **named: Any) -> Any:
+            place()
+            found = really(*given, **named)
+            place()
+            return found
+
+        patch.setattr(owner, name, called)
+
+    with pytest.MonkeyPatch.context() as patch:
+        around(durable, "create")
+        for name in ("put", "get", "delete"):
+            around(Objects, name)
+        patch.setattr(faults, "point", lambda name: place())
+        yield
+
+
+def _history(open_store: Open, folder: Path, seed: int) -> None:
+    """Let captures follow each other; each is overtaken while it sleeps, wakes, and does one step to its end."""
+    chance, epoch = random.Random(seed), 1
+    sink = Sink(LogFolder(folder, open_store(), FolderNotes(folder)))
+    capture = Capture(open_store, folder, epoch, sink)
+
+    def take_over() -> None:
+        nonlocal epoch
+        epoch += 1
+        other = Capture(open_store, folder, epoch, sink)
+        for _ in range(chance.randint(1, 8)):
+            other.step(chance)
+            sink.read()
+
+    for _ in range(4):
+        for _ in range(chance.randint(1, 4)):
+            capture.step(chance)
+            sink.read()
+        with asleep(chance.randint(1, 8), take_over):
+            try:
+                capture.step(chance)
+            except FencedLogError:
+                assert epoch > capture.log.epoch
+        for _ in range(chance.randint(0, 2)):
+            sink.read()
+        epoch += 1
+        capture = Capture(open_store, folder, epoch, sink)
+    while int(sink.to) < int(capture.log.to):
+        before = sink.at
+        sink.read()
+        assert sink.at == before + 1
+    assert capture.log.place.numbers() == [each.entry for each in capture.log.entries]
+
+
+def test_a_log_has_no_hole_whoever_sleeps_where(open_store: Open, tmp_path: Path) -> None:
+    many = 60 if isinstance(open_store(), FolderStore) else 3
+    for seed in range(many):
+        _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
+
+
+@pytest.mark.soak
+def test_a_log_has_no_hole_over_many_histories(open_store: Open, tmp_path: Path) -> None:
+    many = 5_000 if isinstance(open_store(), FolderStore) else 300
+    for seed in range(1000, 1000 + many):
+        _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
+
+
+def _in(open_store: Open, folder: Path, seed: int) -> Open:
+    """Return what opens a store of this history's own."""
+
+    def opened() -> LogStore:
+        store = open_store()
+        if isinstance(store, FolderStore):
+            return FolderStore(folder / str(seed))
+        assert isinstance(store, BucketStore)
+        return BucketStore(store.bucket, f"{store.prefix}{seed}/", store.access, store.owner)
+
+    return opened
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_path: Path, at: int) -> None:
+    place = LogFolder(tmp_path, open_store(), FolderNotes(tmp_path))
+    slept = Log.open(place, 1, new_id="log")
+    slept.add("open", start="0", to="0", at=0.0, kept="log")
+    slept.add("changes", to="1", at=0.0)
+    slept.add("changes", to="2", at=0.0)
+    other = LogFolder(tmp_path, open_store(), FolderNotes(tmp_path))
+    ends: list[str] = []
+
+    def take_over() -> None:
+        second = Log.open(other, 2, new_id="other")
+        while int(second.to) < 6:
+            second.add("changes", to=str(int(second.to) + 1), at=0.0)
+        second.forget(len(second.entries))
+        ends.append(second.to)
+
+    with asleep(at, take_over), suppress(FencedLogError):
+        slept.add("changes", to="3", at=0.0)
+    third = Log.open(LogFolder(tmp_path, open_store(), FolderNotes(tmp_path)), 3, new_id="third")
+    assert [each.to for each in third.entries][-1:] == ends or not ends

@@ -1,0 +1,174 @@
+"""Two jobs of one view that take turns, one of which sleeps at any place: entries are there or not, for good."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from sinkql import durable, faults
+from sinkql.errors import FencedError
+from sinkql.extension import stored
+from sinkql.extension.home import BucketState, FolderState, Home, StateStore
+from sinkql.extension.s3 import Keys
+from sinkql.extension.stored import StoredNumbered
+from sinkql.numbered import Numbered, Numbers
+from support.running import drain
+from support.seaweed import Seaweed, seaweed
+from view.histories import History
+
+Open = Callable[[str], Numbers]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    with seaweed(tmp_path_factory.mktemp("seaweed")) as running:
+        yield running
+
+
+@pytest.fixture(params=["folder", "stored", pytest.param("bucket", marks=pytest.mark.server)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Open]:
+    """Return what opens the files of a history, as a host of that name does."""
+    kept = Keys(request.getfixturevalue("server").storage) if request.param == "bucket" else None
+
+    def of(seed: int) -> Open:
+        def at(host: str) -> Numbers:
+            if request.param == "folder":
+                return Numbered(tmp_path / f"{seed}")
+            store: StateStore = FolderState(tmp_path / f"store{seed}")
+            if kept is not None:
+                store = BucketState("data", f"{tmp_path.name}/{seed}/", kept)
+            return StoredNumbered(Home(tmp_path / f"{host}{seed}", store), "log")
+
+        return at
+
+    return of
+
+
+def _asleep(at: int, other: Callable[[], None], act: Callable[[], None]) -> None:
+    """Do something, and have all that another process does happen where this one sleeps."""
+    left = at
+
+    def place() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            other()
+
+    really, put = durable.create, Home.put_data
+
+    def create(path: Path, data: bytes) -> None:
+        place()
+        really(path, data)
+        place()
+
+    def put_data(home: Home, name: str, data: bytes) -> None:
+        place()
+        put(home, name, data)
+        place()
+
+    with (
+        patch.object(durable, "create", create),
+        patch.object(Home, "put_data", put_data),
+        patch.object(faults, "point", lambda name: place()),
+    ):
+        act()
+
+
+def _history(open_files: Open, seed: int) -> None:
+    """Let hosts make and forget files in turns; who sleeps goes on with what it was about to do."""
+    chance = random.Random(seed)
+    told: dict[int, bytes] = {}
+    forgotten = 0
+
+    def turn(host: str) -> None:
+        nonlocal forgotten
+        files = open_files(host)
+        if isinstance(files, StoredNumbered):
+            files.look()
+        number = files.last() + 1
+        if chance.random() < 0.7 or number < 3:
+            data = f"{host}{chance.random()}".encode()
+            if files.create(number, data) and files.stays(number):
+                assert number not in told
+                assert number > forgotten
+                told[number] = data
+        else:
+            keeps = chance.randint(2, number - 1)
+            files.begin_at(keeps)
+            forgotten = max(forgotten, keeps - 1)
+
+    def others() -> None:
+        for _ in range(chance.randint(1, 6)):
+            turn("b")
+
+    for _ in range(5):
+        for _ in range(chance.randint(0, 3)):
+            turn("a")
+        _asleep(chance.randint(1, 4), others, lambda: turn("a"))
+    for host in "abc":
+        files = open_files(host)
+        if isinstance(files, StoredNumbered):
+            files.look()
+        there = {number: files.read(number) for number in files.numbers()}
+        assert there == {number: data for number, data in told.items() if number > forgotten}
+        assert list(there) == list(range(forgotten + 1, forgotten + 1 + len(there)))
+        assert all(files.read(number) is None for number in range(1, forgotten + 1))
+        with patch.dict(stored._listings, clear=True):
+            assert files.numbers() == list(there)
+
+
+def test_a_number_is_given_once_whoever_sleeps_where(
+    opened: Callable[[int], Open], request: pytest.FixtureRequest
+) -> None:
+    for seed in range(3 if "bucket" in request.node.name else 60):
+        _history(opened(seed), seed)
+
+
+@pytest.mark.soak
+def test_a_number_is_given_once_over_many_histories(
+    opened: Callable[[int], Open], request: pytest.FixtureRequest
+) -> None:
+    for seed in range(1000, 1200 if "bucket" in request.node.name else 5000):
+        _history(opened(seed), seed)
+
+
+def test_an_entry_at_which_readers_stand_is_not_taken_back(tmp_path: Path) -> None:
+    history = History(tmp_path, random.Random(3))
+    log = history.log("mv")
+
+    def change(*rows: tuple[int, int]) -> None:
+        history.listed.batches.append([(row, 1) for row in rows])
+
+    change((1, 1), (2, 2))
+    first, copy = history.started("mv"), history.started("copy")
+    drain(first)
+    drain(copy)
+    armed = True
+
+    def point(name: str) -> None:
+        nonlocal armed
+        if name != "view-entry-made" or not armed:
+            return
+        armed = False
+        drain(copy)
+        second = history.started("mv")
+        for row in ((1, 7), (2, 8)):
+            change(row)
+            drain(second)
+
+    change((1, 5))
+    with (
+        patch("sinkql.connectors.view.writer._SWEEP_EVERY", 1),
+        patch.object(faults, "point", point),
+        pytest.raises(FencedError),
+    ):
+        drain(first)
+    at = copy.marker.end["mv"]
+    assert log.numbers()[0] == at["at"]
+    drain(copy)
+    assert history.rebuilt == 0
+    assert copy.marker.end["mv"]["at"] == log.last()
