@@ -112,8 +112,8 @@ def _overtaken(folder: Path, when: int, how: str, monkeypatch: pytest.MonkeyPatc
             assert not taken, when
     if not taken:
         return False
-    told = [each.summary for each in lake.table("t").metadata.snapshots]
-    epochs = [int(each["sinkql.epoch"]) for each in told if each is not None and "sinkql.epoch" in each]
+    told = (each.summary for each in lake.table("t").metadata.snapshots)
+    epochs = [int(epoch) for each in told if each is not None and (epoch := each["sinkql.epoch"]) is not None]
     assert epochs == sorted(epochs), when
     second.put((1001, "second"))
     end = third.start().end["numbers"]["batch"]
