@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from sinkql.errors import SinkqlError
 
@@ -68,21 +68,24 @@ def folder_of(address: Address) -> Path:
 
 
 def _server(text: str) -> ServerUrl:
+    # not by urlsplit: whether it takes several hosts, with brackets around some, depends on the version of Python
+    rest, sharp, _ = text.strip().partition("://")[2].partition("#")
+    rest, _, asked = rest.partition("?")
+    place, slash, path = rest.partition("/")
     try:
-        parts = urlsplit(text)
-        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        query = parse_qsl(asked, keep_blank_values=True, strict_parsing=bool(asked))
     except ValueError:
         raise _invalid() from None
     mine = {name: value for name, value in query if name in _OURS}
     theirs = urlencode([each for each in query if each[0] not in _OURS], quote_via=quote)
     schema = mine.get("schema") or SCHEMA
-    users, at, hosts = parts.netloc.rpartition("@")
-    if parts.fragment or "@" in parts.path or not all(map(_HOST.fullmatch, hosts.split(","))):
+    users, at, hosts = place.rpartition("@")
+    if sharp or "@" in path or "[" in users or "]" in users or not all(map(_HOST.fullmatch, hosts.split(","))):
         raise _invalid()  # as by a sign in the password, which would be shown as part of something else
-    shown = f"postgresql://{users.partition(':')[0]}{at}{hosts}{parts.path}"
+    shown = f"postgresql://{users.partition(':')[0]}{at}{hosts}{slash}{path}"
     return ServerUrl(
         text,
-        f"postgresql://{parts.netloc}{parts.path}" + (f"?{theirs}" if theirs else ""),
+        f"postgresql://{place}{slash}{path}" + (f"?{theirs}" if theirs else ""),
         shown if schema == SCHEMA else f"{shown}?{urlencode({'schema': schema})}",
         schema,
         Path.cwd() / (mine.get("folder") or FOLDER),

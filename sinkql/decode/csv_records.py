@@ -11,12 +11,14 @@ from typing import BinaryIO
 import numpy as np
 
 from sinkql.extension.stream import UndecodableError
+from sinkql.repeated import Repeated
 
 Places = np.ndarray | list[int]
 
 BLOCK = 1 << 20
 _LONGEST = 128 << 20  # one quote that is not closed must not take all memory
 _BOM = b"\xef\xbb\xbf"
+_LINE = re.compile(rb"[^\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Splitter:
         self._quote, self._escape = form.quote.encode(), form.escape.encode()
         self._comment = form.comment.encode() if form.comment else None
         self._first_line, self._lines, self._old_lines = (
-            re.compile(_record(self._quote, self._escape, ends)) for ends in (b"\r\n", b"\n", b"\r")
+            _RecordEnd(self._quote, self._escape, ends) for ends in (b"\r\n", b"\n", b"\r")
         )
 
     def blocks(self, stream: BinaryIO, line: int = 1, line_end: bytes = b"") -> Iterator[Records]:
@@ -121,10 +123,9 @@ class Splitter:
     def _line_end(self, block: bytes, *, ended: bool) -> bytes:
         """Return what the first line ends with; nothing where its end is not in the block."""
         if self._comment is not None and block.startswith(self._comment):
-            match = re.match(rb"[^\r\n]*+", block)
+            at = _LINE.match(block).end()  # type: ignore[union-attr]  # it matches nothing, too
         else:
-            match = self._first_line.match(block)
-        at = match.end() if match is not None else 0
+            at = self._first_line.after(block, 0)
         if block[at : at + 1] == b"\n":
             return b"\n"
         if block[at : at + 1] != b"\r" or (at + 1 == len(block) and not ended):
@@ -157,8 +158,7 @@ class Splitter:
                 found = block.find(end, at)
                 stop = len(block) if found < 0 else found
             else:
-                match = record.match(block, at)
-                stop = match.end() if match is not None else at
+                stop = record.after(block, at)
             if stop < len(block) and block[stop : stop + 1] != end:
                 break  # a quote that is not closed here
             if stop == len(block) and not ended:
@@ -170,14 +170,28 @@ class Splitter:
         return begins, ends, at
 
 
-def _record(quote: bytes, escape: bytes, line_ends: bytes) -> bytes:
-    """Return the pattern of a record: what is quoted may begin and end anywhere, and has line ends."""
-    q, e = re.escape(quote), re.escape(escape)
-    return rb"(?:[^%b%b]++|%b%b%b)*+" % (q, line_ends, q, inside(q, e), q)
+class _RecordEnd:
+    """Where a record ends that may have quotes anywhere, and line ends in what is quoted."""
+
+    def __init__(self, quote: bytes, escape: bytes, line_ends: bytes) -> None:
+        q, e = re.escape(quote), re.escape(escape)
+        within = rb"[^%b]*" % q
+        if quote != escape:
+            within = rb"[^%b%b]*(?:%b(?:[%b%b]|(?![%b%b]))[^%b%b]*){,100}" % (q, e, e, q, e, q, e, q, e)
+        self._parts = Repeated(rb"[^%b%b]+|%b%b%b" % (q, line_ends, q, within, q))
+        self._quote, self._inside = quote, Repeated(inside(q.decode(), e.decode()).encode())
+
+    def after(self, block: bytes, at: int) -> int:
+        """Return the place behind a record, or that of a quote which is not closed."""
+        at = self._parts.end(block, at)
+        while block.startswith(self._quote, at):  # of a text with many escapes, or with no end
+            end = self._inside.end(block, at + 1)
+            if not block.startswith(self._quote, end):
+                break
+            at = self._parts.end(block, end + 1)
+        return at
 
 
-def inside(quote: bytes, escape: bytes) -> bytes:
-    """Return the pattern of what stands between two quotes, given the patterns of quote and escape."""
-    if quote == escape:
-        return rb"(?:[^%b]++|%b%b)*+" % (quote, quote, quote)
-    return rb"(?:[^%b%b]++|%b[%b%b]?+)*+" % (quote, escape, escape, quote, escape)
+def inside(quote: str, escape: str) -> str:
+    """Return the pattern of what is repeated between two quotes, given the patterns of quote and escape."""
+    return f"[^{quote}]+|{quote}{quote}" if quote == escape else f"[^{quote}{escape}]+|{escape}[{quote}{escape}]?"

@@ -22,8 +22,13 @@ from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.csv_records import Form, Records, Splitter, inside
 from sinkql.decode.json_lines import without
 from sinkql.extension.stream import Decoded, Failure, UndecodableError, WideError
+from sinkql.repeated import Repeated
 
 _FEW = 32
+_BEYOND = (
+    "a quote within field {field}, which does not begin with it, goes on beyond the end of the line: "
+    "a field that has quotes is to be quoted as a whole"
+)
 _FORM = {field.name for field in fields(Form)}
 
 
@@ -224,9 +229,8 @@ class Fields:
     def __init__(self, form: Form) -> None:
         self._form = form
         q, e, d = (re.escape(each) for each in (form.quote, form.escape, form.delimiter))
-        quoted = rf"{q}({inside(q.encode(), e.encode()).decode()}){q}"
-        self._quoted = re.compile(quoted, re.DOTALL)
-        self._field = re.compile(rf"(?:[^{q}{d}]++|{quoted})*+", re.DOTALL)
+        self._unquoted, self._to_quote = re.compile(rf"[^{q}{d}]*"), re.compile(rf"[^{q}]*")
+        self._inside = Repeated(inside(q, e))
         self._escaped = re.compile(rf"{e}([{q}{e}])")
 
     def of(self, records: Records, record: int) -> list[str | None] | str:
@@ -241,14 +245,25 @@ class Fields:
         if "\0" in text:
             return "invalid character U+0000"
         stray = "\n" if records.line_end == b"\r" else "\r"
-        if stray in text and stray in self._quoted.sub("", text):
+        if stray in text and stray in self._outside(text):
             shown = "newline" if stray == "\n" else "carriage return"
             return f"a {shown} outside of quotes, unlike the end of the first line of the file"
         return self._split(text)
 
     def broken(self, raw: bytes) -> bool:
         """Tell whether a record has a newline outside of quotes."""
-        return "\n" in self._quoted.sub("", raw.decode(errors="replace"))
+        return "\n" in self._outside(raw.decode(errors="replace"))
+
+    def _outside(self, text: str) -> str:
+        """Return what stands outside of quotes."""
+        found, at = [], 0
+        while True:
+            end = _end_of(self._to_quote, text, at)
+            found.append(text[at:end])
+            closing = self._inside.end(text, end + 1)
+            if not text.startswith(self._form.quote, closing):
+                return "".join((*found, text[end:]))
+            at = closing + 1
 
     def _split(self, text: str) -> list[str | None] | str:
         form = self._form
@@ -257,18 +272,23 @@ class Fields:
         found: list[str | None] = []
         at = 0
         while True:
-            match = self._field.match(text, at)
-            assert match is not None  # it matches nothing, too
-            field = match[0]
-            if form.quote in field:
-                found.append(self._quoted.sub(lambda quoted: self._escaped.sub(r"\1", quoted[1]), field))
-            else:
-                found.append(None if field == form.null else field)
-            if match.end() == len(text):
+            end = _end_of(self._unquoted, text, at)
+            parts: list[str] = []
+            while text.startswith(form.quote, end):
+                closing = self._inside.end(text, end + 1)
+                if not text.startswith(form.quote, closing):  # which no record of a file has: there it goes on
+                    return "a quoted field is not closed"
+                quoted = text[end + 1 : closing]
+                if (end > at or parts) and ("\n" in quoted or "\r" in quoted):
+                    return _BEYOND.format(field=len(found) + 1)
+                parts += text[at:end], self._escaped.sub(r"\1", quoted)
+                at = closing + 1
+                end = _end_of(self._unquoted, text, at)
+            rest = text[at:end]
+            found.append("".join((*parts, rest)) if parts else None if rest == form.null else rest)
+            if end == len(text):
                 return found
-            if text[match.end()] == form.quote:  # which no record of a file has: there it goes on
-                return "a quoted field is not closed"
-            at = match.end() + 1
+            at = end + 1
 
     def plain(self, data: bytes, records: Records) -> bool:
         """Return whether records that lie one after the other mean to Arrow what they mean to Postgres.
@@ -324,3 +344,8 @@ class Fields:
 
 def _whole(column: pa.ChunkedArray) -> pa.StringArray:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return at if match is None else match.end()

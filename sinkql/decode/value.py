@@ -22,6 +22,7 @@ from sinkql.logical.interval import read_interval, show_interval
 from sinkql.logical.jsonb import jsonb
 from sinkql.logical.range import SUBTYPES, read_range
 from sinkql.logical.type import RANGES
+from sinkql.repeated import Repeated
 
 _WANTED = {
     "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
@@ -92,12 +93,12 @@ def _item(item: str | Items, element: Type) -> Any:
     return value_of(item, str(element))
 
 
-_DIGITS = r"[0-9](?:_?[0-9])*+"
+_DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _WHOLE = re.compile(
-    rf"[+-]?(?:{_DIGITS}|0[xX](?:_?[0-9a-fA-F])++|0[oO](?:_?[0-7])++|0[bB](?:_?[01])++)"
+    rf"[+-]?(?:{_DIGITS}|0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|0[oO]_?[0-7]+(?:_[0-7]+)*|0[bB]_?[01]+(?:_[01]+)*)"
 )  # as Postgres has it since its version 16
 _NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _NOT_ZERO = re.compile(r"[^eE]*[1-9]")
 _LONG = 1000
@@ -175,17 +176,17 @@ def _uuid(text: str, _type: pa.DataType) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-_HEX = re.compile(r"\\x(?:[0-9a-fA-F]{2}|[ \t\n\r])*+")
-_ESCAPES = re.compile(r"(?:[^\\]++|\\\\|\\[0-3][0-7]{2})*+")
+_NO_HEX = re.compile(r"[^0-9a-fA-F \t\n\r]")
+_ESCAPES = Repeated(r"[^\\]+|\\\\|\\[0-3][0-7]{2}")
 _ESCAPE = re.compile(rb"\\(\\|[0-7]{3})")
 
 
 def _bytea(text: str, _type: pa.DataType) -> bytes:
     if text.startswith("\\x"):
-        if not _HEX.fullmatch(text):
+        if _NO_HEX.search(text, 2):
             raise ValueError
         return bytes.fromhex(text[2:])
-    if not _ESCAPES.fullmatch(text):
+    if _ESCAPES.end(text) < len(text):
         raise ValueError
     return _ESCAPE.sub(lambda found: b"\\" if found[1] == b"\\" else bytes([int(found[1], 8)]), text.encode())
 

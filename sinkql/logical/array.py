@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sinkql.logical.type import Type
+from sinkql.repeated import Repeated
 
 Items = list["str | Items | None"]
 """What stands between the braces: texts, NULLs, and the same of arrays within."""
@@ -14,11 +15,11 @@ _BLANK = r"[ \t\n\v\f\r]*"
 _OPEN = re.compile(rf"{_BLANK}\{{{_BLANK}")
 _CLOSE = re.compile(rf"{_BLANK}\}}")
 _COMMA = re.compile(rf"{_BLANK},{_BLANK}")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
-_PLAIN = re.compile(r'(?:[^"\\{}, \t\n\v\f\r]|\\.|[ \t\n\v\f\r]+(?=[^"{}, \t\n\v\f\r]))++', re.DOTALL)
+_QUOTED = Repeated(r'[^"\\]+|\\.')
+_PLAIN = Repeated(r'[^"\\{}, \t\n\v\f\r]+|\\.|[ \t\n\v\f\r]+(?=[^"{}, \t\n\v\f\r])')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MOST_LEVELS = 64
-_WITHIN_BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"|\\.|[{}]', re.DOTALL)
+_WITHIN_BRACES = re.compile(r'\\.|["{}]', re.DOTALL)
 
 
 def read_array(text: str, most: int | None = None) -> Items:
@@ -56,15 +57,27 @@ def _item(text: str, at: int, level: int, most: int | None) -> tuple[str | Items
             end = braces_end(text, at)
             return text[at:end], end
         return _items(text, at, level + 1, most)
-    quoted = _QUOTED.match(text, at)
+    quoted = in_quotes(text, at)
     if quoted is not None:
-        return _ESCAPE.sub(r"\1", quoted[1]), quoted.end()
-    plain = _PLAIN.match(text, at)
-    if plain is None:
+        return unescaped(quoted), at + len(quoted) + 2
+    end = _PLAIN.end(text, at)
+    plain = text[at:end]
+    if not plain:
         raise ValueError
-    if plain[0].lower() == "null":
-        return None, plain.end()
-    return _ESCAPE.sub(r"\1", plain[0]), plain.end()
+    return None if plain.lower() == "null" else unescaped(plain), end
+
+
+def in_quotes(text: str, at: int) -> str | None:
+    """Return what stands between the double quotes that begin at a place, as written; None without two quotes."""
+    if not text.startswith('"', at):
+        return None
+    end = _QUOTED.end(text, at + 1)
+    return text[at + 1 : end] if text.startswith('"', end) else None
+
+
+def unescaped(text: str) -> str:
+    """Return a text without the backslashes that have a character stand for itself."""
+    return _ESCAPE.sub(r"\1", text) if "\\" in text else text
 
 
 UNEVEN = "the arrays in it are not of one length"
@@ -111,9 +124,13 @@ def leaf(type_: Type) -> Type:
 
 def braces_end(text: str, start: int) -> int:
     """Return where what begins with a brace at `start` ends; raises ValueError where it does not."""
-    depth = 0
+    depth, quoted = 0, False
     for match in _WITHIN_BRACES.finditer(text, start):
-        depth += (match[0] == "{") - (match[0] == "}")
-        if depth == 0:
-            return match.end()
+        sign = match[0]
+        if sign == '"':
+            quoted = not quoted
+        elif not quoted and sign in "{}":
+            depth += 1 if sign == "{" else -1
+            if depth == 0:
+                return match.end()
     raise ValueError

@@ -9,17 +9,16 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from sinkql.logical.array import braces_end
+from sinkql.logical.array import braces_end, in_quotes, unescaped
 from sinkql.logical.type import Type
+from sinkql.repeated import Repeated
 
 _Held = TypeVar("_Held")
 _BLANK = " \t\n\v\f\r"
 _BRACED = ("array", "list", "map")
-_KEY = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^"\\{}=, \t\n\v\f\r]|\\.|=(?!>))++)', re.DOTALL)
-_VALUE = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^"\\{},=]|\\.|=(?!>))++)', re.DOTALL)
-_FIELD = re.compile(r'((?:"(?:[^"\\]|\\.|"")*+"|[^"\\(),]|\\.)*+)([,)])', re.DOTALL)
-_ESCAPED = re.compile(r'"((?:[^"\\]|\\.|"")*+)"|\\(.)', re.DOTALL)
-_IN_QUOTES = re.compile(r'\\(.)|"(")', re.DOTALL)
+_KEY = Repeated(r'[^"\\{}=, \t\n\v\f\r]+|\\.|=(?!>)')
+_VALUE = Repeated(r'[^"\\{},=]+|\\.|=(?!>)')
+_IN_FIELD = re.compile(r'\\(.)|[",)]', re.DOTALL)
 _NEEDS_QUOTES = re.compile(r'.*[\s"\\{},].*|.*=>.*|null|', re.IGNORECASE | re.DOTALL)
 _NEEDS_QUOTES_IN_RECORD = re.compile(r'.*[\s"\\(),].*|', re.DOTALL)
 
@@ -48,12 +47,12 @@ def read_map(text: str) -> list[tuple[str, str | None]]:
     while at < len(text) - 1:
         if found:
             at = _past(",", text, at)
-        key = _KEY.match(text, at)
-        if key is None or (key[2] or "").lower() == "null":
+        key, at = _part_of_map(_KEY, text, at)
+        if key is None:
             raise ValueError
-        at = _past("=>", text, _past_blanks(text, key.end()))
+        at = _past("=>", text, _past_blanks(text, at))
         value, at = _map_value(text, at)
-        found.append((_plain(key), value))
+        found.append((key, value))
         at = _past_blanks(text, at)
     return found
 
@@ -62,16 +61,19 @@ def _map_value(text: str, at: int) -> tuple[str | None, int]:
     if text.startswith("{", at):
         end = braces_end(text, at)
         return text[at:end], end
-    value = _VALUE.match(text, at)
-    if value is None or (value[1] is None and not value[2].strip(_BLANK)):
+    return _part_of_map(_VALUE, text, at)
+
+
+def _part_of_map(unquoted: Repeated[str], text: str, at: int) -> tuple[str | None, int]:
+    """Return a key or a value, None for NULL, and where it ends."""
+    quoted = in_quotes(text, at)
+    if quoted is not None:
+        return unescaped(quoted), at + len(quoted) + 2
+    end = unquoted.end(text, at)
+    plain = text[at:end].strip(_BLANK)
+    if not plain:
         raise ValueError
-    null = value[1] is None and value[2].strip(_BLANK).lower() == "null"
-    return None if null else _plain(value), value.end()
-
-
-def _plain(match: re.Match[str]) -> str:
-    text = match[1] if match[1] is not None else match[2].strip(_BLANK)
-    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    return None if plain.lower() == "null" else unescaped(plain), end
 
 
 def _past(sign: str, text: str, at: int) -> int:
@@ -94,20 +96,34 @@ def read_record(text: str, count: int) -> list[str | None]:
     found: list[str | None] = []
     at, sign = 1, ","
     while sign == ",":
-        field = _FIELD.match(text, at)
-        if field is None:
-            raise ValueError
-        found.append(_ESCAPED.sub(_unescaped, field[1]) if field[1] else None)
-        at, sign = field.end(), field[2]
+        field, at = _read_field(text, at)
+        found.append(field)
+        sign = text[at - 1]
     if at != len(text) or len(found) != count:
         raise ValueError
     return found
 
 
-def _unescaped(match: re.Match[str]) -> str:
-    if match[1] is None:
-        return match[2]
-    return _IN_QUOTES.sub(lambda within: within[1] or within[2], match[1])
+def _read_field(text: str, begin: int) -> tuple[str | None, int]:
+    """Return a field, None for NULL, and the place behind the comma or bracket that ends it; raises ValueError."""
+    parts: list[str] = []
+    at, quoted = begin, False
+    while (match := _IN_FIELD.search(text, at)) is not None:
+        parts.append(text[at : match.start()])
+        at, sign = match.end(), match[0]
+        if match[1] is not None:
+            parts.append(match[1])
+        elif sign == '"':
+            if quoted and text.startswith('"', at):
+                parts.append(sign)
+                at += 1
+            else:
+                quoted = not quoted
+        elif quoted:
+            parts.append(sign)
+        else:
+            return "".join(parts) if match.start() > begin else None, at
+    raise ValueError
 
 
 def write_nested(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) -> str:

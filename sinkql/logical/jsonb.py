@@ -11,14 +11,17 @@ from itertools import chain
 from types import GenericAlias
 from typing import Any, NamedTuple
 
+from sinkql.repeated import Repeated
+
 MOST_LEVELS = 400
 """How deeply arrays and objects may be nested; Python's own limit, less what may stand on its stack already."""
 
 _MOST_DIGITS = 131_072  # before the point, and after it: what Postgres's numeric holds
 _MOST_PLACES = 16_383
 _LONG = 1000
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_NOT_BRACKETS = re.compile(r"[^\[\]{}]++")
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_IN_STRING = Repeated(r'[^"\\]+|\\.')
+_NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
 _ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
 
@@ -105,7 +108,7 @@ def nested_deeply(text: str) -> bool:
     """Return whether a JSON text has more levels than are read."""
     if text.count("[") + text.count("{") <= MOST_LEVELS:
         return False
-    outside = _STRING.sub("", text) if "\\" in text else "".join(text.split('"')[::2])
+    outside = "".join((_ESCAPE.sub("", text) if "\\" in text else text).split('"')[::2])
     depth = 0
     for bracket in _NOT_BRACKETS.sub("", outside):
         depth += 1 if bracket in "[{" else -1
@@ -281,8 +284,10 @@ def _check_range(mantissa: str, exponent: str) -> None:
 
 def _check_characters(text: str) -> None:
     """Raise ValueError for what no text can hold, also in members that a later one of the same name replaces."""
-    for string in _STRING.findall(text):
-        value = json.loads(string)
+    end = 0
+    while (begin := text.find('"', end)) >= 0:
+        end = _IN_STRING.end(text, begin + 1) + 1
+        value = json.loads(text[begin:end])
         if "\0" in value:
             raise ValueError("invalid character U+0000")
         try:

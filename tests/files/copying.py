@@ -1,7 +1,8 @@
 """What Postgres's COPY makes of a CSV file: its state machine, character by character, and files that are hard on it.
 
 Transcribed from `CopyReadLineText` and `CopyReadAttributesCSV` of Postgres 18, and held against a server of it. COPY
-stops at the first error; here the record is an error, and the next one begins where its line ends.
+stops at the first error; here the record is an error, and the next one begins where its line ends. What COPY takes and
+is refused here: a quote within a field that goes on beyond a line's end.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def _fields(raw: bytes, form: Form) -> Fields:
             if here != form.quote:
                 value += here
                 continue
-            saw_quote = True
+            opened = at
+            within, saw_quote = saw_quote or at - 1 > began, True
             while True:
                 if at == len(line):
                     return None
@@ -105,6 +107,8 @@ def _fields(raw: bytes, form: Form) -> Fields:
                     at += 1
                     continue
                 if here == form.quote:
+                    if within and ("\n" in line[opened : at - 1] or "\r" in line[opened : at - 1]):
+                        return None  # which COPY takes, and joins two lines by a quote that was only text
                     break
                 value += here
         found.append(None if not saw_quote and line[began:stop] == form.null else value)

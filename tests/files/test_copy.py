@@ -76,3 +76,21 @@ def test_messages_are_read_as_copy_reads_each_alone() -> None:
             assert not whole or records == [list(row.values())]
             seen += whole
     assert seen > 500
+
+
+def test_a_quote_in_an_unquoted_field_does_not_join_two_lines() -> None:
+    """COPY makes one row of them, without a word, and both quotes are gone."""
+    for data, failing in (
+        (b'1,5" pipe,x\n2,6" pipe,y\n3,b,c\n', [b'1,5" pipe,x\n2,6" pipe,y']),
+        (b'1,5" pipe,"x"\n2,6 pipe,"y\n"\n3,b,c\n', [b'1,5" pipe,"x"\n2,6 pipe,"y', b'"\n3,b,c\n']),
+        (b'1,"5" pipe","x"\n3,b,c\n', []),
+        (b'1,"5" pipe\n2",x\n3,b,c\n', [b'1,"5" pipe\n2",x\n3,b,c\n']),
+        (b'1,"a\nb",c\n3,b,c\n', []),
+    ):
+        parts = _decoded(data, Form())
+        assert [failure.raw for part in parts for failure in part.failures] == failing, data
+    messages = CsvMessages({"header": False}, _COLUMNS).decode([b'1,5" pipe\n2,6" pipe,x', b'1,"5\n6",x'])
+    assert messages.failures == {
+        0: "a quote within field 2, which does not begin with it, goes on beyond the end of the line: "
+        "a field that has quotes is to be quoted as a whole"
+    }

@@ -18,6 +18,7 @@ import xxhash
 
 from sinkql.connectors.files.seen import Part, SeenFile, unreadable
 from sinkql.errors import InvalidFileError, SinkqlError
+from sinkql.repeated import Repeated
 
 PART_BYTES = 16 << 20
 _KEPT_PARTS = 4
@@ -106,8 +107,8 @@ def _to_record_end(stream: BinaryIO, data: bytes, left: int, quote: bytes) -> tu
 def _ends_with_return(data: bytes, quote: bytes) -> bool:
     """Return whether the first line ends with a carriage return and no newline."""
     q = re.escape(quote)
-    first = re.match(rb"(?:[^%b\r\n]++|%b[^%b]*+%b)*+" % (q, q, q, q), data)
-    return first is not None and re.match(rb"\r[^\n]", data[first.end() : first.end() + 2]) is not None
+    end = Repeated(rb"[^%b\r\n]+|%b[^%b]*%b" % (q, q, q, q)).end(data)
+    return re.match(rb"\r[^\n]", data[end : end + 2]) is not None
 
 
 def whole_parts(file: SeenFile) -> tuple[Part, ...]:

@@ -14,15 +14,17 @@ import msgspec
 from sinkql import physical
 from sinkql.decode.json_lines import JsonDecoder
 from sinkql.extension.stream import Decoded, Failure, UndecodableError
+from sinkql.repeated import Repeated
 
 BLOCK = 1 << 20
 _LONGEST = 128 << 20
 _BOM = b"\xef\xbb\xbf"
-_STRING = rb'"(?:[^"\\]++|\\.)*+"'
-_FLAT = rb'[{\[][^{}\[\]"]*+(?:%b[^{}\[\]"]*+)*+[}\]]' % _STRING
-_BLANK = re.compile(rb"[ \t\r\n]*+")
-_ELEMENT = re.compile(rb'%b|%b|[^ \t\r\n,\[\]{}"]++' % (_FLAT, _STRING), re.DOTALL)
-_BRACKET = re.compile(rb"(?:[^{}\[\]\"]++|%b)*+([{}\[\]])" % _STRING, re.DOTALL)
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*){,100}"'  # those with more, and what has more, are walked through: see _element
+_FLAT = rb'[{\[][^{}\[\]"]*(?:%b[^{}\[\]"]*){,200}[}\]]' % _STRING
+_BLANK = re.compile(rb"[ \t\r\n]*")
+_ELEMENT = re.compile(rb'%b|%b|[^ \t\r\n,\[\]{}"]+' % (_FLAT, _STRING), re.DOTALL)
+_TO_BRACKET = Repeated(rb"[^{}\[\]\"]+|%b" % _STRING)
+_IN_STRING = Repeated(rb'[^"\\]+|\\.')
 
 
 class JsonArray:
@@ -121,15 +123,22 @@ def _element(block: bytes, at: int) -> int:
     match = _ELEMENT.match(block, at)
     if match is not None:
         return match.end()
+    if not _may_go_on(block, at):
+        return at
     depth, end = 0, at
-    while True:
-        match = _BRACKET.match(block, end)
-        if match is None:
+    while depth or end == at:
+        end = _TO_BRACKET.end(block, end)
+        sign = block[end : end + 1]
+        if sign == b'"':
+            end = _IN_STRING.end(block, end + 1)
+            if not block.startswith(b'"', end):
+                return at
+        elif sign:
+            depth += 1 if sign in b"{[" else -1
+        else:
             return at
-        depth += 1 if match[1] in b"{[" else -1
-        end = match.end()
-        if depth == 0:
-            return end
+        end += 1
+    return end
 
 
 def _end_of(pattern: re.Pattern[bytes], block: bytes, at: int) -> int:

@@ -11,7 +11,7 @@ from sinkql.errors import SinkqlError, Span, UnclosedError, UnexpectedWordError
 from sinkql.parser.read import lexical
 from sinkql.parser.read.lexical import Lexeme
 
-_SWALLOWED = re.compile(r"\n[ \t]*+\w|;[ \t]*+\n")
+_SWALLOWED = re.compile(r"\n[ \t]*\w|;[ \t]*\n")
 _WORD_BEFORE = re.compile(r"[\w./:-]+\Z")
 _BEGINNING = re.compile(r"[^\s,;)]+")
 

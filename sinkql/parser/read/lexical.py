@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sinkql import vocabulary
 from sinkql.errors import SinkqlError, Span, UnclosedError, UnexpectedCharacterError
 from sinkql.parser.read import literal
+from sinkql.repeated import Repeated
 
 MAX_DEPTH = 100
 MAX_LEXEMES = 250_000
@@ -37,9 +38,9 @@ _TOKEN = re.compile(
 )
 _COMMENT_START = re.compile(r"--[^\r\n]*|/\*")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
-_PLAIN_END = re.compile(r"(?:[^']|'')*+'")
-_ESCAPED_END = re.compile(r"(?:[^'\\]|''|\\.)*+'", re.DOTALL)
-_QUOTED_END = re.compile(r'(?:[^"]|"")*+"')
+_PLAIN = Repeated(r"[^']+|''")
+_ESCAPED = Repeated(r"[^'\\]+|''|\\.")
+_QUOTED = Repeated(r'[^"]+|""')
 _NOT_ALLOWED = re.compile("[\0\ud800-\udfff]")
 _CHARACTER_HINTS = {
     "‘’‚‛′´": "Write a straight quote: '.",
@@ -169,7 +170,7 @@ def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
         case "escaped":
             return _string(text, start, start + 2, escaped=True)
         case "hex":
-            end = _end(_PLAIN_END, text, start, start + 2)
+            end = _end(_PLAIN, text, start, start + 2)
             return Lexeme("HEX", text[start:end], start, end)
         case "quoted":
             return _quoted(text, start)
@@ -186,10 +187,10 @@ def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
 
 def _string(text: str, start: int, inside: int, *, escaped: bool = False) -> Lexeme:
     """Read a string, and those that continue it: a line break and nothing but whitespace lies between them."""
-    pattern = _ESCAPED_END if escaped else _PLAIN_END
+    content = _ESCAPED if escaped else _PLAIN
     parts = []
     while True:
-        end = _end(pattern, text, start, inside)
+        end = _end(content, text, start, inside)
         body = text[inside : end - 1].replace("''", "'") if not escaped else literal.unescaped(text, inside, end - 1)
         parts.append(body)
         more = CONTINUED.match(text, end)
@@ -198,11 +199,11 @@ def _string(text: str, start: int, inside: int, *, escaped: bool = False) -> Lex
         inside = more.end()
 
 
-def _end(pattern: re.Pattern[str], text: str, start: int, inside: int) -> int:
-    found = pattern.match(text, inside)
-    if found is None:
+def _end(content: Repeated[str], text: str, start: int, inside: int) -> int:
+    end = content.end(text, inside)
+    if not text.startswith("'", end):
         raise unclosed("'", Span(start, inside))
-    return found.end()
+    return end + 1
 
 
 def unclosed(quote: str, span: Span) -> UnclosedError:
@@ -217,10 +218,9 @@ def unclosed(quote: str, span: Span) -> UnclosedError:
 
 
 def _quoted(text: str, start: int) -> Lexeme:
-    found = _QUOTED_END.match(text, start + 1)
-    if found is None:
+    end = _QUOTED.end(text, start + 1) + 1
+    if not text.startswith('"', end - 1):
         raise unclosed('"', Span(start, start + 1))
-    end = found.end()
     value = literal.quoted(text[start + 1 : end - 1].replace('""', '"'), Span(start, end))
     return Lexeme("QUOTED", text[start:end], start, end, value)
 

@@ -205,7 +205,7 @@ def document(text: str, span: Span) -> str:
 
 
 def _integer(text: str, target: Type) -> int | None:
-    match = re.fullmatch(r"([+-]?)0*+([0-9]{0,20})", text)
+    match = re.fullmatch(r"([+-]?)0*([0-9]{0,20})", text)
     if match is None or not text[-1:].isdigit():
         return None
     value = int(f"{match[1]}{match[2] or 0}")
