@@ -83,8 +83,8 @@ def test_a_quote_in_an_unquoted_field_does_not_join_two_lines() -> None:
     for data, failing in (
         (b'1,5" pipe,x\n2,6" pipe,y\n3,b,c\n', [b'1,5" pipe,x\n2,6" pipe,y']),
         (b'1,5" pipe,"x"\n2,6 pipe,"y\n"\n3,b,c\n', [b'1,5" pipe,"x"\n2,6 pipe,"y', b'"\n3,b,c\n']),
-        (b'1,"5" pipe","x"\n3,b,c\n', []),
-        (b'1,"5" pipe\n2",x\n3,b,c\n', [b'1,"5" pipe\n2",x\n3,b,c\n']),
+        (b'1,5"p"e,"x"\n3,b,c\n', []),
+        (b'1,"5" pi"pe\nb",c\n3,b,c\n', [b'1,"5" pi"pe\nb",c']),
         (b'1,"a\nb",c\n3,b,c\n', []),
     ):
         parts = _decoded(data, Form())
