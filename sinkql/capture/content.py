@@ -43,7 +43,7 @@ def batches(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.Rec
     for file in typed.convert(split["files"], list[DataFile]):
         tally.rows += file.rows + file.failed
         tally.bytes += file.bytes
-        for error in failed(reader, file):
+        for error in failed(reader, split["log"], file):
             reader.bad.take(tally, error)
         try:
             for batch in datafile.read(reader.log.store, file, _wanted(reader)):
@@ -52,14 +52,14 @@ def batches(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.Rec
             raise _damaged(reader, split["log"], file) from error
 
 
-def failed(reader: Subscription, file: DataFile) -> Sequence[RowError]:
-    """Return what of a file did not decode."""
+def failed(reader: Subscription, log: str, file: DataFile) -> Sequence[RowError]:
+    """Return what of a file of a log did not decode."""
     from sinkql.capture import datafile
 
     try:
         return datafile.failed(reader.log.store, file)
     except datafile.DamagedError as error:
-        raise _damaged(reader, "", file) from error
+        raise _damaged(reader, log, file) from error
 
 
 def _projected(reader: Subscription, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -426,8 +426,10 @@ class Session:
         if {each.table.id: each.table for each in self.clients} != self.tables:
             return False
         damaged = mark.take(self.notes, "damaged", mark.Damaged)
-        if damaged is not None and damaged.log in ("", self.log.id):
+        if damaged is not None and damaged.log == self.log.id:
             raise LostLogError(damaged.file)
+        if damaged is not None:  # a reader was late to tell: the log that has the file is no more
+            self.notes.remove("damaged")
         unread = self.snapshots.unread
         self.snapshots.retry([table for table, each in unread.items() if mark.wished(self.notes, each.tried)])
         self.marks = self._marks()

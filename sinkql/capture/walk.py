@@ -161,7 +161,7 @@ def _fits(reader: Subscription, part: Part, entry: Entry, *, first: bool) -> boo
         if not first:
             return False
         bad = next(each for each in part.files if each.failed)
-        raise reader.bad.failure(content.failed(reader, bad)[0])
+        raise reader.bad.failure(content.failed(reader, entry.log, bad)[0])
     return True
 
 

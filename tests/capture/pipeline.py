@@ -28,7 +28,7 @@ from sinkql.extension.stream import Context, Limit, Offsets
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
-from support.patience import PATIENCE_S, Deadline
+from support.patience import PATIENCE_S, Deadline, source_of
 from support.readers import duckdb_folder
 from support.running import catch_up, job, loop_of, output
 
@@ -201,10 +201,10 @@ class Running:
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait for a condition."""
-        until = time.monotonic() + PATIENCE_S
+        deadline = Deadline()
         while not holds():
-            assert time.monotonic() < until, self.host.told[-1:]
-            assert self.thread.is_alive()
+            assert deadline.left(), f"no {source_of(holds)}; the capture told {self.host.told[-1:]}"
+            assert self.thread.is_alive(), f"the capture ended before {source_of(holds)}"
             time.sleep(0.002)
 
     def wants(self, name: str) -> None:

@@ -178,6 +178,21 @@ def test_damaged_file_is_read_again_from_the_server(
     assert sinks.rows() == server.rows()
 
 
+def test_note_of_a_damaged_file_of_another_log_is_taken_away(tmp_path: Path, server: Server) -> None:
+    """A reader may tell of a file after the log that has it was begun again: the next log is whole."""
+    sinks = Sinks(tmp_path)
+    notes = sinks.place.notes
+    with Running(sinks, _KEEPING) as running:
+        once(sinks)
+        first = sinks.place.entry(0)
+        mark.put(notes, "damaged", mark.Damaged("of a log before", "1-a-t.arrow"))
+        running.until(lambda: mark.take(notes, "damaged", mark.Damaged) is None)
+        server.commit([("t", 2, "two")])
+        once(sinks)
+    assert sinks.place.entry(0) == first
+    assert sinks.rows() == server.rows()
+
+
 def test_lost_log_that_alone_had_the_changes_stops_its_sinks(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
     with Running(sinks):

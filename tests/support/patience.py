@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from threading import Thread
@@ -24,6 +26,14 @@ class Deadline:
     def check(self, what: str) -> None:
         """Fail once it is over, saying what did not come."""
         assert self.left(), f"{what} did not come in {PATIENCE_S:.0f} seconds"
+
+
+def source_of(holds: Callable[[], object]) -> str:
+    """Return the text of a condition, for the message of a wait for it that was given up."""
+    try:
+        return " ".join(inspect.getsource(holds).split())
+    except OSError:
+        return repr(holds)
 
 
 def ended(*processes: BaseProcess) -> list[int | None]:
