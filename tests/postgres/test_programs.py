@@ -15,8 +15,9 @@ from support import postgres
 def test_programs_in_a_folder_of_root_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    (home / "pginstall").symlink_to(postgres.BINARIES.parent)
-    monkeypatch.setattr(postgres, "BINARIES", home / "pginstall" / "bin")
+    packages = postgres.BINARIES.parents[2]
+    (home / "packages").symlink_to(packages)
+    monkeypatch.setattr(postgres, "BINARIES", home / "packages" / postgres.BINARIES.relative_to(packages))
     with pytest.raises(PermissionError):
         subprocess.run([postgres.BINARIES / "initdb", "--version"], check=False, **postgres.as_server())
     found = postgres.binaries.__wrapped__()

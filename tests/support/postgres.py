@@ -201,7 +201,10 @@ def binaries() -> Path:
         return BINARIES
     folder = tempfile.mkdtemp(prefix="postgres-programs-", dir="/tmp")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copied = shutil.copytree(BINARIES.parent, Path(folder) / BINARIES.parent.name)
+    package = BINARIES.parents[1]
+    copied = shutil.copytree(BINARIES.parent, Path(folder) / package.name / BINARIES.parent.name)
+    for libraries in package.parent.glob(f"{package.name}.libs"):  # where programs of a wheel look for them
+        shutil.copytree(libraries, Path(folder) / libraries.name)
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
     assert _can_run(copied / BINARIES.name), f"{_NOBODY['user']} cannot run the programs of Postgres in {copied}"
     return copied / BINARIES.name
