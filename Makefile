@@ -8,20 +8,18 @@ LOCK := constraints.txt
 # one more than CI has processors: tests wait for servers and processes
 WORKERS ?= 3
 READERS := .venv-readers/.installed
-KAFKA := .kafka/.installed
-YARN := .yarn/.installed
 POSTGRES := .postgres/.installed
 KUBERNETES := .kubernetes/.installed
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10 $(PYTEST_ARGS)
 
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo java test install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks clean
+.PHONY: help demo java test programs kafka yarn install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
-	@echo "make test         all that CI runs: linters, types, contracts, all tests"
+	@echo "make test         all that CI runs: linters, types, contracts, all tests; installs what they need"
 	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: two minutes"
 	@echo "make cover        all tests, with the lines that they run; fails where they are few"
 	@echo "make soak         the tests that take minutes each, which 'make test' leaves out"
@@ -29,6 +27,7 @@ help:
 	@echo "make test-lowest  all tests with the lowest ones"
 	@echo "make lock         write $(LOCK) anew: the versions that 'make test' installs"
 	@echo "make hooks        run 'make lint' and 'make types' before each commit"
+	@echo "PYTEST_ARGS='tests/cli -k demo' make test: some of the tests"
 	@echo "PYTHON=python3.13 VENV=.venv-3.13 make test: another Python"
 
 demo: $(INSTALLED) java
@@ -40,9 +39,14 @@ java: $(INSTALLED)
 	  echo "installing a Java into $(VENV), since this machine has no Java 17 or newer" && \
 	  $(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[java]'; }
 
-# the checks of the code go on beside the tests, which leave processors idle now and then
+# the packages of Python come while those of the system do, and the checks of the code go on beside the tests, which
+# leave processors idle now and then
 test:
-	$(MAKE) --jobs 2 lint archive contracts $(KAFKA) types pytest
+	@$(MAKE) --no-print-directory --jobs 2 programs lint archive contracts kafka types pytest
+
+# the programs that tests need: as far as this user may install them
+programs:
+	@$(PYTHON) tests/support/programs.py
 
 install: $(INSTALLED_DEV)
 
@@ -59,15 +63,15 @@ types: $(INSTALLED_DEV)
 contracts: $(INSTALLED_DEV)
 	$(BIN)/lint-imports
 
-pytest: $(INSTALLED_DEV) archive $(KAFKA)
+pytest: $(INSTALLED_DEV) archive kafka programs
 	$(PYTEST)
 
 # which lines of the code the tests run, and fail if they are few; a tenth slower
-cover: $(INSTALLED_DEV) archive $(KAFKA)
+cover: $(INSTALLED_DEV) archive kafka programs
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
-soak: $(INSTALLED_DEV) archive $(KAFKA) $(YARN) $(POSTGRES) $(KUBERNETES) $(READERS)
+soak: $(INSTALLED_DEV) archive kafka yarn programs $(POSTGRES) $(KUBERNETES) $(READERS)
 	$(PYTEST) -m soak
 	$(PYTEST) -m hypothesis --hypothesis-profile random
 
@@ -81,15 +85,13 @@ $(READERS):
 archive: $(INSTALLED_DEV)
 	-$(BIN)/python -m sinkql.runtime.spark.rehearsal
 
-# the broker that tests start
-$(KAFKA): tests/support/kafka_jars/pom.xml
-	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath .kafka/libs) -DincludeScope=runtime
-	touch $@
+# the broker that tests start; those that need it are left out where it cannot be had
+kafka: $(INSTALLED_DEV)
+	@$(BIN)/python tests/support/jars.py tests/support/kafka_jars/pom.xml .kafka/libs
 
 # the YARN and the HDFS that soak tests start
-$(YARN): tests/support/yarn_jars/pom.xml
-	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath .yarn/libs) -DincludeScope=runtime
-	touch $@
+yarn: $(INSTALLED_DEV)
+	@$(BIN)/python tests/support/jars.py tests/support/yarn_jars/pom.xml .yarn/libs
 
 # the Kubernetes that soak tests start, on Debian 12 and as root: built from Debian's source in six CPU-minutes
 $(KUBERNETES): tests/support/kubernetes_programs.py

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -242,8 +243,12 @@ def _files() -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the scores that tests give."""
+    """Print the scores that tests give, and at last how many tests did not run, and why."""
     for report in terminalreporter.stats.get("passed", []):
         for name, value in report.user_properties:
             if name == "score":
                 terminalreporter.write_line(str(value))
+    why = Counter(str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
+    for reason, number in sorted(why.items()):
+        tests = "test" if number == 1 else "tests"
+        terminalreporter.write_line(f"{number} {tests} did not run. {reason.removeprefix('Skipped: ')}", yellow=True)

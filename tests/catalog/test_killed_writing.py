@@ -23,11 +23,9 @@ from sinkql.catalog.store import Connection
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems
 from sinkql.session import Session
+from support.programs import need
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(shutil.which("strace") is None, reason="strace, which kills at a write, is not installed"),
-]
+pytestmark = pytest.mark.long
 _CALLS = "pwrite64,write,fsync,fdatasync,unlink,ftruncate,rename"
 _MOST = 80  # cases a statement: of more, which CREATE and ALTER have not, they are taken evenly
 _SCRIPT = """
@@ -49,6 +47,7 @@ _STATEMENTS = {
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the sink's lake be in the test's folder."""
+    need("strace")  # which kills at a write
     monkeypatch.chdir(tmp_path)
 
 

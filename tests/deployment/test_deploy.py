@@ -17,6 +17,7 @@ import yaml
 import sinkql
 from sinkql import physical
 from support.patience import PATIENCE_S
+from support.programs import need
 
 _ROOT = Path(__file__).parents[2]
 _DEPLOY = _ROOT / "deploy"
@@ -114,7 +115,7 @@ def test_the_unit_passes_systemd(tmp_path: Path) -> None:
 
 
 def _verified(unit: Path) -> tuple[int, str]:
-    done = _run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit)
+    done = _run(need("systemd-analyze"), "verify", "--man=no", "--recursive-errors=no", unit)
     return done.returncode, done.stderr
 
 

@@ -26,7 +26,7 @@ from support.aws import aws
 from support.command import run
 from support.patience import PATIENCE_S
 from support.postgres import Postgres
-from support.readers import Rows, iceberg_packages, installing
+from support.readers import Rows, iceberg_jars, installing
 from support.running import drain, loop_of
 from support.seaweed import SECRET, Seaweed, seaweed
 
@@ -254,7 +254,7 @@ def in_spark(guide: Guide, folder: Path) -> Rows:
         "spark.master": "local[1]",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.jars.packages": iceberg_packages(aws=True),
+        "spark.jars": ",".join(map(str, iceberg_jars(aws=True))),
         **{f"spark.sql.catalog.my_catalog.{name}": value for name, value in catalog.items()},
     }
     lines = [f"{name} {value}\n" for name, value in settings.items()]

@@ -10,6 +10,7 @@ import pytest
 
 from shell.tmux import Terminal
 from sinkql.session import Session
+from support.programs import need
 
 ITEMS = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -55,8 +56,7 @@ def session(folder: Path, prepared: Path) -> Iterator[Session]:
 
 @pytest.fixture
 def terminal(folder: Path) -> Iterator[Terminal]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux, the terminal of these tests, is not installed")
+    need("tmux")
     terminal = Terminal(folder)
     yield terminal
     terminal.close()
@@ -65,6 +65,7 @@ def terminal(folder: Path) -> Iterator[Terminal]:
 @pytest.fixture
 def shell(session: Session, terminal: Terminal) -> Terminal:
     """Return a terminal in which the shell asks for input."""
+    need("less")
     terminal.start("shell", environment={"PAGER": "less -S", "EDITOR": "sed -i s/one/two/"})
     terminal.wait_for("^sinkql=>")
     return terminal

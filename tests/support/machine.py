@@ -21,11 +21,13 @@ from types import MappingProxyType
 import pyspark
 
 from sinkql.runtime.spark.java import check_java
+from support.java import java
 from support.namespace import child, processes
 from support.patience import PATIENCE_S
 
 SPARK = Path(pyspark.__file__).parent
 SPARK_THERE = "/opt/spark"
+_JAVA_THERE = "/opt/java"
 WORK = "/var/spark"
 """A folder that the program may fill."""
 _REPOSITORY = Path(__file__).parents[2]
@@ -77,8 +79,11 @@ class Machine:
             "HOME": _HOME,
             "TMPDIR": "/tmp",
             "LANG": "C.UTF-8",
+            **self._java(),
             **environment,
         }
+        if "SINKQL_JAVA" in variables:
+            shown = {**shown, Path(check_java().environment["JAVA_HOME"]): _JAVA_THERE}
         with self.folder.with_suffix(".log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -90,6 +95,11 @@ class Machine:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def _java(self) -> dict[str, str]:
+        """Return the variables with which Spark there starts a Java that lacks what it names."""
+        found = check_java().environment
+        return {**found, "JAVA_HOME": _JAVA_THERE} if "SINKQL_JAVA" in found else {}
 
     def kill(self) -> None:
         """Kill all of its processes, and wait until none is left."""
@@ -112,11 +122,6 @@ class Machine:
                 if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(pid)
         return found
-
-
-def java() -> str:
-    """Return the Java that servers of tests run on."""
-    return str(check_java().home / "bin" / "java")
 
 
 def _entered(root: Path, environment: Mapping[str, str], command: Sequence[str], shown: Mapping[Path, str]) -> str:

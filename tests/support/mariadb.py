@@ -15,6 +15,7 @@ import pymysql
 from support.authority import authority
 from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
+from support.programs import need
 
 PASSWORD = "pass word's"
 MYSQLD = os.environ.get("SINKQL_MYSQLD")
@@ -64,7 +65,7 @@ class MariaDb:
         identity = self.trusted.with_name("server.pem")
         own = _OF_MYSQL if MYSQLD else _OF_MARIADB
         arguments = [
-            MYSQLD or "mariadbd", "--no-defaults", *_as_root("--user=root"), f"--datadir={self.folder / 'data'}",
+            MYSQLD or need("mariadbd"), "--no-defaults", *_as_root("--user=root"), f"--datadir={self.folder / 'data'}",
             f"--socket={self.folder / 's'}", f"--port={self.port}", f"--ssl-ca={self.trusted}",
             f"--ssl-cert={identity}", f"--ssl-key={identity}", *_SETTINGS, *own, *self.settings,
         ]  # fmt: skip
@@ -92,7 +93,7 @@ class MariaDb:
 @contextmanager
 def mariadb(folder: Path, *settings: str) -> Iterator[MariaDb]:
     """Run a server that keeps its data in `folder`, until the block ends."""
-    program = "mariadb-install-db"
+    program = "mariadb-install-db" if MYSQLD else need("mariadbd") and need("mariadb-install-db")
     more = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
     if MYSQLD:
         everybody = folder / "init.sql"

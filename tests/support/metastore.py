@@ -9,16 +9,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from support.jars import named
+from support.java import java
 from support.patience import PATIENCE_S, Deadline
 
 _JARS = (
-    ("org.apache.hive", "hive-standalone-metastore-server", "4.0.1"),
-    ("org.apache.hadoop", "hadoop-client-api", "3.3.6"),
-    ("org.apache.hadoop", "hadoop-client-runtime", "3.3.6"),
-    ("org.apache.hadoop", "hadoop-common", "3.3.6"),
-    ("org.apache.hadoop", "hadoop-mapreduce-client-core", "3.3.6"),
-    ("org.apache.hadoop", "hadoop-hdfs", "3.3.6"),
-    ("org.apache.hadoop", "hadoop-hdfs-client", "3.3.6"),
+    "org.apache.hive:hive-standalone-metastore-server:4.0.1",
+    "org.apache.hadoop:hadoop-client-api:3.3.6",
+    "org.apache.hadoop:hadoop-client-runtime:3.3.6",
+    "org.apache.hadoop:hadoop-common:3.3.6",
+    "org.apache.hadoop:hadoop-mapreduce-client-core:3.3.6",
+    "org.apache.hadoop:hadoop-hdfs:3.3.6",
+    "org.apache.hadoop:hadoop-hdfs-client:3.3.6",
 )
 _OPENS = ("java.lang", "java.net", "java.nio", "java.util")
 
@@ -33,7 +35,7 @@ def metastore(folder: Path) -> Iterator[int]:
     opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in _OPENS]
     paths = f"{folder}/conf{os.pathsep}{_jars(folder)}/*"
     main = "org.apache.hadoop.hive.metastore.HiveMetaStore"
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", *opens, "-cp", paths, main, "-p", str(port)]
+    command = [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", *opens, "-cp", paths, main, "-p", str(port)]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
@@ -69,17 +71,10 @@ def _write(folder: Path, settings: Mapping[str, str]) -> None:
 
 def _jars(folder: Path) -> Path:
     """Return a folder of the server's jars, and of no logger but log4j's second version."""
-    needs = [
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in _JARS
-    ]
-    project = "<groupId>x</groupId><artifactId>x</artifactId><version>1</version><packaging>pom</packaging>"
-    (folder / "pom.xml").write_text(
-        f"<project><modelVersion>4.0.0</modelVersion>{project}<dependencies>{''.join(needs)}</dependencies></project>"
-    )
     jars = folder / "jars"
-    copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-    subprocess.run(copy, cwd=folder, check=True)
+    jars.mkdir()
+    for jar in named(*_JARS):
+        (jars / jar.name).symlink_to(jar)
     for other in ("log4j-1.2.17", "slf4j-log4j12", "slf4j-reload4j"):
         for jar in jars.glob(f"{other}*.jar"):
             jar.unlink()

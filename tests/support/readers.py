@@ -17,6 +17,8 @@ import pyspark
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
+from support.jars import named
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -110,22 +112,20 @@ def other_rows(table: Table) -> dict[str, Rows]:
 
 
 def spark_rows(spark: SparkSession, table: Table, *, branch: str = "main") -> Rows:
-    """Return the sorted rows that Spark reads with Iceberg's own runtime, which it gets from Maven's repository."""
+    """Return the sorted rows that Spark reads with Iceberg's own runtime, which comes from Maven's repository."""
     java = spark.sparkContext._jvm
     assert java is not None
-    address = java.java.net.URI.create(f"ivy://{iceberg_packages()}?transitive=false")
-    jar = java.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(address).apply(0)
+    (jar,) = iceberg_jars()
     # Not by ADD JAR: driver and executor, which are one process here, would have each their own of its classes.
-    java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(jar).toURI().toURL())
+    java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(str(jar)).toURI().toURL())
     found = spark.read.format("iceberg").option("branch", branch).load(table.metadata_location).collect()
     return sorted_rows([tuple(row) for row in found])
 
 
-def iceberg_packages(*, aws: bool = False) -> str:
-    """Return the coordinates of Iceberg's runtime for the Spark that is here, and of what it reads S3 with."""
+def iceberg_jars(*, aws: bool = False) -> list[Path]:
+    """Return Iceberg's runtime for the Spark that is here, and what it reads S3 with."""
     version = ".".join(pyspark.__version__.split(".")[:2])
-    runtime = _ICEBERG.format(version)
-    return f"{runtime},{_BUNDLE}" if aws else runtime
+    return named(_ICEBERG.format(version), *([_BUNDLE] if aws else []), transitive=False)
 
 
 def sorted_rows(rows: Rows) -> Rows:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sinkql.runtime.spark.package import packed
-from support.machine import SPARK, SPARK_THERE, WORK, Machine, java
+from support.java import java
+from support.machine import SPARK, SPARK_THERE, WORK, Machine
 from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
 

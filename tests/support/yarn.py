@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from support.machine import WORK, Machine, java
+from support.java import java
+from support.machine import WORK, Machine
 from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
 
