@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sinkql.cli.output import Output, when_unread
-from sinkql.errors import as_data
+from sinkql.errors import as_data, printable
 from sinkql.extension.stream import FirstSnapshot
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.progress import (
@@ -296,15 +296,17 @@ class LiveProgress:
         if self.output.format == "json":
             click.echo(json.dumps({key: value for key, value in data.items() if value is not None}, default=str))
         elif self._live is None:
-            click.echo(f"{datetime.now().strftime('%H:%M:%S')} {text}")
+            click.echo(printable(f"{datetime.now().strftime('%H:%M:%S')} {text}"))
         elif live and "ended" in text:
             self._print(text)
 
     def _print(self, text: str) -> None:
         if self._live is not None:
-            self._live.console.print(Text(text), soft_wrap=True)  # a line that is to be copied stays one line
+            self._live.console.print(
+                Text(printable(text)), soft_wrap=True
+            )  # a line that is to be copied stays one line
         else:
-            click.echo(text)
+            click.echo(printable(text))
 
     def _render(self) -> Group | Table:
         now = time.monotonic()
@@ -319,7 +321,7 @@ class LiveProgress:
             lag = "-" if row.committed_at is None else f"{row.lag:.0f} s"
             due = "-" if row.state != "running" else _due(row.next_at, now)
             table.add_row(
-                short_name(name),
+                printable(short_name(name)),
                 row.shown_state(now),
                 f"{row.rows:,}",
                 f"{row.rate:,.0f}",

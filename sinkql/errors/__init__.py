@@ -2,7 +2,7 @@
 
 `code` says what is declared of an error code, `declared` declares them all, one module a family. `place` is where in a
 text it is, with a caret under it; `error` has the errors and notices that carry a code, and `data` an error as data.
-`near` finds the word that was likely meant. `room` tells a full
+`printable` makes text safe for a terminal. `near` finds the word that was likely meant. `room` tells a full
 disk from other errors; `url` finds secrets in URLs, which no error shows.
 """
 
@@ -47,5 +47,8 @@ from sinkql.errors.near import nearest as nearest
 from sinkql.errors.near import one_of as one_of
 from sinkql.errors.place import Span as Span
 from sinkql.errors.place import line_and_column as line_and_column
+from sinkql.errors.printable import escaped as escaped
+from sinkql.errors.printable import printable as printable
 from sinkql.errors.room import no_room as no_room
 from sinkql.errors.room import refused as refused
+# X refused as refused

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from sinkql.errors.code import Code, Codes, Family
 from sinkql.errors.declared import CODES
 from sinkql.errors.place import Span, excerpt, line_and_column
+from sinkql.errors.printable import printable
 from sinkql.errors.url import without_secrets
 
 codes = Codes(*CODES)
@@ -72,7 +73,7 @@ class SinkqlError(Exception):
             lines.append(f"detail: {self.detail}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     @property
     def family(self) -> Family:

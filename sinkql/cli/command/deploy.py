@@ -118,14 +118,14 @@ def _print(deployment: Deployment, output: Output) -> None:
         output.note("nothing to change")
         return
     for step in deployment.steps:
-        click.echo(f"{MARKS[step.action]:>3} {_title(step.kind, step.name)}: {step.reason}")
+        output.note(f"{MARKS[step.action]:>3} {_title(step.kind, step.name)}: {step.reason}")
         if step.effect:
-            click.echo(f"      {step.effect}")
+            output.note(f"      {step.effect}")
         if step.action in ("alter", "replace"):
             for line in step.changes:
-                click.echo(f"      {line}")
+                output.note(f"      {line}")
     summary = ", ".join(f"{count} to {action}" for action, count in data["summary"].items() if count)
-    click.echo(f"\n{summary}")
+    output.note(f"\n{summary}")
 
 
 def _title(kind: str, name: str) -> str:

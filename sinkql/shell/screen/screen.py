@@ -16,7 +16,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from sinkql.errors import Notice, SinkqlError, line_and_column
+from sinkql.errors import Notice, SinkqlError, line_and_column, printable
 from sinkql.parser.assist.highlight import HighlightKind, highlights
 from sinkql.shell.screen import table
 from sinkql.shell.screen.clock import clock
@@ -45,7 +45,7 @@ class Screen:
 
     def line(self, text: str) -> None:
         """Print a line that is not part of a result."""
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(printable(text) + "\n")
         sys.stdout.flush()
 
     @contextmanager
@@ -59,19 +59,19 @@ class Screen:
 
     def heading(self, text: str) -> None:
         """Print a line that says what follows."""
-        self._print(Text(text, style="bold"))
+        self._print(Text(printable(text), style="bold"))
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
         """Print facts one a line, each behind its label."""
         facts = tuple(facts)
         width = max((len(label) for label, _ in facts), default=0)
         for label, value in facts:
-            lines = value.splitlines() or [""]
+            lines = printable(value).splitlines() or [""]
             self._print(Text.assemble((f"{label:<{width}}", "cyan"), "  ", f"\n{'':{width + 2}}".join(lines)))
 
     def sql(self, text: str) -> None:
         """Print SQL, highlighted."""
-        shown = Text(text)
+        shown = Text(printable(text))
         for part in highlights(text, LANGUAGE):
             shown.stylize(_SQL_STYLES[part.kind], part.span.start, part.span.end)
         self._print(shown)
@@ -108,6 +108,8 @@ class Screen:
             self.target.write(text)
             self.target.flush()
             return
+        if self.interactive and self.settings.format == "csv":
+            text = printable(text)
         if self._fits(text):
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -138,6 +140,7 @@ class Screen:
         self._say(f"{place}notice: {notice.message}{hint}", error_styles)
 
     def _say(self, text: str, styles: dict[str, str]) -> None:
+        text = printable(text)
         sys.stdout.flush()
         if not self.interactive:
             sys.stderr.write(text + "\n")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from sinkql.errors import escaped, printable
 from sinkql.shell.screen.value import Rows, numeric, plain, value_text
 from sinkql.shell.setting import RowFormat, Settings
 
@@ -26,10 +27,10 @@ def render(columns: Sequence[str], rows: Rows, settings: Settings, *, width: int
         case "csv":
             return _csv(columns, rows)
         case "json":
-            objects = [json.dumps(each, ensure_ascii=False) for each in _objects(columns, rows)]
+            objects = [_json(each) for each in _objects(columns, rows)]
             return "[\n" + ",\n".join(f"  {each}" for each in objects) + "\n]\n" if objects else "[]\n"
         case "jsonl":
-            return "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in _objects(columns, rows))
+            return "".join(f"{_json(each)}\n" for each in _objects(columns, rows))
         case "markdown":
             return _markdown(columns, rows)
 
@@ -48,6 +49,10 @@ def _objects(columns: Sequence[str], rows: Rows) -> list[dict[str, Any]]:
     return [{name: plain(value) for name, value in zip(columns, row, strict=True)} for row in rows]
 
 
+def _json(row: dict[str, Any]) -> str:
+    return escaped(json.dumps(row, ensure_ascii=False))
+
+
 def _csv(columns: Sequence[str], rows: Rows) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -58,8 +63,8 @@ def _csv(columns: Sequence[str], rows: Rows) -> str:
 
 def _markdown(columns: Sequence[str], rows: Rows) -> str:
     def line(cells: Sequence[str]) -> str:
-        escaped = (each.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for each in cells)
-        return f"| {' | '.join(escaped)} |\n"
+        safe = (each.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for each in cells)
+        return printable(f"| {' | '.join(safe)} |") + "\n"
 
     rule = ["---:" if numeric(rows, place) else "---" for place in range(len(columns))]
     head = f"{line(columns)}|{'|'.join(rule)}|\n"

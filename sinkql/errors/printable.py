@@ -1,0 +1,32 @@
+"""A text of anybody's → the text that a terminal shows and does not obey.
+
+Data, names and messages of servers may hold control characters, which set titles, move the cursor or write other lines
+(ECMA-48). Each is shown by one visible character, so that places under a caret stay where they are.
+"""
+
+from __future__ import annotations
+
+_UNKNOWN = "\ufffd"
+_PICTURES = 0x2400
+"""Unicode's block of control pictures: one for each of the first 32 characters, in their order."""
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
+"""What turns the order of the letters that follow (UAX 9)."""
+_SHOWN = {
+    **{code: chr(_PICTURES + code) for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: "\u2421",
+    **dict.fromkeys((*range(0x80, 0xA0), *_DIRECTIONS, 0x2028, 0x2029), _UNKNOWN),
+    **dict.fromkeys(range(0xD800, 0xE000), _UNKNOWN),
+}
+_ESCAPED = {
+    code: f"\\u{code:04x}" for code in (0x7F, *range(0x80, 0xA0), *_DIRECTIONS, 0x2028, 0x2029, *range(0xD800, 0xE000))
+}
+
+
+def printable(text: str) -> str:
+    """Return the text with a visible character for each control character but line ends and tabs."""
+    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
+
+
+def escaped(json: str) -> str:
+    """Return a JSON text with those control characters escaped that JSON lets stand; its value stays the same."""
+    return json if json.isascii() and json.isprintable() else json.translate(_ESCAPED)
