@@ -75,6 +75,16 @@ def table(columns: dict[str, str], *, change: logical.Change = logical.Change.AP
     return Tables({_TABLE: shape})
 
 
+def shape_of(columns: dict[str, str]) -> logical.Shape:
+    """Return a shape of columns, whose types may say NOT NULL."""
+    return logical.Shape(
+        tuple(
+            logical.Column(name, parse_type(type_.removesuffix(" NOT NULL")), nullable=not type_.endswith(" NOT NULL"))
+            for name, type_ in columns.items()
+        )
+    )
+
+
 def query(text: str, catalog: Tables) -> QueryPlan:
     """Plan a query's text."""
     return plan_query(ast.Query(text, Span(0, len(text))), catalog)

@@ -429,7 +429,7 @@ class _Select:
 
     def _cast(self, node: Any, translate: Callable[[Any], Typed], span: Span) -> Typed | None:
         """Cast to types that are only Postgres's: names are texts, and oids numbers."""
-        target = self.all.syntax.written(node.args["to"]).lower().removeprefix("pg_catalog.").strip()
+        target = " ".join(self.all.syntax.words(node.args["to"]).lower().split()).removeprefix("pg_catalog.").strip()
         if target in _NAMES:
             value = self._typed(translate(node.this))
             return value if value.type == types.TEXT else None

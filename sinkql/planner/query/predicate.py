@@ -18,6 +18,7 @@ from sinkql.planner.expression.typed import Typed, call
 from sinkql.planner.function import array as functions_array
 from sinkql.planner.function import call as functions
 from sinkql.planner.function import pattern as functions_pattern
+from sinkql.planner.query.syntax import COMPARISONS
 from sinkql.planner.query.translation import Handler, Translation
 
 _SAME = "IS NOT DISTINCT FROM"
@@ -38,7 +39,7 @@ def _comparison(operator: str) -> Handler:
         t.only(node, "this", "expression")
         left, right = node.this, node.expression
         for side in (left, right):
-            if type(side) in _COMPARISONS:
+            if type(side) in COMPARISONS:
                 message = "a comparison of a comparison needs parentheses"
                 hint = "Write (a < b) = c, or a < b AND b < c."
                 if node.find(exp.DPipe) is not None:
@@ -231,9 +232,8 @@ def _starts_with(t: Translation, node: Any) -> Typed:
     return functions.call("starts_with", values, t.span(node))
 
 
-_COMPARISONS: dict[type, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 HANDLERS: dict[type, Handler] = {
-    **{class_: _comparison(operator) for class_, operator in _COMPARISONS.items()},
+    **{class_: _comparison(operator) for class_, operator in COMPARISONS.items()},
     exp.NullSafeEQ: _same,
     exp.NullSafeNEQ: lambda t, node: negated(_same(t, node)),
     exp.Is: _is,

@@ -371,16 +371,16 @@ def _name(syntax: Syntax, node: Any) -> tuple[str | None, bool]:
             return (name, True) if own else ("case", False)
         case exp.Cast():
             name, own = _name(syntax, node.this)
-            return (name, True) if own else (_type_name(syntax.written(node.args["to"])), False)
+            return (name, True) if own else (_type_name(syntax.words(node.args["to"])), False)
         case _:
             return _NODE_NAMES.get(type(node)), type(node) in _NODE_NAMES and not isinstance(
                 node, exp.Boolean | exp.Interval
             )
 
 
-def _type_name(written: str) -> str | None:
+def _type_name(words: str) -> str | None:
     try:
-        found = types.parse_type_name(written)
+        found = types.parse_type_name(words)
     except ValueError:
         return None
     return _TYPE_NAMES.get(found[0].name, found[0].name) if found else None

@@ -1,17 +1,42 @@
-"""sqlglot's tokens of a query → the same with every string as Postgres reads it: one plain string with its value."""
+"""A query's text as sqlglot is to read it, and its tokens: words in one case, no comments, plain strings.
+
+sqlglot keeps words as they were typed, and takes two words with a comment between them for others than it would take
+them for without. So it gets a text that says the same, in which each word has the place that it has in the query's.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from sqlglot.tokens import TokenType
 
-from sinkql.parser.read.lexical import scan
+from sinkql.parser.read.lexical import Lexeme, scan
 
 _PLAIN = re.compile(r"'((?:[^']|'')*)'(?!\s*')")
 """A string without a letter in front that does not go on in another line."""
+_BETWEEN = re.compile(r"[^\r\n]")
+"""What becomes a blank between words; line ends stay."""
 _STRINGS = (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING, TokenType.RAW_STRING)
+
+
+def spelled(text: str, lexemes: Iterable[Lexeme]) -> str:
+    """Return a text of the same length, with its keywords and unquoted names in capitals and blanks for its comments.
+
+    Letters that are not of ASCII stay: they are in no keyword, and may have no capitals of one character.
+    """
+    pieces, at = [], 0
+    for lexeme in lexemes:
+        pieces.append(_BETWEEN.sub(" ", text[at : lexeme.start]))
+        word = text[lexeme.start : lexeme.end]
+        pieces.append(_capitals(word) if lexeme.kind == "WORD" else word)
+        at = lexeme.end
+    return "".join([*pieces, _BETWEEN.sub(" ", text[at:])])
+
+
+def _capitals(word: str) -> str:
+    return word.upper() if word.isascii() else "".join(each.upper() if each.isascii() else each for each in word)
 
 
 def string_value(written: str) -> str | None:

@@ -30,8 +30,9 @@ from sinkql.planner.query.scope import Outer, Scope
 from sinkql.planner.query.translation import Translation
 
 _Within = Callable[[Typed], Typed]
-_Key = tuple[str, str, tuple[logical.Expression, ...]]
-"""What is asked of a query, its text, and values beside it."""
+_Written = tuple[tuple[Any, str], ...] | int
+_Key = tuple[str, _Written, tuple[logical.Expression, ...]]
+"""What is asked of a query, its words and signs, and values beside it."""
 
 
 def _query_node(node: Any) -> bool:
@@ -80,13 +81,13 @@ class Subqueries:
 
     def knows(self, node: Any) -> bool:
         """Tell whether all queries in an expression have been planned here."""
-        known = {text for _, text, _ in self._known}
+        known = {written for _, written, _ in self._known}
         queries = (each for each in node.walk(prune=_query_node) if _query_node(each))
-        return all(self._text(each) in known for each in queries)
+        return all(self._written(each) in known for each in queries)
 
-    def _text(self, node: Any) -> str:
-        """Return a query's text; for a node that was not written as such, what no other node has."""
-        return self.queries.syntax.written(node) or str(id(node))
+    def _written(self, node: Any) -> _Written:
+        """Return a query's words and signs; for a node that was not written as such, what no other node has."""
+        return self.queries.syntax.signs(node) or id(node)
 
     # --- values -------------------------------------------------------------------------------------------------------
 
@@ -234,7 +235,7 @@ class Subqueries:
 
     def _once(self, use: str, node: Any, values: Sequence[Typed], plan: Callable[[], Typed]) -> Typed:
         """Return what a query is beside values, which is planned once however often the same is written."""
-        key = use, self._text(node), tuple(each.tree for each in values)
+        key = use, self._written(node), tuple(each.tree for each in values)
         if key not in self._known:
             self._known[key] = plan()
         return self._known[key]

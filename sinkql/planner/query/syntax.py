@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 import sys
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -20,14 +22,18 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import TokenType
 
 from sinkql import ast
-from sinkql.errors import SinkqlError, Span, too_deep
+from sinkql.errors import SinkqlError, Span, UnclosedError, too_deep
+from sinkql.parser.read.lexical import Lexeme, scan
 from sinkql.planner.query.account import PLAIN, difference
 from sinkql.planner.query.grammar.select import read as read_forms
 from sinkql.planner.query.grammar.word import RESERVED, ForeignError, Form, MistakeError
-from sinkql.planner.query.string import plain_strings
+from sinkql.planner.query.string import plain_strings, spelled
 from sinkql.planner.query.string import string_value as written_value
 from sinkql.planner.refuse.query import complaint, keyword_as_label
 
+COMPARISONS: dict[type, str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
 MAX_TOKENS = 200_000
 """How many a query may have: planning takes seconds at that."""
 _MADE = "syntax"
@@ -219,6 +225,11 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
             self.raise_error("Unexpected", second)  # strings go on in another line, where they are one token by now
         return super()._parse_primary(*args, **kwargs)
 
+    def _parse_escape(self, this: Any) -> Any:
+        if not self._match(TokenType.ESCAPE):
+            return this
+        return self.expression(exp.Escape(this=this, expression=self._parse_bitwise()))
+
     def _unit(self) -> str | None:
         unit = str(self._curr.text.upper()).removesuffix("S") if self._curr else ""
         if unit not in _UNITS:
@@ -270,12 +281,16 @@ KEYWORDS = frozenset(word for word in Postgres.Tokenizer.KEYWORDS if word.isalph
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """A query's tree, text and tokens; `offset` is where the text starts in the user's file."""
+    """A query's tree, text and tokens; `offset` is where the text starts in the user's file.
+
+    `spelled` is the text without comments, its words in capitals: what may be compared.
+    """
 
     tree: Any
     text: str
     offset: int
     tokens: tuple[Any, ...] = ()
+    spelled: str = ""
 
     def span(self, node: Any) -> Span:
         """Return the span of a node in the user's file; the whole query's where the node has no place."""
@@ -283,9 +298,21 @@ class Syntax:
         return Span(start + self.offset, end + self.offset)
 
     def written(self, node: Any) -> str:
-        """Return the text that a node was written as."""
+        """Return the text that a node was written as, for messages and strings."""
         start, end = node.meta.get(RANGE) or (0, 0)
         return self.text[start:end]
+
+    def words(self, node: Any) -> str:
+        """Return what a node was written as, but for comments and the case of its words, which are in capitals."""
+        start, end = node.meta.get(RANGE) or (0, 0)
+        return self.spelled[start:end]
+
+    def signs(self, node: Any) -> tuple[tuple[Any, str], ...]:
+        """Return the words and signs that a node is made of: the same for what is written alike."""
+        start, end = node.meta.get(RANGE) or (0, 0)
+        first = bisect_left(self.tokens, start, key=lambda each: each.start)
+        found = takewhile(lambda each: each.start < end, islice(self.tokens, first, None))
+        return tuple((each.token_type, each.text) for each in found)
 
     def from_word(self, node: Any, *words: str) -> Span:
         """Return the span of a node from a keyword on, which stands in it or as the last such one before it."""
@@ -318,14 +345,17 @@ def _parsed(query: ast.Query) -> Syntax:
     sys.setrecursionlimit(max(_MAX_FRAMES, sys.getrecursionlimit()))
     text, offset = query.text, query.span.start
     tokens: list[Any] = []
+    plain = ""
     try:
-        tokens = plain_strings(_DIALECT.tokenize(text), text)
+        lexemes = list(scan(text))
+        plain = spelled(text, lexemes)
+        tokens = plain_strings(_DIALECT.tokenize(plain), text)
         if len(tokens) > MAX_TOKENS:
             hint = "Split it into views."
             raise SinkqlError(
                 "SQ1029", f"the query has more than {MAX_TOKENS:,} words and signs", query.span, hint=hint
             )
-        trees = _read(tokens, text)
+        trees = _read(tokens, lexemes, text)
     except _ForeignError as mistake:
         error, span = mistake.error, mistake.error.span
         raise SinkqlError(
@@ -336,22 +366,25 @@ def _parsed(query: ast.Query) -> Syntax:
     except _MistakeError as mistake:
         raise _syntax_error(mistake, tokens, text, offset) from None
     except TokenError as mistake:
-        start = getattr(mistake, "end", None) or len(text)
-        raise SinkqlError(
-            "SQ2201",
-            "unterminated string, quoted name or comment in the query",
-            Span(offset + start - 1, offset + start),
-        ) from None
+        raise _unterminated(getattr(mistake, "end", None) or len(text), offset) from None
+    except UnclosedError:
+        raise _unterminated(len(text), offset) from None
     except RecursionError:
         raise too_deep(query.span) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise SinkqlError("SQ2201", "expected a SELECT", Span(offset, offset + max(1, len(text.partition(" ")[0]))))
-    return Syntax(trees[0], text, offset, tuple(tokens))
+    _unbracket(trees[0])
+    return Syntax(trees[0], text, offset, tuple(tokens), plain)
 
 
-def _read(tokens: list[Any], text: str) -> list[Any]:
+def _unterminated(end: int, offset: int) -> SinkqlError:
+    message = "unterminated string, quoted name or comment in the query"
+    return SinkqlError("SQ2201", message, Span(offset + end - 1, offset + end))
+
+
+def _read(tokens: list[Any], lexemes: list[Lexeme], text: str) -> list[Any]:
     """Return sqlglot's trees of a query; the grammar goes first, since it says best where a text stops being one."""
-    forms = _forms(tokens, text)
+    forms = _forms(tokens, lexemes)
     trees = _parsed_by_sqlglot(tokens, text)
     for tree in trees:
         if tree is not None:
@@ -372,10 +405,10 @@ def _parsed_by_sqlglot(tokens: list[Any], text: str) -> list[Any]:
         raise _ForeignError(error, tokens[0] if tokens else None) from None
 
 
-def _forms(tokens: list[Any], text: str) -> tuple[Form, ...]:
+def _forms(tokens: list[Any], lexemes: list[Lexeme]) -> tuple[Form, ...]:
     """Return the forms of a query; raises _MistakeError where it is none."""
     try:
-        return read_forms(text)
+        return read_forms(lexemes)
     except ForeignError as mistake:
         raise _ForeignError(mistake.error, _token(tokens, mistake.start)) from None
     except MistakeError as mistake:
@@ -442,23 +475,36 @@ def _misread(form: Form) -> SinkqlError:
 def _attempt(text: str) -> int | None:
     """Return where a text stops being a query, None if it is one."""
     try:
-        trees = _read(plain_strings(_DIALECT.tokenize(text), text), text)
+        lexemes = list(scan(text))
+        trees = _read(plain_strings(_DIALECT.tokenize(spelled(text, lexemes)), text), lexemes, text)
     except _MistakeError as mistake:
         return int(mistake.token.start) if mistake.token else len(text)
-    except (TokenError, RecursionError):
+    except (TokenError, SinkqlError, RecursionError):
         return 0
     return None if len(trees) == 1 and isinstance(trees[0], exp.Query | exp.Values) else 0
 
 
 def _spread(root: Any) -> None:
-    """Give each node the range of its own tokens and of all below it, children first."""
+    """Fold names to lower case, and give each node the range of its own tokens and of all below it, children first."""
     nodes = list(root.walk(bfs=False))
     for node in reversed(nodes):
+        if isinstance(node, exp.Identifier) and not node.args.get("quoted"):
+            node.args["this"] = str(node.this).lower()
         if node._meta and "start" in node._meta:
             _widen(node, node._meta["start"], node._meta["end"] + 1)
         own = node._meta.get(RANGE) if node._meta else None
         if own is not None and node.parent is not None:
             _widen(node.parent, *own)
+
+
+def _unbracket(root: Any) -> None:
+    """Take brackets out of the tree that say no more than its shape, however many there are: they mean nothing."""
+    for paren in list(root.find_all(exp.Paren)):
+        inner, parent = paren.this, paren.parent
+        field = isinstance(parent, exp.Dot | exp.Bracket) and paren.arg_key == "this"  # (r).f and (a[1:2])[1]
+        compared = type(inner) in COMPARISONS and type(parent) in COMPARISONS
+        if not field and not compared:
+            paren.replace(inner)
 
 
 def string_value(syntax: Syntax, node: Any) -> str | None:

@@ -172,7 +172,7 @@ def _cast(t: Translation, node: Any) -> Typed:
     target = node.args["to"]
     written = t.syntax.written(target)
     try:
-        found = types.parse_type_name(written)
+        found = types.parse_type_name(t.syntax.words(target))
     except ValueError as mistake:
         hint = "Write numeric(38, 10)." if "numeric" in str(mistake) else "Write text, which has no length."
         raise SinkqlError("SQ2223", str(mistake), t.span(target), hint=hint) from None

@@ -329,6 +329,8 @@ def _shown(tokens: Sequence[Any], place: int) -> str:
     token = tokens[place]
     if token.token_type.name.endswith("STRING"):
         return "the string"
+    if token.token_type.name == "VAR":
+        return f'"{token.text.lower()}"'
     return token.text.upper() if token.text.upper() in _KEYWORDS else f'"{token.text}"'
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sinkql.planner.query.grammar import precedence
 from sinkql.planner.query.grammar.special import ARGUMENTS, EXPRESSION, WORDS, Specials
 from sinkql.planner.query.grammar.type import TIMES
-from sinkql.planner.query.grammar.word import OPERATORS, RESERVED, ForeignError
+from sinkql.planner.query.grammar.word import NO_LABELS, OPERATORS, RESERVED, ForeignError
 
 _LEVELS = {
     **dict.fromkeys(("<", ">", "=", "<=", ">=", "<>", "!="), precedence.COMPARED),
@@ -45,8 +45,15 @@ class Expressions(Specials):
                 return
             most = level - (level in _ALONE) if self._rest(level, kind) else precedence.SIGNED
             self.form(kind, start)
-            if self.at("ESCAPE") and self.ahead().kind in ("STRING", "NULL"):
+            if self.at("ESCAPE") and self._escape_ahead():
                 self._escape(level, start)
+
+    def _escape_ahead(self) -> bool:
+        """Tell whether an expression stands behind ESCAPE, which is the name of a column otherwise."""
+        behind = self.ahead()
+        return behind.kind in ("STRING", "NUMBER", "PARAMETER", "(", "QUOTED") or (
+            behind.kind == "WORD" and (behind.keyword == "NULL" or behind.keyword not in NO_LABELS | RESERVED)
+        )
 
     def _escape(self, level: int, start: int) -> None:
         if level != precedence.RANGE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sinkql.parser.read.lexical import Lexeme
 from sinkql.planner.query.grammar.expression import Expressions
 from sinkql.planner.query.grammar.word import CLAUSES, NO_LABELS, RESERVED, Form
 
@@ -11,9 +12,9 @@ _ONE_NUMBER = "The number of rows stands after LIMIT; how many are left out befo
 _ROWS = ("UPDATE", "SHARE")
 
 
-def read(text: str) -> tuple[Form, ...]:
-    """Return the forms of a query; raises MistakeError, and SinkqlError where a word of it is none."""
-    queries = _Queries(text)
+def read(lexemes: list[Lexeme]) -> tuple[Form, ...]:
+    """Return the forms of a query; raises MistakeError."""
+    queries = _Queries(lexemes)
     queries.query()
     if queries.next.kind != "END":
         raise queries.mistake()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.parser.read.lexical import Lexeme, scan
+from sinkql.parser.read.lexical import Lexeme
 
 OPERATORS = frozenset((
     "=", "<>", "!=", "<", ">", "<=", ">=", "||", "->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&", "&", "|", "#",
@@ -63,8 +63,8 @@ class ForeignError(MistakeError):
 class Words:
     """The words of a query, the next of which is looked at and taken; and the forms that were found so far."""
 
-    def __init__(self, text: str) -> None:
-        self.lexemes: list[Lexeme] = list(scan(text))
+    def __init__(self, lexemes: list[Lexeme]) -> None:
+        self.lexemes = lexemes
         self.place = 0
         self.forms: list[Form] = []
         for lexeme, following in pairwise(self.lexemes):

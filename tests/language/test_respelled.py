@@ -1,0 +1,161 @@
+"""A statement means the same in any letters, with any space between its words, and with more brackets.
+
+Keywords and unquoted names are written in lower, upper and mixed case, comments and line ends come between all words,
+and each expression gets one more pair of brackets: plans, their identity and rows stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from expressions import vectors
+from golden import casefile
+from golden.casefile import Case
+from golden.commands import GoldenFile
+from golden.test_golden import FILES, HERE, output
+from language.respelled import Places, bracketed, lower, mixed, upper, without_marks
+from language.sentences import sentence
+from sinkql import logical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.errors import SinkqlError
+from sinkql.lowering.job import lower_sink
+from sinkql.parser import parse
+from sinkql.planner.query.plan import QueryPlan
+from sinkql.printer import to_sql
+from support.words import WORDS
+from views.random_query import query as random_query
+from views.random_relation import RELATIONS
+
+pytestmark = pytest.mark.long
+
+_QUERIES, _SENTENCES = 100, 300
+_SOAK = 20
+_OF_PLACE = frozenset({"SQ1005"})
+"""Errors that say where another statement begins, which line ends tell."""
+Change = Callable[[str], str]
+
+
+def _spellings(seed: int) -> dict[str, Change]:
+    return {"lower": lower, "upper": upper, "mixed": partial(mixed, random=Random(seed))}
+
+
+def _same(text: str, plan: Callable[[str], QueryPlan], seed: int, *, whole: bool = True) -> None:
+    """Hold the plans of a query in other spellings to its own."""
+    with Places(text) as places:
+        expected = _planned(plan, text)
+    spellings = _spellings(seed) if whole else {"mixed": _spellings(seed)["mixed"]}
+    for name, spelling in spellings.items():
+        other = spelling(text)
+        assert _planned(plan, other) == expected, f"{name}: {other}"
+    if not isinstance(expected, str):
+        other = bracketed(text, places.found)
+        assert _planned(plan, other) == expected, f"brackets: {other}"
+
+
+def _planned(plan: Callable[[str], QueryPlan], text: str) -> logical.Relation | str:
+    """Return what a query is planned to, but for where it was written; the code of its error."""
+    try:
+        return plan(text).relation
+    except SinkqlError as error:
+        return error.code
+
+
+def test_a_vector_in_another_spelling_is_the_same_plan() -> None:
+    for seed, vector in enumerate(vectors.load()):
+        if isinstance(vector["columns"], dict):
+            catalog = vectors.table(vector["columns"])
+            _same(vectors.text_of(vector), partial(vectors.query, catalog=catalog), seed)
+
+
+@pytest.mark.parametrize("count", [_QUERIES, pytest.param(_QUERIES * _SOAK, marks=pytest.mark.soak)])
+def test_a_random_query_in_another_spelling_is_the_same_plan(count: int) -> None:
+    shapes = {f"materialize.public.{each.name}": vectors.shape_of(each.columns) for each in RELATIONS}
+    for seed in range(count):
+        text = random_query(Random(seed)).sql
+        _same(text, partial(vectors.query, catalog=vectors.Tables(shapes)), seed, whole=False)
+
+
+@pytest.mark.parametrize("count", [_SENTENCES, pytest.param(_SENTENCES * _SOAK, marks=pytest.mark.soak)])
+def test_a_sentence_of_the_grammar_in_another_spelling_is_the_same_statement(count: int) -> None:
+    for seed in range(count):
+        text, _ = sentence(Random(seed))
+        for spelling in _spellings(seed).values():
+            other = spelling(text)
+            assert _statements(other) == _statements(text), other
+
+
+def _statements(text: str) -> str:
+    try:
+        return "\n".join(without_marks(to_sql(each)) for each in parse(text, WORDS))
+    except SinkqlError as error:
+        return error.code
+
+
+def _golden(path: Path, folder: Path, change: Callable[[GoldenFile, Case], str]) -> tuple[list[str], dict[str, str]]:
+    """Return what the cases of a golden file give in another spelling, and the identity of the sinks that it makes."""
+    file, said = GoldenFile(path, folder), []
+    for number, case in enumerate(casefile.read(path.read_text("utf-8"))[0]):
+        (folder / str(number)).mkdir()
+        file.folder = folder / str(number)
+        said.append(_plain(output(file, Case(case.above, case.command, change(file, case), "", case.line))))
+    catalog = file.things.get("catalog")
+    return said, _identities(catalog) if isinstance(catalog, MemoryCatalog) else {}
+
+
+def _plain(text: str) -> str:
+    """Return an output without places, brackets, space and letter case: errors and notices are their codes alone."""
+    lines = []
+    for line in text.splitlines():
+        told = re.match(r"(?:error|notice)\[(SQ\d+)\]", line)
+        if told is not None:
+            lines.append("" if told[1] in _OF_PLACE else told[1])
+        elif not re.match(r"\s*(\d+ \||\^|hint: |detail: |-->|\|)", line):
+            lines.append(line)
+    return without_marks("\n".join(lines))
+
+
+def _identities(catalog: MemoryCatalog) -> dict[str, str]:
+    found = {}
+    for name in catalog.names("SINK"):
+        item = catalog.item(name)
+        assert isinstance(item, logical.Sink)
+        found[name] = lower_sink(item, catalog).plan
+    return found
+
+
+_PATHS = [path for path in FILES if path.parent.name != "broken"]
+
+
+def _case_of(path: Path) -> str:
+    return str(path.relative_to(HERE))
+
+
+@pytest.mark.parametrize("path", _PATHS, ids=_case_of)
+def test_a_golden_file_in_another_spelling_says_the_same(path: Path, tmp_path: Path) -> None:
+    _hold(path, tmp_path, _spellings(len(path.name))["mixed"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["lower", "upper", "mixed"])
+@pytest.mark.parametrize("path", _PATHS, ids=_case_of)
+def test_a_golden_file_in_each_spelling_says_the_same(path: Path, tmp_path: Path, name: str) -> None:
+    _hold(path, tmp_path, _spellings(7)[name])
+
+
+def _hold(path: Path, folder: Path, spelling: Change) -> None:
+    def changed(_: GoldenFile, case: Case) -> str:
+        try:
+            return spelling(case.input)
+        except SinkqlError:
+            return case.input  # no words
+
+    for name in ("as written", "other"):
+        (folder / name).mkdir()
+    expected = _golden(path, folder / "as written", lambda _, case: case.input)
+    assert _golden(path, folder / "other", changed) == expected
