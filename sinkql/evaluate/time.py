@@ -222,6 +222,30 @@ def _turned(sign: int) -> Callable[[time, Interval], time]:
     return turn
 
 
+def _of_interval(result: Callable[[int | Decimal], Any]) -> Make:
+    """Return a field of the difference of two timestamps."""
+
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        field = _INTERVAL_FIELDS.get(_constant(call))
+        return None if field is None else strict(lambda value: result(field(value)))(call, operands[1:])
+
+    return make
+
+
+def _turn(value: Interval, unit: int, turn: int) -> int:
+    """Return how many of a unit the clock of an interval has behind the last turn; none is below its sign."""
+    return (1 if value.micros >= 0 else -1) * (abs(value.micros) // unit % turn)
+
+
+_INTERVAL_FIELDS: dict[str, Callable[[Interval], int | Decimal]] = {
+    "day": lambda value: value.days,
+    "hour": lambda value: _turn(value, 3_600_000_000, 24),
+    "minute": lambda value: _turn(value, 60_000_000, 60),
+    "second": lambda value: Decimal(_turn(value, 1, 60_000_000)).scaleb(-6),
+    "milliseconds": lambda value: Decimal(_turn(value, 1, 60_000_000)).scaleb(-3),
+    "microseconds": lambda value: _turn(value, 1, 60_000_000),
+    "epoch": lambda value: EXACT.scaleb(Decimal(value.days * DAY + value.micros), Decimal(-6)),
+}
 _FROM = ("date", "time", "timestamp", "timestamptz")
 FORMS: dict[str, Make] = {
     **{f"+({type_},interval)": strict(_shifted(1)) for type_ in ("timestamp", "timestamptz")},
@@ -239,10 +263,12 @@ FORMS: dict[str, Make] = {
     **{f"EXTRACT(text,{type_})": _field(lambda value: fit(Decimal(value))) for type_ in _FROM},
     **{f"date_part(text,{type_})": _field(float) for type_ in _FROM},
     **{f"date_trunc(text,{type_})": _truncated for type_ in ("timestamp", "timestamptz")},
+    "EXTRACT(text,interval)": _of_interval(lambda value: fit(Decimal(value))),
+    "date_part(text,interval)": _of_interval(float),
     "make_date(integer,integer,integer)": strict(date),
     "to_date(text,text)": _read(moment.read_date),
     "to_timestamp(text,text)": _read(moment.read_instant),
-    "to_timestamp(bigint)": strict(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
+    "to_timestamp(bigint)": strict(lambda seconds: _EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds)),
     **{f"to_char({type_},text)": _to_char for type_ in ("timestamp", "timestamptz")},
     **{f"isfinite({type_})": strict(lambda value: True) for type_ in ("date", "timestamp", "timestamptz")},
 }

@@ -22,7 +22,7 @@ from sinkql.planner.query.translate import Translator
 _BETWEEN = (
     " /* FROM ' */ ",
     "\n",
-    " -- SELECT \"\n",
+    ' -- SELECT "\n',
     "\t/* /* x */ ; */\r\n",
     " /**/",
 )

@@ -47,6 +47,10 @@ _DIFFERENCES = {
     "epoch": "{0} / CAST(1000000 AS DECIMAL(38,10))",
     "day": "{0} div 86400000000",
     "hour": "{0} div 3600000000 % 24",
+    "minute": "{0} div 60000000 % 60",
+    "second": "({0} % 60000000) / CAST(1000000 AS DECIMAL(38,10))",
+    "milliseconds": "({0} % 60000000) / CAST(1000 AS DECIMAL(38,10))",
+    "microseconds": "{0} % 60000000",
 }
 # the letters of Spark's date_format for parts of to_char's
 _LETTERS = {

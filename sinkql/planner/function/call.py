@@ -10,7 +10,7 @@ from sinkql.logical.type import NUMERIC, Type
 from sinkql.parser.mistake.habit import call_hint, called_elsewhere
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed
+from sinkql.planner.expression.typed import Typed, constant
 from sinkql.planner.expression.typed import call as listed
 from sinkql.planner.function import (
     array,
@@ -94,6 +94,26 @@ def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
     if handler is not None:
         return handler(name, tuple(arguments), span).at(span)
     return _choose(name, arguments, span)
+
+
+def ordered(name: str, values: Sequence[Typed], names: Sequence[tuple[str, Span]]) -> list[Typed]:
+    """Return arguments, the last of which have names, in the order of the parameters; raises SQ2211."""
+    known = time.PARAMETERS.get(name, {})
+    if not known:
+        message = f"{name}() takes no named arguments"
+        raise SinkqlError("SQ2211", message, names[0][1], hint="Write the values in their order, without names.")
+    found = dict(zip(known, values[: len(values) - len(names)], strict=False))
+    for (parameter, span), value in zip(names, values[len(values) - len(names) :], strict=True):
+        if parameter in found or parameter not in known:
+            given = "is given twice" if parameter in found else "does not exist"
+            hint = f"The arguments are {', '.join(known)}."
+            raise SinkqlError("SQ2211", f"argument {parameter} of {name}() {given}", span, hint=hint)
+        found[parameter] = value
+    missing = [each for each, default in known.items() if each not in found and default is None]
+    if missing:
+        raise SinkqlError("SQ2211", f"argument {missing[0]} of {name}() is missing", names[0][1])
+    last = names[0][1]
+    return [found.get(each) or constant(known[each], types.INTEGER, last) for each in known]
 
 
 def check(name: str, span: Span, arity: int) -> None:

@@ -115,7 +115,7 @@ def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _split(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     found = _match(name, arguments[1])
-    if re.search(re.sub(r"\\p\{[LN]\}", "a", found.java), "") is not None:
+    if re.search(re.sub(r"\\p\{[LN]\}", "a", found.java).replace(r"\z", r"\Z"), "") is not None:
         message = f"a pattern of {name}() that matches an empty text is not supported"
         raise SinkqlError("SQ2214", message, arguments[1].span, hint=_NOT_EMPTY)
     values = (typed(name, arguments[0], types.TEXT), coerced(arguments[1], types.TEXT))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from zoneinfo import available_timezones
 
 from sinkql.errors import SinkqlError, Span, nearest
@@ -11,7 +13,8 @@ from sinkql.logical.timeform import read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
-from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.literal import coerced, decimal
+from sinkql.planner.expression.operator import arithmetic
 from sinkql.planner.expression.typed import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.function.number import to_char
@@ -26,7 +29,14 @@ _DATE_FIELDS = (
     "year", "month", "day", "quarter", "week", "dow", "isodow", "doy", "isoyear", "century", "decade", "millennium",
 )  # fmt: skip
 _CLOCK_FIELDS = ("hour", "minute", "second", "milliseconds", "microseconds")
-_DIFFERENCE_FIELDS = ("epoch", "day", "hour")
+_DIFFERENCE_FIELDS = ("epoch", "day", *_CLOCK_FIELDS)
+_MAKE_INTERVAL = ("years", "months", "weeks", "days", "hours", "mins", "secs")
+PARAMETERS: dict[str, dict[str, int | None]] = {
+    "make_date": dict.fromkeys(("year", "month", "day")),
+    "make_timestamp": dict.fromkeys(("year", "month", "mday", "hour", "min", "sec")),
+    "make_interval": dict.fromkeys(_MAKE_INTERVAL, 0),
+}
+"""The names of the arguments of functions that take them by name, with what they are where they are left out."""
 _SYNONYMS = {
     "microsecond": "microseconds", "millisecond": "milliseconds", "seconds": "second", "minutes": "minute",
     "hours": "hour", "days": "day", "weeks": "week", "months": "month", "quarters": "quarter", "years": "year",
@@ -41,6 +51,8 @@ def _field(text: str) -> str:
 def extract(name: str, field: str, value: Typed, span: Span) -> Typed:
     """Plan EXTRACT(field FROM value), which is numeric, or date_part(field, value), which is double precision."""
     unit = _field(field)
+    if isinstance(value.constant, Interval):
+        return _of_interval(name, unit, value.constant, span)
     if value.difference is not None:
         known: tuple[str, ...] = _DIFFERENCE_FIELDS
     elif types.instant(value.type):
@@ -56,6 +68,31 @@ def extract(name: str, field: str, value: Typed, span: Span) -> Typed:
         )
         raise _no_field(unit, value.type.name, span, shown)
     return call(f"{name}(text,{value.type.name})", (constant(unit, TEXT, span), value), span)
+
+
+_DAY_S = 86_400
+_YEAR_S = 31_557_600  # of 365.25 days
+
+
+def _of_interval(name: str, unit: str, value: Interval, span: Span) -> Typed:
+    """Return a field of a constant interval."""
+    years, months = int(value.months / 12), int(math.fmod(value.months, 12))
+    seconds = years * _YEAR_S + (months * 30 + value.days) * _DAY_S
+    sign = -1 if value.micros < 0 else 1
+    clock = abs(value.micros)
+    fields: dict[str, int | Decimal] = {
+        "epoch": seconds + Decimal(value.micros).scaleb(-6),
+        "year": years, "month": months, "day": value.days,
+        "hour": sign * (clock // 3_600_000_000), "minute": sign * (clock // 60_000_000 % 60),
+        "second": Decimal(sign * (clock % 60_000_000)).scaleb(-6),
+        "milliseconds": Decimal(sign * (clock % 60_000_000)).scaleb(-3), "microseconds": sign * (clock % 60_000_000),
+    }  # fmt: skip
+    if unit not in fields:
+        raise _no_field(unit, "interval", span, tuple(fields))
+    found = fields[unit]
+    if name == "date_part":
+        return constant(float(found), DOUBLE, span)
+    return decimal(Decimal(found), span)
 
 
 def _no_field(name: str, of: str, span: Span, known: tuple[str, ...]) -> SinkqlError:
@@ -142,6 +179,50 @@ def _make_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Type
     return call("make_timestamp(integer,integer,integer,integer,integer,any)", (*arguments[:5], second))
 
 
+def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    """Plan make_interval of constants, and of one value that is computed."""
+    arity(name, arguments, span, 0, len(_MAKE_INTERVAL))
+    total = Interval()
+    computed: list[tuple[Typed, Interval]] = []
+    for value, unit in zip(arguments, _MAKE_INTERVAL, strict=False):
+        known = value.constant
+        if unit == "secs" and isinstance(known, Decimal):
+            total = _sum(total, Interval(micros=int((known * 1_000_000).to_integral_value())))
+        elif isinstance(known, int) and not isinstance(known, bool):
+            total = _sum(total, _scaled(_ONE[unit], known))
+        elif types.whole(value.type):
+            computed.append((value, _ONE[unit]))
+        else:
+            message = f"argument {unit} of make_interval() takes an integer, found {value.type.called}"
+            raise SinkqlError("SQ2211", message, value.span)
+    if not computed:
+        return constant(total, INTERVAL, span)
+    if len(computed) > 1 or total != Interval():
+        message = "make_interval() of several values is supported of constants only"
+        hint = "Add them one after the other: at + make_interval(days => a) + make_interval(hours => b)."
+        raise SinkqlError("SQ2214", message, span, hint=hint)
+    ((value, one),) = computed
+    unit = Interval(days=1) if one.days else Interval(micros=1_000_000) if one.micros else one
+    many = one.days or one.micros // 1_000_000 or 1
+    if many > 1:  # as a multiple of a day or a second, which has a form
+        value = arithmetic("*", coerced(value, BIGINT), constant(many, BIGINT, span), span)
+    return arithmetic("*", value, constant(unit, INTERVAL, span), span)
+
+
+def _sum(left: Interval, right: Interval) -> Interval:
+    return Interval(left.months + right.months, left.days + right.days, left.micros + right.micros)
+
+
+def _scaled(value: Interval, factor: int) -> Interval:
+    return Interval(value.months * factor, value.days * factor, value.micros * factor)
+
+
+_ONE = {
+    "years": Interval(12), "months": Interval(1), "weeks": Interval(days=7), "days": Interval(days=1),
+    "hours": Interval(micros=3_600_000_000), "mins": Interval(micros=60_000_000), "secs": Interval(micros=1_000_000),
+}  # fmt: skip
+
+
 def _to_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     if len(arguments) == 2:
         return _read(name, arguments, span)
@@ -174,5 +255,6 @@ def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 HANDLERS: dict[str, Handler] = {
     "date_trunc": _date_trunc, "date_part": _date_part, "date_bin": _date_bin,
-    "make_timestamp": _make_timestamp, "to_timestamp": _to_timestamp, "to_date": _read, "to_char": _to_char,
+    "make_timestamp": _make_timestamp,
+    "make_interval": _make_interval, "to_timestamp": _to_timestamp, "to_date": _read, "to_char": _to_char,
 }  # fmt: skip

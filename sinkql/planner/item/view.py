@@ -21,7 +21,7 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
     from sinkql.planner.query.plan import plan_query  # sqlglot loads only where there is a query
 
     check_view(statement)
-    planned = plan_query(statement.query, scope.catalog)
+    planned = plan_query(statement.query, scope.catalog, listed=bool(statement.columns))
     for notice in planned.notices:
         scope.notice(notice)
     relation = replicated(planned.relation, statement.with_options, scope.catalog)
@@ -83,11 +83,13 @@ def _named(shape: logical.Shape, statement: ast.CreateView) -> logical.Shape:
         return shape
     given, found = len(statement.columns), len(shape.columns)
     if given != found:
+        from sinkql.planner.query.select import SAME  # as above
+
         raise SinkqlError(
             "SQ2601",
             f"the view names {_count(given)} but its query returns {found}",
             Span(statement.columns[0].span.start, statement.columns[-1].span.end),
-            hint=f"The query's columns are {', '.join(column.name for column in shape.columns)}.",
+            hint=f"The query's columns are {', '.join(each.name.partition(SAME)[0] for each in shape.columns)}.",
         )
     names = {old.name: new.value for old, new in zip(shape.columns, statement.columns, strict=True)}
     return replace(

@@ -31,6 +31,10 @@ class Queries(Protocol):
     @property
     def once(self) -> datetime | None: ...
 
+    @property
+    def listed(self) -> bool:
+        """Tell whether a list of names, which stands outside the query, names all columns of it."""
+
     def plan(self, node: Any, around: Around) -> logical.Relation:
         """Plan a query within a query."""
 

@@ -114,7 +114,7 @@ class Terms:
         if isinstance(node, exp.Column) and not qualifier(node) and identifier(node.this) in names:
             return names.index(identifier(node.this))
         distinct = self._tree.args.get("distinct")
-        if isinstance(self._tree, exp.Select) and (distinct is None or distinct.args.get("on") is not None):
+        if isinstance(self._tree, exp.Select) and (distinct is None or first_of_each(self._tree)):
             self._hidden.append(node)
             return width + len(self._hidden) - 1
         raise SinkqlError(
@@ -123,6 +123,12 @@ class Terms:
             self._syntax.span(node),
             hint=f"The columns are {', '.join(names)}.",
         )
+
+
+def first_of_each(query: Any) -> bool:
+    """Tell whether a query has DISTINCT ON; of a set operation sqlglot says True where it is without ALL."""
+    distinct = query.args.get("distinct")
+    return isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
 
 
 def _order(place: int, term: Any, type_: logical.Type) -> Order:

@@ -16,9 +16,9 @@ from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
 from sinkql.planner.query.around import Around, Qualifiers
 from sinkql.planner.query.from_ import From
-from sinkql.planner.query.ordering import CLAUSES, Terms, first_rows, row_count
+from sinkql.planner.query.ordering import CLAUSES, Terms, first_of_each, first_rows, row_count
 from sinkql.planner.query.scope import Scope, identifier
-from sinkql.planner.query.select import Hidden, aggregates_in, plan_select
+from sinkql.planner.query.select import SAME, Hidden, aggregates_in, plan_select
 from sinkql.planner.query.subquery import Subqueries
 from sinkql.planner.query.syntax import RANGE, RECURSION, Syntax, parse
 from sinkql.planner.query.text import written_name
@@ -35,10 +35,13 @@ class QueryPlan:
     notices: tuple[Notice, ...] = ()
 
 
-def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
-    """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…)."""
+def plan_query(query: ast.Query, catalog: logical.CatalogReader, *, listed: bool = False) -> QueryPlan:
+    """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…).
+
+    With `listed`, the caller gives all columns names, so that those of the query need not differ.
+    """
     try:
-        planner = Planner(parse(query), catalog)
+        planner = Planner(parse(query), catalog, listed=listed)
         relation = planner.plan(planner.syntax.tree, Around())
     except RecursionError:
         raise too_deep(query.span) from None
@@ -53,6 +56,8 @@ class Planner:
     """The time of a query that runs once, which may do more than a view's: as a whole, be ordered and limited."""
     hidden: Hidden | None = None
     """What stands behind the columns of such a query, as a whole."""
+    listed: bool = False
+    """Whether a list of names, which stands outside the query, names all columns of it."""
     dependencies: dict[str, None] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     named: int = 0
@@ -75,8 +80,7 @@ class Planner:
         return first_rows(relation, order, limit, offset or 0, terms.width(relation))
 
     def _note_order(self, node: Any) -> None:
-        distinct = node.args.get("distinct")
-        if node is self.syntax.tree and (distinct is None or distinct.args.get("on") is None):
+        if node is self.syntax.tree and not first_of_each(node):
             span = self.syntax.span(node.args["order"])
             hint = "Add LIMIT for the first rows of an order, or order what you select from the view."
             message = "ORDER BY without LIMIT does nothing in a view: its rows have no order"
@@ -233,7 +237,16 @@ class Planner:
     def aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
         """Return a relation with the column names of its alias."""
         names = [identifier(each) for each in alias.args.get("columns") or ()] if alias is not None else []
-        return query_relation.renamed(relation, names, self.syntax.span(alias)) if names else relation
+        if not names:
+            return relation
+        renamed = query_relation.renamed(relation, names, self.syntax.span(alias))
+        for name in (each.name for each in renamed.shape.columns):
+            if SAME in name:  # the list is too short for it
+                written = name.partition(SAME)[0]
+                message = f'column "{written}" is specified more than once'
+                hint = "Give all columns names in the list."
+                raise SinkqlError("SQ2008", message, self.syntax.span(alias), hint=hint)
+        return renamed
 
 
 def sink_shape(sink: logical.Sink) -> logical.Shape:

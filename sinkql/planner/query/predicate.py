@@ -55,8 +55,8 @@ def _comparison(operator: str) -> Handler:
 
 
 def _rows(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
-    if not isinstance(left, exp.Tuple) or not isinstance(right, exp.Tuple) or operator == _SAME:
-        raise SinkqlError("SQ2211", "rows can only be compared with = <> < <= > >=", span)
+    if not isinstance(left, exp.Tuple) or not isinstance(right, exp.Tuple):
+        raise SinkqlError("SQ2211", "rows can only be compared with rows", span)
     lefts = [t.translate(each) for each in left.expressions]
     rights = [t.translate(each) for each in right.expressions]
     if len(lefts) != len(rights) or not lefts:
@@ -67,9 +67,9 @@ def _rows(t: Translation, operator: str, left: Any, right: Any, span: Span) -> T
 def compare_rows(operator: str, lefts: Sequence[Typed], rights: Sequence[Typed], span: Span) -> Typed:
     """Compare rows value by value, from the left."""
     pairs = list(zip(lefts, rights, strict=True))
-    if operator in ("=", "<>"):
+    if operator in ("=", "<>", _SAME):
         parts = [operators.compare(operator, left, right, span) for left, right in pairs]
-        return joined("AND" if operator == "=" else "OR", parts, span)
+        return joined("OR" if operator == "<>" else "AND", parts, span)
     (left, right), rest = pairs[0], pairs[1:]
     if not rest:
         return operators.compare(operator, left, right, span)
@@ -182,6 +182,8 @@ def _is(t: Translation, node: Any) -> Typed:
 
 def _same(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expression")
+    if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Tuple):
+        return _rows(t, _SAME, node.this, node.expression, t.span(node))
     return operators.compare(_SAME, t.translate(node.this), t.translate(node.expression), t.span(node))
 
 

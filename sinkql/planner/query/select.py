@@ -18,6 +18,7 @@ from sinkql.planner.function import call as functions
 from sinkql.planner.query import clock, flatten, grouping, pushdown, qualify
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import Calls, GroupContext
+from sinkql.planner.query.around import Queries
 from sinkql.planner.query.first import FirstOfEach
 from sinkql.planner.query.join import references
 from sinkql.planner.query.predicate import joined
@@ -67,7 +68,7 @@ def plan_select(
     relation = pushdown.arranged(relation) if condition.plain is None else pushdown.keep(relation, condition.plain)
     relation = clock.bound(relation, condition.times)
     relation = _with_queries(subqueries, relation, rows, where, "WHERE")
-    wanted = _expand(syntax, select, scope)
+    wanted = _expand(subqueries.queries, select, scope)
     shown = wanted
     if hidden is not None:
         wanted = [*shown, *(_Wanted(name, node) for name, node in hidden(tuple(each.name for each in shown)))]
@@ -118,7 +119,8 @@ def _behind(name: str, node: Any, shown: Sequence[_Wanted]) -> _Wanted:
     return _Wanted(name, node)
 
 
-def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
+def _expand(queries: Queries, select: Any, scope: Scope) -> list[_Wanted]:
+    syntax = queries.syntax
     wanted: list[_Wanted] = []
     taken: dict[str, Any] = {}
     for node in select.expressions:
@@ -129,7 +131,7 @@ def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
             if each.name not in taken:
                 taken[each.name] = node
                 wanted.append(each)
-            elif scope.now is not None or _renamed(select):
+            elif scope.now is not None or _renamed(queries, select):
                 wanted.append(replace(each, name=f"{each.name}{SAME}{len(wanted)}"))
             else:
                 message = f'column "{each.name}" is specified more than once'
@@ -146,13 +148,20 @@ def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
     return wanted
 
 
-def _renamed(node: Any) -> bool:
-    """Tell whether a query is a later side of a set operation, whose first side names the columns."""
-    while isinstance(node.parent, exp.Subquery | exp.SetOperation):
+def _renamed(queries: Queries, node: Any) -> bool:
+    """Tell whether the names of a query's columns are not asked for: others are given them, or none are needed.
+
+    A list gives names, as in FROM (…) AS t (a, b), and so does the first side of a set operation. A query in IN or
+    EXISTS needs none.
+    """
+    while isinstance(node.parent, exp.Subquery | exp.SetOperation | exp.CTE | exp.Lateral):
         if isinstance(node.parent, exp.SetOperation) and node.arg_key == "expression":
             return True
+        alias = node.parent.args.get("alias")
+        if alias is not None:
+            return bool(alias.args.get("columns"))
         node = node.parent
-    return False
+    return isinstance(node.parent, exp.In | exp.Exists | exp.Any | exp.All) or (node.parent is None and queries.listed)
 
 
 def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:

@@ -53,6 +53,9 @@ def plain_strings(tokens: list[Any], text: str) -> list[Any]:
         if token.start < end:
             continue  # the string before goes on here
         string = _string_at(text, token.start) if token.token_type in _STRINGS else None
+        if token.token_type == TokenType.RLIKE and token.text.isalpha():  # a name as any: ~ is the operator
+            found.append(type(token)(TokenType.VAR, token.text, token.line, token.col, token.start, token.end))
+            continue
         if string is None:
             found.append(token)
             continue

@@ -59,7 +59,7 @@ _RANGED = (
 class _MistakeError(ParseError):  # type: ignore[misc]  # sqlglot publishes no types
     def __init__(self, message: str, token: Any) -> None:
         super().__init__(message)
-        self.token = token
+        self.token = None if token is None or token.token_type == TokenType.SENTINEL else token
 
 
 class _UnreadError(_MistakeError):
@@ -88,7 +88,11 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         # as all operators without a place of their own, ~ binds less closely than arithmetic
         TokenType.RLIKE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_term())),
     }
-    LAMBDAS: ClassVar[dict[Any, Any]] = {}
+    LAMBDAS: ClassVar[dict[Any, Any]] = {
+        TokenType.FARROW: lambda self, names: self.expression(
+            exp.Kwarg(this=exp.to_identifier(names[0].name.lower()), expression=self._parse_disjunction())
+        )
+    }
     JSON_OPERATORS: ClassVar[dict[Any, Any]] = {
         token: lambda self, this, key, build=build: self.expression(build(this=this, expression=key))
         for token, build in (
@@ -394,8 +398,11 @@ def _read(tokens: list[Any], lexemes: list[Lexeme], text: str) -> list[Any]:
 
 
 def _parsed_by_sqlglot(tokens: list[Any], text: str) -> list[Any]:
+    # agg(ALL x) is agg(x): by the grammar, ALL stands behind a bracket nowhere else
+    kinds = [None, *(each.token_type for each in tokens)]
+    plain = [each for before, each in zip(kinds, tokens, strict=False) if not _all_of_call(before, each)]
     try:
-        return list(_Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(tokens, text))
+        return list(_Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(plain, text))
     except _MistakeError as mistake:
         raise _UnreadError(str(mistake), mistake.token) from None
     except RecursionError:
@@ -403,6 +410,10 @@ def _parsed_by_sqlglot(tokens: list[Any], text: str) -> list[Any]:
     except Exception:  # sqlglot stumbles over a form that it does not know
         error = SinkqlError("SQ2215", "this form is not supported", Span(0, max(1, len(text.rstrip()))))
         raise _ForeignError(error, tokens[0] if tokens else None) from None
+
+
+def _all_of_call(before: Any, token: Any) -> bool:
+    return bool(token.token_type == TokenType.ALL and before == TokenType.L_PAREN)
 
 
 def _forms(tokens: list[Any], lexemes: list[Lexeme]) -> tuple[Form, ...]:

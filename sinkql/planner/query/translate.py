@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Branch, Case
+from sinkql.logical.typetext import flat
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.cast import cast
@@ -103,6 +104,12 @@ def _arithmetic(operator: str) -> Handler:
     return plan
 
 
+def _power(t: Translation, node: Any) -> Typed:
+    """Plan a ^ b, which is power(a, b) in Postgres too."""
+    t.only(node, "this", "expression")
+    return functions.call("power", [t.translate(node.this), t.translate(node.expression)], t.span(node))
+
+
 def _bits(operator: str) -> Handler:
     def plan(t: Translation, node: Any) -> Typed:
         t.only(node, "this", "expression")
@@ -170,14 +177,16 @@ def _case(t: Translation, node: Any) -> Typed:
 def _cast(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "to", "safe")
     target = node.args["to"]
-    written = t.syntax.written(target)
+    words = t.syntax.words(target)
     try:
-        found = types.parse_type_name(t.syntax.words(target))
+        found = types.parse_type_name(words)
     except ValueError as mistake:
         hint = "Write numeric(38, 10)." if "numeric" in str(mistake) else "Write text, which has no length."
         raise SinkqlError("SQ2223", str(mistake), t.span(target), hint=hint) from None
     if found is None:
-        raise unknown_type(written, t.span(target))
+        raise unknown_type(flat(words), t.span(target))
+    if isinstance(node.this, exp.Array) and not node.this.expressions and found[0].name in ("array", "list"):
+        return cast(untyped("{}", t.span(node.this)), found[0], t.span(node), length=found[1])
     return cast(t.translate(node.this), found[0], t.span(node), length=found[1])
 
 
@@ -233,7 +242,16 @@ def _call(t: Translation, node: Any) -> Typed:
     functions.check(
         name, t.span(node), len(node.expressions)
     )  # first: a misspelt aggregate is not a mistake of its arguments
-    return functions.call(name, [t.translate(argument) for argument in node.expressions], t.span(node))
+    arguments, names = [], []
+    for each in node.expressions:
+        named = isinstance(each, exp.Kwarg)
+        names += [(identifier(each.this), t.span(each))] if named else []
+        if names and not named:
+            raise SinkqlError("SQ2211", "a positional argument cannot follow a named argument", t.span(each))
+        arguments.append(t.translate(each.expression if named else each))
+    if names:
+        arguments = functions.ordered(name, arguments, names)
+    return functions.call(name, arguments, t.span(node))
 
 
 def _current_timestamp(t: Translation, node: Any) -> Typed:
@@ -380,6 +398,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.Mul: _arithmetic("*"),
     exp.Div: _arithmetic("/"),
     exp.Mod: _arithmetic("%"),
+    exp.Pow: _power,
     exp.BitwiseAnd: _bits("&"),
     exp.BitwiseOr: _bits("|"),
     exp.BitwiseXor: _bits("#"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sinkql.parser.read.lexical import Lexeme
 from sinkql.planner.query.grammar.expression import Expressions
 from sinkql.planner.query.grammar.word import CLAUSES, NO_LABELS, RESERVED, Form
@@ -21,7 +23,24 @@ def read(lexemes: list[Lexeme]) -> tuple[Form, ...]:
     return tuple(queries.forms)
 
 
+def read_strings(lexemes: list[Lexeme], functions: Collection[str]) -> tuple[tuple[int, int], ...]:
+    """Return what stands in FROM as a string or a call of one of these functions, as places of its lexemes.
+
+    Raises MistakeError.
+    """
+    queries = _Queries(lexemes)
+    queries.functions = functions
+    queries.query()
+    return tuple(sorted(queries.files))
+
+
 class _Queries(Expressions):
+    functions: Collection[str] = ()
+
+    def __init__(self, lexemes: list[Lexeme]) -> None:
+        super().__init__(lexemes)
+        self.files: set[tuple[int, int]] = set()
+
     def query(self) -> None:
         """Go past a query."""
         if self.take("WITH"):
@@ -267,6 +286,7 @@ class _Queries(Expressions):
             self._in_parentheses()
         elif self.next.kind == "STRING":
             self.place += 1
+            self.files.add((self.place - 1, self.place))
         elif self.take("ROWS", "FROM"):
             self.expect("(")
             self.list_of(self.expression)
@@ -292,10 +312,13 @@ class _Queries(Expressions):
     def _named_relation(self) -> bool:
         """Go past a relation's name, or a call of a function; tell which."""
         self.take("ONLY")
+        start = self.place
         self.path("a relation")
         if self.take("("):
             self._arguments()
             self.expect(")")
+            if self.lexemes[start].kind == "WORD" and self.lexemes[start].value in self.functions:
+                self.files.add((start, self.place))
             self._ordinality()
             return True
         self.take("*")
