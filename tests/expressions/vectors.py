@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def table(columns: dict[str, str], *, change: logical.Change = logical.Change.AP
     return Tables({_TABLE: shape})
 
 
-def shape_of(columns: dict[str, str]) -> logical.Shape:
+def shape_of(columns: Mapping[str, str]) -> logical.Shape:
     """Return a shape of columns, whose types may say NOT NULL."""
     return logical.Shape(
         tuple(

@@ -26,6 +26,9 @@ from sinkql import evaluate
 from sinkql.catalog.verify import problems
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import parse_type
+from sinkql.parser.read import lexical
+from sinkql.planner.function.call import AGGREGATES, NAMES, WINDOW_FUNCTIONS
+from sinkql.planner.query.grammar.word import RESERVED
 from sinkql.program import Program, compile_text
 
 Run = Callable[[Random], str]
@@ -35,7 +38,21 @@ _JUNK: tuple[Any, ...] = (
     None, "", "x", "0", "-1", 0, 1, -1, 2**63, 1e300, True, [], {}, [[]], {"": None}, "\0", "\ud800", "integer",
     "numeric(99,99)", "SELECT", "é" * 300,
 )  # fmt: skip
-_CELLS: tuple[Any, ...] = (None, "", "x", 0, -1, 2**62, 1.5, b"\xff\x00", "{}", "[]", "{", "u1", "CREATE VIEW x AS SELECT 1")
+_CELLS: tuple[Any, ...] = (
+    None,
+    "",
+    "x",
+    0,
+    -1,
+    2**62,
+    1.5,
+    b"\xff\x00",
+    "{}",
+    "[]",
+    "{",
+    "u1",
+    "CREATE VIEW x AS SELECT 1",
+)
 _ASKED = (
     "SHOW SINKS", "SHOW SOURCES", "SHOW CREATE SINK k", "SELECT * FROM mz_sinks", "SELECT * FROM mz_objects",
     "SELECT * FROM mz_columns", "SELECT * FROM u ORDER BY id", "SELECT 1", "EXPLAIN SINK k", "EXPLAIN SELECT * FROM m",
@@ -87,7 +104,7 @@ def query(random: Random) -> str:
     vector = random.choice(_vectors())
     text = vectors.text_of(vector)
     for _ in range(random.choice((1, 1, 2, 3))):
-        text = random.choice((changed, changed, hurt, _literal))(text, random)
+        text = random.choice((changed, hurt, _meant, _meant, _meant, _meant))(text, random)
     tables = vectors.table(vector["columns"])
     try:
         run = evaluate.rows_of(vectors.query(text, tables).relation, tables)
@@ -126,12 +143,33 @@ _LITERALS = (
 )  # fmt: skip
 
 
-def _literal(text: str, random: Random) -> str:
-    """Put an odd value into the place of a word that has a digit or a quote, or of any."""
-    words = text.split(" ")
-    place = random.randrange(len(words))
-    words[place] = random.choice(_LITERALS) + (")" * words[place].count(")"))
-    return " ".join(words)
+def _meant(text: str, random: Random) -> str:
+    """Put another name, function or value into the place of one: a query still, for the most part."""
+    try:
+        found = list(lexical.scan(text))
+    except SinkqlError:
+        return text
+    places = [place for place, each in enumerate(found) if _named(each)]
+    if not places:
+        return text
+    place = random.choice(places)
+    lexeme, called = found[place], found[place + 1].kind == "("
+    other = random.choice(_functions() if called else (*_LITERALS, *_words(found), *_words(found)))
+    return text[: lexeme.start] + other + text[lexeme.end :]
+
+
+def _named(lexeme: lexical.Lexeme) -> bool:
+    word = lexeme.kind == "WORD" and lexeme.keyword not in RESERVED and lexeme.keyword not in ("T", "X")
+    return word or lexeme.kind in ("STRING", "NUMBER")
+
+
+def _words(found: list[lexical.Lexeme]) -> list[str]:
+    return [each.text for each in found if each.kind == "WORD" and each.keyword not in RESERVED] or ["a"]
+
+
+@cache
+def _functions() -> tuple[str, ...]:
+    return (*sorted(set(NAMES)), *AGGREGATES, *WINDOW_FUNCTIONS)
 
 
 # --- compiled programs ----------------------------------------------------------------------------------------------
@@ -252,7 +290,9 @@ def _damage(path: Path, random: Random) -> str:
         if isinstance(value, str) and random.random() < 0.6:
             other = hurt(value, random).replace("\ud800", "?") if value else "x"
         elif random.random() < 0.2:
-            ((other,),) = connection.execute(f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (random.choice(rows),))
+            ((other,),) = connection.execute(
+                f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (random.choice(rows),)
+            )
         connection.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?', (other, row))
         return f"{table}.{column} of row {row} = {other!r}"
     except sqlite3.IntegrityError:

@@ -202,11 +202,11 @@ def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed
         hint = "Add them one after the other: at + make_interval(days => a) + make_interval(hours => b)."
         raise SinkqlError("SQ2214", message, span, hint=hint)
     ((value, one),) = computed
-    unit = Interval(days=1) if one.days else Interval(micros=1_000_000) if one.micros else one
+    whole = Interval(days=1) if one.days else Interval(micros=1_000_000) if one.micros else one
     many = one.days or one.micros // 1_000_000 or 1
     if many > 1:  # as a multiple of a day or a second, which has a form
         value = arithmetic("*", coerced(value, BIGINT), constant(many, BIGINT, span), span)
-    return arithmetic("*", value, constant(unit, INTERVAL, span), span)
+    return arithmetic("*", value, constant(whole, INTERVAL, span), span)
 
 
 def _sum(left: Interval, right: Interval) -> Interval:

@@ -59,7 +59,7 @@ _RANGED = (
 class _MistakeError(ParseError):  # type: ignore[misc]  # sqlglot publishes no types
     def __init__(self, message: str, token: Any) -> None:
         super().__init__(message)
-        self.token = None if token is None or token.token_type == TokenType.SENTINEL else token
+        self.token: Any = None if token is None or token.token_type == TokenType.SENTINEL else token
 
 
 class _UnreadError(_MistakeError):
