@@ -100,6 +100,7 @@ def bits(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     if type_ is None or not (types.whole(type_) or types.unsigned(type_)) or (shift and types.unsigned(left.type)):
         raise no_operator(operator, (left, right), span)
     if shift:
+        left = coerced(left, type_) if left.type == types.UNKNOWN else left
         width = 64 if left.type == types.BIGINT else 32
         if not isinstance(right.constant, int) or not 0 <= right.constant < width or left.type == types.SMALLINT:
             raise SinkqlError("SQ2214", f"a shift takes a constant count from 0 to {width - 1}", right.span)
