@@ -333,7 +333,11 @@ def _unreadable(full_name: str, reason: str) -> SinkqlError:
 
 def generation_of(connection: Connection) -> int:
     """Return the number that grows with every change of items and settings."""
-    return int(connection.scalar("SELECT generation FROM identity"))
+    found = connection.scalar("SELECT generation FROM identity")
+    if not isinstance(found, int):
+        hint = "Another program changed the file; restore a backup of it."
+        raise SinkqlError("SQ4116", "the catalog file does not say what its generation is", hint=hint)
+    return found
 
 
 def next_number(connection: Connection) -> int:
