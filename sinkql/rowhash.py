@@ -69,9 +69,14 @@ class HashKey:
         """Return what tells this key from others, and nothing else of it."""
         return hashlib.blake2b(b"mark", key=self.secret, digest_size=8).hexdigest()
 
-    def hashes(self, columns: Sequence[pa.Array | pa.ChunkedArray], *, domain: int = 0) -> tuple[Hashes, Hashes]:
-        """Return both halves of the hashes of equally long columns' rows; raises TypeError for a type that has none."""
-        arrays = [_plain(column) for column in columns]
+    def hashes(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], *, domain: int = 0, count: int = 0
+    ) -> tuple[Hashes, Hashes]:
+        """Return both halves of the hashes of equally long columns' rows, or of `count` rows that have no column.
+
+        Raises TypeError for a type that has no hash.
+        """
+        arrays = [_plain(column) for column in columns] or [pa.nulls(count)]
         found = [
             self._hashed([array.slice(start, _SLICE) for array in arrays], domain)
             for start in range(0, len(arrays[0]), _SLICE)

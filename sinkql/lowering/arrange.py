@@ -9,15 +9,18 @@ from sinkql.lowering.preparation import COUNT, Measure, Preparation, Value, iden
 def prepare(arrange: physical.Arrange) -> Preparation:
     """Return what goes into the tasks: of each row `$h1`, `$h2`, `$r`, what is kept as `$v<i>`, and `$count`.
 
-    They are hashed, and kept, as a side of a join keeps them.
+    What of the key is not kept comes as `$a<i>`. They are hashed, and kept, as a side of a join keeps them.
     """
     types = {column.name: column for column in physical.columns_of(arrange.input)}
     kept = tuple(Value(f"$v{place}", name, types[name].type) for place, name in enumerate(arrange.kept))
-    key = values_of("a", [types[name] for name in arrange.key])
+    own = {each.column: each for each in reversed(kept)}
+    more = values_of("a", [types[name] for name in dict.fromkeys(arrange.key) if name not in own])
+    own |= {each.column: each for each in more}
+    key = tuple(own[name] for name in arrange.key)
     return Preparation(
         hashes=(*identity(key), row_hash("$r", kept)),
-        values=(*kept, *key),
-        group=("$h1", "$h2", *(each.name for each in kept), "$r"),
+        values=(*kept, *more),
+        group=("$h1", "$h2", *(each.name for each in (*kept, *more)), "$r"),
         measures=(Measure(COUNT, "rows", "", "bigint"),),
         append=physical.change_of(arrange.input) == "append",
         columns=(),

@@ -1,9 +1,12 @@
 """What goes into the tasks of an operator with state, as data that every engine reads.
 
-An engine prepares the changes of a batch so, with B = `buckets(n)`: compute `hashes` and `values`, put rows into B
-buckets by `$h1`, or by the sink's key where the tasks write what they give (`physical.copartitioned`), group by `group`
-and take the `measures`; each of the B tasks gets the rows of its bucket, and runs also without any. Rows of one group
-may come several times: they add up. Rows that overwrite each other are not grouped.
+An engine prepares the changes of a batch so, with B = `buckets(n)`: compute `values` and a hash of its own for `$h1`,
+put rows into B buckets by that, or by the sink's key where the tasks write what they give (`physical.copartitioned`),
+group by `group` and take the `measures`; each of the B tasks gets the rows of its bucket, and runs also without any.
+Rows of one group may come several times: they add up. Rows that overwrite each other are not grouped.
+
+An engine's hash only spreads rows. What tells them apart is computed in the tasks, of the values that come with them
+(`runtime.state.identity`): so all engines have the same, and nobody who writes rows can write two that have one.
 """
 
 from __future__ import annotations
@@ -35,14 +38,17 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A 64-bit hash of values, as a bigint, in which NULL is a value and an array has its ends.
+    """A half of the hash of values, as a bigint, in which NULL is a value and an array has its ends.
 
-    So (NULL, 'a') and ('a', NULL) are two, and so are {a} and {a,NULL}, and {{1},{2}} and {{1,2}}.
+    So (NULL, 'a') and ('a', NULL) are two, and so are {a} and {a,NULL}, and {{1},{2}} and {{1,2}}. Those of a `domain`
+    have nothing to do with those of another. Tasks compute it; what an engine gives in its place is 0, unless it
+    spreads rows by it.
     """
 
     name: str
-    seed: int
+    domain: int
     values: tuple[Value, ...]
+    half: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,10 @@ class Preparation:
     def place(self) -> str:
         """Return the column by which rows go to buckets: `$h1`, or one that tasks do not take."""
         return "$h1"
+
+    def spreads(self, hash_: Hash) -> bool:
+        """Tell whether rows go to buckets by a hash."""
+        return hash_.name == self.place
 
     @property
     def crossed(self) -> bool:
@@ -158,12 +168,12 @@ def values_of(prefix: str, columns: Sequence[physical.Column]) -> tuple[Value, .
 
 def identity(values: tuple[Value, ...]) -> tuple[Hash, Hash]:
     """Return `$h1` and `$h2`, the two halves of the hash that is a key's identity."""
-    return Hash("$h1", _SEED_1, values), Hash("$h2", _SEED_2, values)
+    return Hash("$h1", _KEY, values), Hash("$h2", _KEY, values, half=1)
 
 
 def row_hash(name: str, values: tuple[Value, ...]) -> Hash:
     """Return the hash that tells rows of one key, or values of one group, apart."""
-    return Hash(name, _SEED_ROW, values)
+    return Hash(name, _ROW, values)
 
 
 def appends(operator: physical.OneInput) -> bool:
@@ -194,4 +204,4 @@ def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> Preparation:
     )
 
 
-_SEED_1, _SEED_2, _SEED_ROW = 1, 7, 13
+_KEY, _ROW = 1, 13

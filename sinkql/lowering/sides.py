@@ -2,8 +2,9 @@
 
 Sides are the left and the right one, and in place of one that is a join within the same tasks those of that join.
 Tasks take `$side` (its number, and as much more for a row that has no match as there are sides), `$h1`, `$h2` (hashes
-of the key), `$r` (that of what is kept), the columns `$c<i>` that are kept, which the sides share by type, `$diff`, and
-of a side that keeps the latest rows `$seq`. Rows that match nothing come where the joins give them, and no others.
+of the key), `$r` (that of what is kept), the columns `$c<i>` that are kept or hashed, which the sides share by type,
+`$diff`, and of a side that keeps the latest rows `$seq`. Rows that match nothing come where the joins give them, and no
+others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.extension.types import arrow_type
-from sinkql.lowering.preparation import Hash, Preparation, Value, identity, row_hash, values_of
+from sinkql.lowering.preparation import Hash, Preparation, Value, identity, row_hash
 from sinkql.lowering.together import same_key
 
 if TYPE_CHECKING:
@@ -40,18 +41,25 @@ _PRESERVED: dict[physical.JoinKind, frozenset[int]] = {
 class PreparedSide:
     """One input of a join.
 
-    `kept` are its columns under the names that tasks know, in order. A row with NULL in one of the columns `unsafe` of
-    its key has no match: it goes by `$r` to some bucket if the side is `preserved`, and nowhere otherwise. Rows of a
-    `replicated` side go to every bucket: what leads there is their `$h1`, and their `$at` where the sides have a key.
+    `kept` are its columns under the names that tasks know, in order, and `hashed` are others of which tasks compute
+    hashes. A row with NULL in one of the columns `unsafe` of its key has no match: it goes by a hash of the row to some
+    bucket if the side is `preserved`, and nowhere otherwise. Rows of a `replicated` side go to every bucket: what leads
+    there is the engine's `$h1`, and their `$at` where the sides have a key.
     """
 
     number: int
     hashes: tuple[Hash, Hash, Hash]
     kept: tuple[Value, ...]
+    hashed: tuple[Value, ...]
     unsafe: tuple[Value, ...]
     preserved: bool
     change: physical.Change
     replicated: bool
+
+    @property
+    def given(self) -> tuple[Value, ...]:
+        """Return all columns that come into the tasks."""
+        return (*self.kept, *self.hashed)
 
     @property
     def latest(self) -> bool:
@@ -165,17 +173,22 @@ def _leaves(join: physical.Join, *, preserved: bool) -> tuple[_Leaf, ...]:
 def _side(leaf: _Leaf, number: int, slots: list[Value]) -> PreparedSide:
     join, side, other = leaf.join, leaf.side, leaf.other
     types = {column.name: column for column in physical.columns_of(side.input)}
-    key = values_of("j", [types[name] for name in side.key])
-    kept = _slotted(side.columns, slots)
+    more = [types[name] for name in (*side.key, *(side.index.columns if side.index is not None else ()))]
+    names = {each.name for each in side.columns}
+    given = _slotted([*side.columns, *{each.name: each for each in more if each.name not in names}.values()], slots)
+    by_column = {each.column: each for each in reversed(given)}
+    kept, hashed = given[: len(side.columns)], given[len(side.columns) :]
+    key = tuple(by_column[name] for name in side.key)
     crossed = (side.replicated or other.replicated) and not key  # there is no key to meet by: rows go by themselves
     # a side that only counts knows no rows: what is left of the batch's own tells them apart
     first, second = identity(kept if crossed else key)
     # what an index has of a row tells it apart, whatever the side gives of it
-    row = kept if side.index is None else values_of("y", [types[name] for name in side.index.columns])
+    row = kept if side.index is None else tuple(by_column[name] for name in side.index.columns)
     return PreparedSide(
         number,
         (first, second, row_hash("$r", row)),
         kept,
+        hashed,
         tuple(value for value, safe in zip(key, join.safe, strict=True) if not safe and types[value.column].nullable),
         leaf.preserved,
         physical.change_of(side.input),

@@ -49,5 +49,5 @@ def test_groups_with_nulls_in_different_columns_do_not_hash_alike(session: Spark
     read = source("e", "append", a="text", b="text")
     steps = spark_steps(stateful(physical.Aggregate(read, "d", read.columns, (), "append")).preparation)
     rows = session.createDataFrame([(None, "x"), ("x", None), (None, None)], "a STRING, b STRING")
-    hashes = rows.selectExpr(*steps.select).select("`$h1`", "`$h2`").collect()
-    assert len({row[0] for row in hashes}) == len({row[1] for row in hashes}) == 3
+    hashes = rows.selectExpr(*steps.select).select("`$h1`").collect()
+    assert len({row[0] for row in hashes}) == 3

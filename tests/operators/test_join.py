@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -41,10 +42,9 @@ from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.home import Home
-from sinkql.lowering.preparation import Hash
 from sinkql.lowering.together import together
-from sinkql.runtime.local import engine, sides
-from sinkql.runtime.local.preparation import hashed
+from sinkql.rowhash import Hashes
+from sinkql.runtime.local import engine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
@@ -52,6 +52,7 @@ from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.pairs import ROWS
 from sinkql.runtime.state.report import collect
 from support.arrow_memory import most_of
+from support.hashes import KEY, hashes_as
 
 MASKS = (-1, -1, 7 << 60, 1 << 40)
 """What is left of the first half of a key's hash: with the later ones, most keys share it."""
@@ -61,11 +62,10 @@ MASKS = (-1, -1, 7 << 60, 1 << 40)
 def colliding(mask: int) -> Iterator[None]:
     """Have keys share the first half of their hashes."""
 
-    def masked(hash_: Hash, values: dict[str, list[object]], count: int) -> list[int]:
-        found = hashed(hash_, values, count)
-        return [each & mask for each in found] if hash_.name == "$h1" else found
+    def masked(domain: int, _: list[Any], upper: Hashes, lower: Hashes) -> tuple[Hashes, Hashes]:
+        return upper & np.uint64(mask % 2**64) if domain == KEY else upper, lower
 
-    with patch.object(sides, "hashed", masked):
+    with hashes_as(masked):
         yield
 
 

@@ -20,9 +20,10 @@ from operators.test_aggregate import EVENT, changes
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
-from sinkql.runtime.local import preparation
+from sinkql.rowhash import Hashes
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state import order as orders
+from support.hashes import KEY, hashes_as
 
 SIZES = (3, 0, 12, 20, 5, 30, 1)
 ALL = list(EVENT)
@@ -159,13 +160,10 @@ def test_partitions_of_one_hash_are_told_apart(hashed: int, tmp_path: Path) -> N
     pipeline = Pipeline(tmp_path, pairs(last=2))
     query = "SELECT k, v FROM e QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 2"
 
-    real = preparation.hash_of
+    def colliding(domain: int, _: list[Any], upper: Hashes, lower: Hashes) -> tuple[Hashes, Hashes]:
+        return (upper & np.uint64(hashed)) + np.uint64(5 << 40) if domain == KEY else upper, lower
 
-    def colliding(row: Any, seed: int = 0) -> int:
-        found = real(row, seed)
-        return (found & 1 if hashed else 0) + (5 << 40) if seed == 1 else found
-
-    with patch.object(preparation, "hash_of", colliding):
+    with hashes_as(colliding):
         for _ in range(8):
             rows = [((rng.randint(0, 5), rng.choice("abcdefgh")), 1) for _ in range(15)]
             gone = [(row, -1) for row, count in pipeline.inputs["e"].items() if count > 0 and rng.random() < 0.5]
@@ -302,12 +300,12 @@ MANY = {"k": "integer", "v": "boolean", "n": "bigint"}
 def numbered_by_hash(sign: int = 1) -> Iterator[None]:
     """Have one `$h1` for all partitions, their numbers as `$h2`, and as a row's hash its last column, or minus that."""
 
-    def hashed(row: tuple[Any, ...], seed: int = 0) -> int:
-        if seed == 1:
-            return 5 << 40
-        return int(row[0] if len(row) == 1 else sign * row[-1]) % 2**64
+    def numbered(domain: int, columns: list[Any], upper: Hashes, lower: Hashes) -> tuple[Hashes, Hashes]:
+        if domain == KEY:
+            return np.full(len(upper), 5 << 40, np.uint64), columns[0].to_numpy().astype(np.uint64)
+        return (sign * columns[-1].to_numpy()).astype(np.int64).view(np.uint64), lower
 
-    with patch.object(preparation, "hash_of", hashed):
+    with hashes_as(numbered):
         yield
 
 

@@ -21,7 +21,8 @@ class SparkSteps:
 
 def spark_steps(preparation: Preparation) -> SparkSteps:
     """Return the steps before an operator's tasks as Spark SQL."""
-    select = [f"{hashed(each)} AS {quoted(each.name)}" for each in preparation.hashes]
+    hashes = {each.name: hashed(each) if preparation.spreads(each) else "0L" for each in preparation.hashes}
+    select = [f"{text} AS {quoted(name)}" for name, text in hashes.items()]
     shown = plain if preparation.ordered else normal
     select += [f"{shown(each)} AS {quoted(each.name)}" for each in preparation.values]
     if not preparation.append:
@@ -37,9 +38,9 @@ def spark_steps(preparation: Preparation) -> SparkSteps:
 
 
 def hashed(hash_: Hash) -> str:
-    """Return a hash."""
+    """Return Spark's own hash of values, by which rows are spread."""
     parts = [_hashed(normal(each), parse_type(each.type)) for each in hash_.values]
-    return f"xxhash64({', '.join([f'{hash_.seed}L', *parts])})"
+    return f"xxhash64({', '.join([f'{hash_.domain}L', *parts])})"
 
 
 def _hashed(text: str, type_: Type, depth: int = 0) -> str:

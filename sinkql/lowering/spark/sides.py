@@ -22,7 +22,7 @@ class SideSteps:
 
 def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Sequence[int]) -> SideSteps:
     """Return the steps of a side as Spark SQL; `buckets` has a hash for each bucket that leads there."""
-    first, second, mark = map(hashed, side.hashes)
+    first, mark = hashed(side.hashes[0]), hashed(side.hashes[2])
     number = f"{side.number}L"
     loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
     everywhere = f"explode(array({', '.join(f'{each}L' for each in buckets)}))"
@@ -31,9 +31,9 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     elif loose and side.preserved:
         number = f"CASE WHEN {loose} THEN {side.number + preparation.unmatched}L ELSE {number} END"
         first = f"CASE WHEN {loose} THEN {mark} ELSE {first} END"
-    own = {each.name: each for each in side.kept}
+    own = {each.name: each for each in side.given}
     shown = plain if side.latest else normal
-    columns = {SIDE: number, "$h1": first, "$h2": second, "$r": mark}
+    columns = {SIDE: number, "$h1": first, "$h2": "0L", "$r": "0L"}
     for each in preparation.values:
         kept = own.get(each.name)
         columns[each.name] = f"CAST(NULL AS {spark_type(parse_type(each.type))})" if kept is None else shown(kept)

@@ -93,7 +93,11 @@ class Reread:
             known = {name: ends.get(name, at) for name, at in begin.items()}
         except GoneError as error:
             raise self._refused(error) from error
-        done = Anew(begin, begin, state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets))
+        done = Anew(
+            begin,
+            begin,
+            state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.home.hash_key),
+        )
         if not same(begin, known):
             try:
                 self._read(done, {name: self.readers[name].target_at(at) for name, at in known.items()})

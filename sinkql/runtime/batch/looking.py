@@ -49,7 +49,7 @@ class LookingUp:
             manifest = self._manifest(home, known)
         except LostStateError as error:
             raise no_index(name, error.message) from error
-        if manifest["bucketing"] != self.engine.bucketing:
+        if (manifest["bucketing"], manifest["hashed"]) != (self.engine.bucketing, home.hash_key.mark):
             raise no_index(name)
         runs = manifest["arrangements"].get(name, {})  # none of a view that never had a row
         if not home.remote:

@@ -64,10 +64,12 @@ class JobState:
         if self._held is not None and self._held[0] == marker.state:
             return self._held[1]
         if marker.state is None:
-            found = manifest.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
+            found = manifest.empty(
+                bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.home.hash_key
+            )
         else:
             found = self._loaded(marker.state)
-            manifest.check(found, bucketing=self.engine.bucketing)
+            manifest.check(found, bucketing=self.engine.bucketing, hash_key=self.home.hash_key)
         self._held = (marker.state, found)
         return found
 

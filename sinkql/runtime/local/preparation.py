@@ -28,7 +28,10 @@ _NEEDED = 1 << 64
 def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
     """Return the rows of a batch in groups, with what each comes to, or one by one where their order counts."""
     values = {each.name: normal(each, rows) for each in preparation.values}
-    columns: dict[str, Sequence[Any]] = {each.name: hashed(each, values, len(rows)) for each in preparation.hashes}
+    columns: dict[str, Sequence[Any]] = {
+        each.name: hashed(each, values, len(rows)) if preparation.spreads(each) else [0] * len(rows)
+        for each in preparation.hashes
+    }
     if preparation.ordered:
         columns |= {each.name: as_is(each, rows) for each in preparation.values}
         own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
@@ -87,7 +90,7 @@ def hashed(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
     """Return a hash of each of `count` rows, of columns by name."""
     columns = [values[each.name] for each in hash_.values]
     rows = zip(*columns, strict=True) if columns else [()] * count
-    return [_signed(hash_of(row, hash_.seed)) for row in rows]
+    return [_signed(hash_of(row, hash_.domain)) for row in rows]
 
 
 def hash_of(row: tuple[Any, ...], seed: int = 0) -> int:

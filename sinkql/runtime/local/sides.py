@@ -21,18 +21,19 @@ def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table], bu
 
 def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table, buckets: int) -> pa.Table:
     schema = preparation.delivered()
-    own = {each.name: each for each in side.kept}
+    own = {each.name: each for each in side.given}
     hashed_values = {value.name: value for hash_ in side.hashes for value in hash_.values}
     values = {name: normal(value, rows) for name, value in hashed_values.items()}
-    first, second, mark = (hashed(each, values, len(rows)) for each in side.hashes)
+    first, mark = (hashed(side.hashes[number], values, len(rows)) for number in (0, 2))
+    nothing = np.zeros(len(rows), np.int64)
     loose = np.zeros(len(rows), np.bool_)
     for value in side.unsafe:
         loose |= rows.column(value.column).is_null().to_numpy()
     columns: dict[str, Any] = {
         "$side": np.where(loose, side.number + preparation.unmatched, side.number),
         "$h1": np.where(loose, np.array(mark, np.int64), np.array(first, np.int64)),
-        "$h2": pa.array(second, pa.int64()),
-        "$r": pa.array(mark, pa.int64()),
+        "$h2": nothing,
+        "$r": nothing,
         physical.DIFF: np.ones(len(rows), np.int64) if side.change == "append" else rows.column(physical.DIFF),
     }
     if preparation.latest:
@@ -42,7 +43,7 @@ def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table,
         shown = as_is if side.latest else normal
         columns[each.name] = pa.nulls(len(rows), schema.field(each.name).type) if kept is None else shown(kept, rows)
     if preparation.place == AT:
-        columns[AT], schema = columns["$r"], schema.append(pa.field(AT, pa.int64()))
+        columns[AT], schema = pa.array(mark, pa.int64()), schema.append(pa.field(AT, pa.int64()))
     found = pa.table([_array(columns[each.name], each.type) for each in schema], schema=schema)
     if not side.preserved:
         found = found.filter(pa.array(~loose))

@@ -34,8 +34,8 @@ def hashable(preparation: Preparation) -> bool:
     """Tell whether all that goes into its hashes is hashed here, and no order of rows decides a sum."""
     if isinstance(preparation, SidesPreparation):
         hashes = [each for side in preparation.sides for each in side.hashes]
-        kept = [value for side in preparation.sides for value in side.kept]
-        return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *kept]))
+        given = [value for side in preparation.sides for value in side.given]
+        return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *given]))
     sums = any(each.kind == "sum" and each.type in FLOATS for each in preparation.measures)
     return not sums and all(map(_hashable, _values(preparation.hashes)))
 
@@ -53,7 +53,11 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
 
     Raises ArrowInvalid for a summand that does not fit.
     """
-    found: dict[str, Any] = {each.name: pa.array(_hash(each, rows).view(np.int64)) for each in preparation.hashes}
+    nothing = np.zeros(len(rows), np.int64)
+    found: dict[str, Any] = {
+        each.name: pa.array(_hash(each, rows).view(np.int64) if preparation.spreads(each) else nothing)
+        for each in preparation.hashes
+    }
     if preparation.ordered:
         found |= {each.name: rows.column(each.column) for each in preparation.values}
         found |= {name: rows.column(name) for name in (DIFF, SEQ)}
@@ -98,20 +102,23 @@ def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) ->
 
 def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
     schema, count = preparation.delivered(), len(rows)
-    first, second, mark = (_hash(each, rows).view(np.int64) for each in side.hashes)
+    nothing = pa.array(np.zeros(count, np.int64))
+    place = _hash(side.hashes[0], rows).view(np.int64)
     loose = np.zeros(count, np.bool_)
     for value in side.unsafe:
         loose |= rows.column(value.column).is_null().to_numpy()
+    if side.preserved and loose.any():
+        place = np.where(loose, _hash(side.hashes[2], rows).view(np.int64), place)
     found: dict[str, Any] = {
         "$side": pa.array(np.where(loose, side.number + preparation.unmatched, side.number)),
-        "$h1": pa.array(np.where(loose, mark, first)),
-        "$h2": pa.array(second),
-        "$r": pa.array(mark),
+        "$h1": pa.array(place),
+        "$h2": nothing,
+        "$r": nothing,
         DIFF: pa.array(np.ones(count, np.int64)) if side.change == "append" else rows.column(DIFF),
     }
     if preparation.latest:
         found[SEQ] = rows.column(SEQ) if side.latest else pa.nulls(count, pa.int64())
-    for each in side.kept:
+    for each in side.given:
         column = rows.column(each.column)
         found[each.name] = column if side.latest or each.type not in FLOATS else _normal(column)
     arrays = [found.get(each.name) for each in schema]
@@ -127,7 +134,7 @@ def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _hash(hash_: Hash, rows: pa.Table) -> Hashes:
-    columns: list[pa.Array] = [pa.array(np.full(len(rows), hash_.seed, np.int64))]
+    columns: list[pa.Array] = [pa.array(np.full(len(rows), hash_.domain, np.int64))]
     types = ["bigint"]
     for each in hash_.values:
         column = rows.column(each.column).combine_chunks()

@@ -12,23 +12,27 @@ from typing import Any
 from sinkql import durable, faults, runs
 from sinkql.errors import LostStateError, SinkqlError
 from sinkql.extension.home import Home
+from sinkql.rowhash import OPEN, HashKey
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import files_of
 from sinkql.runtime.state.run import Entry
 
 Manifest = Mapping[str, Any]
-"""`format`, `bucketing`, `buckets`; `arrangements`: name → bucket (as text) → entries of live runs, oldest first."""
+"""`format`, `bucketing`, `buckets`; `hashed`: the mark of the secret that rows are hashed with; `arrangements`: name →
+bucket (as text) → entries of live runs, oldest first.
+"""
 
-FORMAT = 1
+FORMAT = 2
 _FOLDER = "manifests"
 HANDED = "handed"
 """Where the store has rows that are handed to tasks, in files whose names begin with an epoch."""
 _OWN = re.compile(r"\.?(\d+)-.+\.(?:arrow|json)")
 
 
-def empty(*, bucketing: str, buckets: int) -> Manifest:
+def empty(*, bucketing: str, buckets: int, hash_key: HashKey = OPEN) -> Manifest:
     """Return the manifest of a sink that has no state yet."""
-    return {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "arrangements": {}}
+    known = {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "hashed": hash_key.mark}
+    return {**known, "arrangements": {}}
 
 
 def after(manifest: Manifest, new: report.LiveRuns) -> Manifest:
@@ -96,8 +100,17 @@ def load(folder: Path, name: str) -> Manifest:
     return manifest
 
 
-def check(manifest: Manifest, *, bucketing: str) -> int:
-    """Return the number of buckets of the state; SQ3408 if its rows were put into buckets in another way."""
+def check(manifest: Manifest, *, bucketing: str, hash_key: HashKey = OPEN) -> int:
+    """Return the number of buckets of the state; SQ3408 if its rows were put into buckets in another way.
+
+    SQ3403 if they were hashed with another secret.
+    """
+    if manifest["hashed"] != hash_key.mark:
+        raise LostStateError(
+            "SQ3403",
+            "the state is hashed with the secret of another catalog",
+            hint="Run the sink with the catalog that it was created in.",
+        )
     if manifest["bucketing"] != bucketing:
         raise SinkqlError(
             "SQ3408",

@@ -31,6 +31,7 @@ from sinkql.runtime.state.arrangement import (
     bucket_folder,
     files_of,
 )
+from sinkql.runtime.state.identity import identified
 from sinkql.runtime.state.kept import Appended, Counted
 from sinkql.runtime.state.report import Flow, Leave, LiveRuns, Report
 from sinkql.runtime.state.run import Entry, Run, ints, lost_run, unsigned
@@ -172,7 +173,11 @@ class StatefulTask:
         self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch], leave: Leave
     ) -> Iterator[pa.RecordBatch]:
         schema = self.operator.preparation.delivered()
-        tables = (self._checked(bucket, batch, schema) for batch in batches if batch.num_rows)
+        tables = (
+            identified(self.operator.preparation, self._checked(bucket, batch, schema), self.home.hash_key)
+            for batch in batches
+            if batch.num_rows
+        )
         fetched = self.home.fetched.copy()
         state = self._open(bucket, attempt)
         changes = self.operator.preparation.output().empty_table()

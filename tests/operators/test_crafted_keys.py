@@ -1,0 +1,55 @@
+"""Values that somebody wrote to have one hash of Spark's, whatever its seed is: each is a group of its own."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from operators.pipeline import call, source
+from sinkql import physical
+from sinkql.extension.home import Home
+from sinkql.rowhash import HashKey
+from sinkql.runtime.spark.xxhash64 import prepared, xxhash64
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import task_of
+
+_PRIME_1, _PRIME_2 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F
+_WORD = 1 << 64
+
+
+def _crafted(count: int) -> Iterator[bytes]:
+    """Yield values of 64 bytes, of which pairs have one xxhash64 with the seeds 1 and 7, as groups had before."""
+    dice = random.Random("crafted")
+    back = (1 << 30) * _PRIME_1 * pow(_PRIME_2, -1, _WORD)
+    while count:
+        words = [dice.randrange(_WORD) for _ in range(8)]
+        other = [(words[0] + (1 << 63)) % _WORD, *words[1:4], (words[4] + back) % _WORD, *words[5:]]
+        pair = [b"".join(word.to_bytes(8, "little") for word in each) for each in (words, other)]
+        if all(len(set(_spark(pair, seed).tolist())) == 1 for seed in (1, 7)):
+            count -= 2
+            yield from pair
+
+
+def _spark(values: list[bytes], seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    seeds, none = pa.array([seed] * len(values)), pa.array([False] * len(values))
+    return xxhash64([seeds, none, pa.array(values, pa.binary())], ["bigint", "boolean", "bytea"])
+
+
+def test_crafted_keys_are_groups_of_their_own(tmp_path: Path) -> None:
+    values = list(_crafted(20))
+    read = source("e", "append", k="bytea")
+    counts = (call("n", "count", None, "bigint"),)
+    operator = stateful(physical.Aggregate(read, "counts", read.columns, counts, "append"))
+    rows = prepared(operator.preparation, pa.table({"k": pa.array(values * 2, pa.binary())}))
+    assert len(set(rows.column("$h1").to_pylist())) == len(values) // 2
+    home = Home(tmp_path, hash_key=HashKey.new())
+    held = Arrangements(home, state.empty(bucketing="local", buckets=1), 1, "c")
+    task = task_of(operator, held, Below())
+    found = pa.Table.from_batches(task(0, "a", iter(rows.to_batches()), lambda word: None))
+    assert sorted(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True)) == sorted(
+        (value, 2) for value in values
+    )
