@@ -218,6 +218,10 @@ class LogReader(Subscription, Reader):
         place = place_of(start)
         return not place.done or place.to < place.high or (find.reads_again(self, place) and find.given_up(self, start))
 
+    def step(self, start: Offsets, end: Offsets) -> Offsets:
+        """Return the place before the next entry whose rows lack values of others that came before it."""
+        return walk.step(self, start, end)
+
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return groups of data files, a quarter of a million rows each, in order; one where rows come and go.
 

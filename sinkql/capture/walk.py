@@ -130,6 +130,22 @@ def parts(reader: Subscription, start: Offsets, end: Offsets) -> Iterator[Part]:
         raise reader.unreadable("the log began again")
 
 
+def step(reader: Subscription, start: Offsets, end: Offsets) -> Offsets:
+    """Return how far one batch may go between two places: up to where a row has values of one from before it."""
+    begun = find.found(reader, place_of(start), place_of(end)) if reader.holes else None
+    if begun is None:
+        return end
+    place, some = begun, False
+    for entry in entries(reader, begun, end):
+        part = reader.part(place, entry)
+        if part is not None:
+            if some and part.moved:
+                return place.offsets()
+            some = some or bool(part.files)
+        place = after(place, entry, part, reader.table.id)
+    return end
+
+
 def emptied(reader: Subscription, place: Place, *, last: bool = False) -> Place | None:
     """Return the place before a table without a key is emptied, if that is what follows; with `last` its last one.
 

@@ -68,9 +68,9 @@ class Reader(Protocol):
     the key's columns: the key that the row had before, whose values its holes have; NULL where the key is the same). A
     row with both stands in the first entry of a batch, so that the state from before the batch has what it lacks.
 
-    A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last sixteen methods as
-    they are for a source whose rows only come, that cannot go back, that keeps nothing for its readers, whose offsets
-    say all but mean nothing to others, and that cannot tell how old its input is, nor how much there is.
+    A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last seventeen methods
+    as they are for a source whose rows only come, that cannot go back, that keeps nothing for its readers, whose
+    offsets say all but mean nothing to others, and that cannot tell how old its input is, nor how much there is.
 
     A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
     name other rows then. `verify` compares it.
@@ -131,6 +131,13 @@ class Reader(Protocol):
     def here(self) -> bool:
         """Tell whether only the machine that runs the sink can read it, as what lies in its folders."""
         return False
+
+    def step(self, start: Offsets, end: Offsets) -> Offsets:
+        """Return how far one batch from `start` may go on the way to `end`, whatever the limits of batches are.
+
+        So far whoever reads anew what was read before goes at once. What follows may need what the rows before leave.
+        """
+        return end
 
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return how far a batch up to `end`, of which a row failed, may go on: later changes may take the row back.

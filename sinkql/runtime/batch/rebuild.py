@@ -1,12 +1,13 @@
 """A sink's lost state → state again: its operators run once more over all that the table holds, and nothing is written.
 
 The table is what the view gives over the input up to its marker, and sources are replayable, so the state that belongs
-to that marker comes out; the next commit names it.
+to that marker comes out; the next commit names it. All is one batch, unless a source's rows need what those before them
+leave in the state (`Reader.step`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -14,12 +15,12 @@ from uuid import uuid4
 from sinkql import physical
 from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.extension.home import Home
-from sinkql.extension.stream import Marker, Reader, WriteResult
+from sinkql.extension.stream import JobOffsets, Marker, Reader, WriteResult, same
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.conservation import account
 from sinkql.runtime.batch.engine import Batch, Engine, run_batch
 from sinkql.runtime.batch.looking import LookingUp
-from sinkql.runtime.batch.special import snapshotting_after
+from sinkql.runtime.batch.special import cleared_between, snapshotting_after
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 
@@ -54,18 +55,17 @@ def rebuild(
     lost: SinkqlError,
 ) -> state.Manifest:
     """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
-    manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets)
-    task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
+    manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets, hash_key=home.hash_key)
     try:
         begin = {name: reader.initial_of(marker.end[name]) for name, reader in readers.items()}
-        indexes = LookingUp(job, readers, engine, home).between(begin, marker.end)
-        arrangements = Arrangements(home, manifest, marker.epoch, task.commit, indexes)
-        splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}
-        snapshotting = snapshotting_after(readers, begin)
-        clock = step(begin, marker.end)
-        batch = Batch(task, splits, readers, arrangements, snapshotting=snapshotting, clock=clock)
-        outcome = run_batch(engine, job, batch)
-        account(job, outcome)
+        at: JobOffsets = begin
+        while True:
+            end = {name: reader.step(at[name], marker.end[name]) for name, reader in readers.items()}
+            fresh = frozenset(name for name in readers if same({name: at[name]}, {name: begin[name]}))
+            manifest = _stepped(job, readers, engine, home, marker.epoch, manifest, at, end, fresh)
+            if same(end, {name: marker.end[name] for name in readers}):
+                return manifest
+            at = end
     except SinkqlError as error:
         if error.retryable and not isinstance(error, GoneError):  # what is there is there still
             raise
@@ -75,4 +75,32 @@ def rebuild(
             detail=f"it cannot be rebuilt from the sources: {error.message}",
             hint=lost.hint,
         ) from error
+
+
+def _stepped(
+    job: physical.Job,
+    readers: Mapping[str, Reader],
+    engine: Engine,
+    home: Home,
+    epoch: int,
+    manifest: state.Manifest,
+    start: JobOffsets,
+    end: JobOffsets,
+    fresh: Collection[str],
+) -> state.Manifest:
+    """Return the state after the rows between two offsets; of the sources in `fresh` none were read before."""
+    task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
+    indexes = LookingUp(job, readers, engine, home).between(start, end)
+    arrangements = Arrangements(home, manifest, epoch, task.commit, indexes)
+    splits = {
+        name: [] if start[name] == end[name] else reader.splits(start[name], end[name])
+        for name, reader in readers.items()
+    }
+    cleared = cleared_between(job, readers, start, end, fresh)
+    snapshotting = snapshotting_after(readers, start)
+    batch = Batch(
+        task, splits, readers, arrangements, cleared, snapshotting=snapshotting, clock=step(start, end)
+    )  # fmt: skip
+    outcome = run_batch(engine, job, batch)
+    account(job, outcome)
     return state.after(manifest, outcome.runs)
