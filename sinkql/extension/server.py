@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.check import Check
 from sinkql.extension.options import option_span
 
 _MOST_PORT = 65535
@@ -48,7 +49,8 @@ def check_certificate(options: Sequence[ast.Option], otherwise: Span) -> None:
 def check_encryption(options: Sequence[ast.Option], mode: str, *, off: str, on: str, otherwise: Span) -> None:
     """Raise SQ2552 where a server's certificate is to be checked with nothing, SQ2553 for what is not used.
 
-    `off` is the SSL MODE without encryption, and `on` what to write for one with it.
+    `off` is the SSL MODE without encryption, and `on` what to write for one with it. Where the server alone decides
+    whether there is any, nothing is checked either.
     """
     given = {each.name for each in options}
     if mode.startswith("verify") and "SSL CERTIFICATE AUTHORITY" not in given:
@@ -59,9 +61,17 @@ def check_encryption(options: Sequence[ast.Option], mode: str, *, off: str, on: 
             hint="Add SSL CERTIFICATE AUTHORITY = SECRET name, the certificate that signed the server's.",
         )
     unused = next((name for name in _OF_SSL if name in given), None)
-    if mode == off and unused is not None:
+    if mode in (off, "prefer", "preferred") and unused is not None:
         span = option_span(options, unused, otherwise)
         raise SinkqlError("SQ2553", f"{unused} is not used without SSL", span, hint=f"Add SSL MODE = {on}.")
+
+
+def encryption(version: str, mode: str, full: str) -> Check:
+    """Return what to say of how a connection is encrypted: `version` of TLS, empty for none; `full` checks all."""
+    if not version:
+        return Check("encryption", "ok", f"none: SSL MODE is {mode}")
+    checked = {"verify_ca": "its certificate is checked", full: "its certificate and its name are checked"}
+    return Check("encryption", "ok", f"{version}, {checked.get(mode, 'its certificate is not checked')}")
 
 
 def connection_of(statement: ast.CreateSource, owner: str, example: str) -> ast.Name:

@@ -58,7 +58,7 @@ def test_a_server_that_lacks_all_is_told_what_to_do(doctor: Doctor) -> None:
     states = {name: check["state"] for name, check in found.items()}
     assert states == {
         "version": "ok", "wal_level": "wrong", "max_replication_slots": "wrong", "max_wal_senders": "wrong",
-        "max_slot_wal_keep_size": "warning", "replication": "wrong", "publication": "warning",
+        "max_slot_wal_keep_size": "warning", "encryption": "ok", "replication": "wrong", "publication": "warning",
     }  # fmt: skip
     assert "SET wal_level = 'logical'" in found["wal_level"]["fix"]
     assert "max_wal_senders" in found["replication"]["fix"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import threading
 import time
@@ -151,6 +152,21 @@ def size_of(client: Client, wanted: Range) -> int:
     return sum(len(each) + len(each.key() or b"") for found in messages(client, wanted) for each in found)
 
 
+def last_message(client: Client, wanted: Range) -> list[Any] | None:
+    """Return what tells the last message of a range from any other: its offset, its time, and a digest of it."""
+    found = None
+    for each in messages(client, wanted):
+        found = _told(each[-1])
+    return found
+
+
+def _told(message: Any) -> list[Any]:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (message.key(), message.value()):
+        digest.update(b"\0" if part is None else b"\1%d:" % len(part) + part)
+    return [message.offset(), message.timestamp()[1], digest.hexdigest()]
+
+
 def written_at(client: Client, topic: str, partition: int, offset: int) -> float | None:
     """Return when the message at an offset was written, in seconds since 1970, though its transaction is open.
 
@@ -269,6 +285,17 @@ def made_anew(source: str, topic: str) -> GoneError:
         "SQ3371",
         f'source "{source}" has read an earlier topic "{topic}", which is gone',
         hint="Keep the sink as it is, or create another one, into a new table.",
+    )
+
+
+def lost_place(source: str, topic: str, partition: int, read: int, offset: int) -> SinkqlError:
+    """Return the error for a partition that has another message than was read."""
+    return SinkqlError(
+        "SQ3372",
+        f'{topic}/{partition} of source "{source}", read to {read}, has another message at offset {offset} than was read',
+        detail="Brokers lost messages, as they may after an unclean election, or were put back from a copy. Others were "
+        "written since.",
+        hint="Run ALTER SOURCE … SKIP to go on with the messages that are later than the last one that was read.",
     )
 
 

@@ -1,8 +1,9 @@
 """A topic → splits by ranges of offsets → Arrow rows of key, value and metadata.
 
-Offsets: `topic_id`, the id of the topic, which one made anew has not; `partitions`, the next offset of each; and
-`begin`, where those were begun that were not at 0. A batch ends before what is in open transactions. Partitions that
-come later begin at 0, also where messages of theirs are gone by then: that is a loss.
+Offsets: `topic_id`, the id of the topic, which one made anew has not; `partitions`, the next offset of each; `begin`,
+where those were begun that were not at 0; and `last`, what the last message of each is known by: its offset, time and
+digest. Brokers that lost messages have others at their offsets after a while. A batch ends before what is in open
+transactions. Partitions that come later begin at 0, also where messages of theirs are gone by then: that is a loss.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +25,10 @@ from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consume import (
     Range,
     compacted,
+    last_message,
     lost_end,
     lost_messages,
+    lost_place,
     lost_topic,
     made_anew,
     messages,
@@ -57,6 +61,10 @@ _ENDS = 8640
 _UNWEIGHED_ROWS = 4096
 _SAMPLE_ROWS = 32
 _WEIGHED_FOR_S = 60.0
+_VERIFY_S = 10.0
+_LAST = 32
+"""In how many offsets the last message of a partition is looked for: some are those of transactions' ends."""
+_AT_A_TIME = 8
 
 
 @dataclass(slots=True)
@@ -72,6 +80,7 @@ class _Seen:
     ends: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_ENDS))
     width: int = 0
     weighed_at: float = 0.0
+    verified_at: float = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Seen, ()
@@ -140,7 +149,7 @@ class KafkaReader(Reader):
                 raise made_anew(self.source, self.topic)
             if kept[int(each)] > at and offsets["partitions"][each] > at:
                 raise lost_messages(self.source, self.topic, int(each), at, kept[int(each)])
-        return {**offsets, "partitions": begun}
+        return {**{name: each for name, each in offsets.items() if name != "last"}, "partitions": begun}
 
     def target(self, start: Offsets) -> Offsets:
         """Return where the partitions end now."""
@@ -177,7 +186,29 @@ class KafkaReader(Reader):
         if _count(start["partitions"], places) > _UNWEIGHED_ROWS:
             light = max(limit.bytes // max(self._width(start["partitions"], places), 1), 1)
             places = places if light >= rows else _within(start["partitions"], ends, light)
-        return {**start, "partitions": places}
+        moved = {each: at for each, at in places.items() if at > start["partitions"].get(each, 0)}
+        if not moved:
+            return {**start, "partitions": places}
+        if time.monotonic() - self._seen.verified_at > _VERIFY_S:
+            self.verify(start)
+        return {**start, "partitions": places, "last": {**start.get("last", {}), **self._last(start, moved)}}
+
+    def _last(self, start: Offsets, moved: Mapping[str, int]) -> dict[str, list[Any]]:
+        """Return what the last messages of partitions are known by; not all of the last offsets have one."""
+
+        def of(each: str, at: int) -> list[Any] | None:
+            first = max(start["partitions"].get(each, 0), at - _LAST)
+            return last_message(self.client, Range(self.source, self.topic, int(each), first, at, self.group))
+
+        found = self._each(of, moved)
+        return {each: told for each, told in found.items() if told is not None}
+
+    def _each(self, of: Callable[[str, int], Any], places: Mapping[str, int]) -> dict[str, Any]:
+        """Return what is found of partitions, of several at a time."""
+        if len(places) == 1:
+            return {each: of(each, at) for each, at in places.items()}
+        with ThreadPoolExecutor(_AT_A_TIME) as pool:
+            return dict(zip(places, pool.map(of, places, places.values()), strict=True))
 
     def _width(self, start: Mapping[str, int], end: Mapping[str, int]) -> int:
         """Return how many bytes there are to an offset, by some at the begin, in the middle and at the end of a
@@ -220,6 +251,20 @@ class KafkaReader(Reader):
                 raise lost_messages(self.source, self.topic, each, at, begin[each])
             if end[each] < at and at > self.start.get(str(each), 0):
                 raise lost_end(self.source, self.topic, each, at, end[each])
+        for number, at in self._others(offsets, begin, end).items():
+            raise lost_place(self.source, self.topic, number, read[number], at)
+        self._seen.verified_at = time.monotonic()
+
+    def _others(self, offsets: Offsets, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
+        """Return partitions that have another message than was read, and where; none where it is gone."""
+        last = {each: told for each, told in offsets.get("last", {}).items() if int(each) in begin}
+        places = {each: told[0] for each, told in last.items() if begin[int(each)] <= told[0] < end[int(each)]}
+
+        def of(each: str, at: int) -> bool:
+            found = last_message(self.client, Range(self.source, self.topic, int(each), at, at + 1, self.group))
+            return found is not None and found != last[each]
+
+        return {int(each): places[each] for each, other in self._each(of, places).items() if other}
 
     def onward(self, start: Offsets, end: Offsets) -> Offsets | None:
         """Return the end; None where what is between the two is lost, and a user has accepted that."""
@@ -243,6 +288,9 @@ class KafkaReader(Reader):
             read = start["partitions"]  # a later one, which is not in it, may have lost its first messages too
             places = {each: min(max(read.get(str(each), 0), at), last[each]) for each, at in first.items()}
             begin = start["begin"]
+            for each in self._others(start, first, last):
+                later = start["last"][str(each)][1] + 1  # what was read of it is not as late
+                places[each] = min(places[each], self._admin.at_time(self.topic, [each], later)[each])
         else:
             places = {each: max(at, self.start.get(str(each), 0)) for each, at in first.items()}
             begin = dict.fromkeys(map(str, places), -1)  # rows of the other topic cannot be computed again

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pymysql
-import pymysql.connections
 from pymysql.constants import ER
 
+from sinkql.connectors.mysql.login import GuardedConnection, refusal
 from sinkql.errors import SinkqlError
 from sinkql.extension import identity
 from sinkql.extension.capture import SKIP
@@ -28,7 +28,11 @@ _TRANSPORT = 3159
 """The server wants an encrypted connection."""
 
 
-class _Connection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL publishes no types
+class UnencryptedError(SinkqlError):
+    """Say that a server does not offer encrypted connections."""
+
+
+class _Connection(GuardedConnection):
     """A connection, and the tunnel that it goes through, which is closed with it."""
 
     tunnel: Tunnel | None = None
@@ -61,6 +65,11 @@ def connect(
     `tunnel` are the options of the SSH TUNNEL connection that it goes through. Raises SQ4460 to SQ4463, and SQ442x for
     the tunnel.
     """
+    if options.get("ssl_mode") == "preferred":
+        try:
+            return connect({**options, "ssl_mode": "required"}, secret, name=name, timeout=timeout, tunnel=tunnel)
+        except UnencryptedError:
+            options = {**options, "ssl_mode": "disabled"}
     where = f"{options['host']}:{options['port']}"
     opened = Tunnel(tunnel, secret, options["host"], options["port"]) if tunnel is not None else None
     try:
@@ -79,6 +88,8 @@ def connect(
             **_encryption(options, secret),
         )
         connection.tunnel = opened
+        connection.verified = options.get("ssl_mode", "disabled").startswith("verify")
+        connection.refused = refusal(name, where)
         connection.connect(_through(opened) if opened is not None else None)
     except BaseException as error:
         if opened is not None:
@@ -157,7 +168,7 @@ def failure(error: Exception, *, name: str, where: str) -> SinkqlError:
             hint="Add SSL MODE = 'required' to the connection.",
         )
     if "SSL" in text and "support" in text:
-        return SinkqlError(
+        return UnencryptedError(
             "SQ4462",
             f"MySQL server {where} does not offer encrypted connections",
             hint="Set up a certificate on the server, or write SSL MODE = 'disabled'.",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sinkql.connectors.mysql.gtid import numbered, tagged
 from sinkql.connectors.mysql.position import Transactions as Set
+from sinkql.connectors.mysql.standing import Standing
 from sinkql.connectors.mysql.statement import Effect, control, effects, savepoint
 from sinkql.connectors.mysql.wire import TableMap, length_encoded, table_map
 from sinkql.errors import SinkqlError
@@ -105,6 +107,23 @@ class _Prepared:
     rows: list[tuple[_Rows, bytes]]
 
 
+def begun(raw: bytes, start: int, end: int) -> tuple[str, int] | None:
+    """Return id and time of the transaction that an event begins; None for any other event."""
+    code = raw[start + 4]
+    if code == MARIADB_GTID:
+        return _domained(raw, start)
+    if code == TAGGED_GTID:
+        return tagged(raw, start, end)
+    return numbered(raw, start) if code == GTID else None
+
+
+def _domained(raw: bytes, start: int) -> tuple[str, int]:
+    """Return id and time of a transaction of MariaDB, which knows seconds only."""
+    seconds, _, server, _, _, _ = _HEADER.unpack_from(raw, start)
+    number, domain = struct.unpack_from("<QI", raw, start + HEADER)
+    return f"{domain}-{server}-{number}", seconds * 1_000_000
+
+
 class Log:
     """Follow the events of a server's log from a set of transactions on.
 
@@ -145,6 +164,8 @@ class Log:
         self._base = 0
         self._file = ""
         self._file_end = 0
+        self.standings: deque[Standing] = deque(maxlen=1)
+        self._before = position.position()
 
     @property
     def position(self) -> str:
@@ -229,9 +250,8 @@ class Log:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def _begin_mariadb(self, raw: bytes, start: int) -> None:
-        seconds, _, server, _, _, _ = _HEADER.unpack_from(raw, start)
-        number, domain, flags = struct.unpack_from("<QIB", raw, start + HEADER)
-        self._begin(f"{domain}-{server}-{number}", seconds * 1_000_000, standalone=bool(flags & _STANDALONE))
+        flags = raw[start + HEADER + 12]
+        self._begin(*_domained(raw, start), standalone=bool(flags & _STANDALONE))
         if flags & (_PREPARES | _COMPLETES) and self._group is not None:
             at = start + HEADER + 13 + (8 if flags & _GROUPED else 0)
             self._group.xa = raw[at : at + 6 + raw[at + 4] + raw[at + 5]].hex()
@@ -251,6 +271,8 @@ class Log:
         before = self.position if self._stops else ""
         self._position.add(group.id)
         position = self.position
+        self.standings.append(Standing(self._before, position, group.id, group.at))
+        self._before = position
         while self._stops and self._stops[0] < position:
             self._stops.pop(0)
             self._last().to = before

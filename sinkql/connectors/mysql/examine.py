@@ -12,6 +12,7 @@ from sinkql.connectors.mysql.setting import settings
 from sinkql.errors import SinkqlError
 from sinkql.extension.check import Check, Examined, Reading
 from sinkql.extension.plan import Access
+from sinkql.extension.server import encryption
 
 _DAY_S = 86_400
 _WEEK_S = 7 * _DAY_S
@@ -27,6 +28,9 @@ def examine(planned: logical.Connection, examined: Examined, access: Access) -> 
         with failing(name=planned.name, where=where):
             maria = mariadb(connection)
             yield Check("version", "ok", str(rows(connection, "SELECT VERSION()")[0][0]))
+            cipher = rows(connection, "SHOW STATUS LIKE 'Ssl_version'")
+            mode = planned.options.get("ssl_mode", "disabled")
+            yield encryption(str(cipher[0][1]) if cipher else "", mode, "verify_identity")
             for each in settings(connection, maria=maria, where=where):
                 yield _judged(each.name, each.found, each.problem)
             yield _number(connection)

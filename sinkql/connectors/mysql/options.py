@@ -23,9 +23,10 @@ class MySqlOptions:
     user: SecretPart = described("a user with `SELECT`, `REPLICATION SLAVE` and `REPLICATION CLIENT`")
     port: int = described("the server's port", default=3306)
     password: SecretOnly | None = described("the user's password", default=None)
-    ssl_mode: Literal["disabled", "required", "verify_ca", "verify_identity"] = described(
-        "required: encrypted; verify_ca: and the server's certificate is checked; verify_identity: and its host name",
-        default="disabled",
+    ssl_mode: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = described(
+        "preferred: encrypted where the server offers it; required: encrypted; verify_ca: and the server's certificate "
+        "is checked; verify_identity: and its host name",
+        default="preferred",
     )
     ssl_certificate: SecretText | None = described("the client's certificate as PEM text, with `SSL KEY`", default=None)
     ssl_certificate_authority: SecretText | None = described(

@@ -183,8 +183,8 @@ def _check_texts(table: Table, columns: Columns, span: Span) -> None:
         if each.name in columns.as_text and type_ not in (None, "text") and _type(each, columns) != "text":
             raise SinkqlError(
                 "SQ2832",
-                f'column "{each.name}" of table "{".".join(table.name)}" has type {each.type}, which cannot be read '
-                "as text",
+                f'column "{each.name}" of table "{table.database}.{table.name}" has type {each.type}, which cannot be '
+                "read as text",
                 span,
                 hint=f"Leave it out of TEXT COLUMNS: it is read as {type_}.",
             )

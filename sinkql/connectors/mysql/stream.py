@@ -20,7 +20,7 @@ from sinkql.connectors.mysql.connection import (
     rows,
     variables,
 )
-from sinkql.connectors.mysql.event import Altered, Log, Section, log_place
+from sinkql.connectors.mysql.event import Altered, Log, Section, begun, log_place
 from sinkql.connectors.mysql.facts import keyed
 from sinkql.connectors.mysql.packet import BLOCK, Dump, binlog_end, present, server_id
 from sinkql.connectors.mysql.position import (
@@ -33,6 +33,7 @@ from sinkql.connectors.mysql.position import (
 )
 from sinkql.connectors.mysql.setting import check_settings
 from sinkql.connectors.mysql.snapshot import Look, TableRead, begin
+from sinkql.connectors.mysql.standing import Standings
 from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
 from sinkql.connectors.mysql.wire import TableMap
 from sinkql.errors import SinkqlError
@@ -78,6 +79,8 @@ class MySqlStream:
         self._charsets: dict[int, str] = {}
         self._matched: dict[tuple[str, int], Matched] = {}
         self._held: tuple[bytes, list[tuple[int, int]]] = b"", []
+        self._standings = Standings(source.notes)
+        self._server = ""
 
     def _connect(self) -> Connection:
         return connect(self._options, self._secret, name=self._named["name"], tunnel=self._tunnel)
@@ -150,19 +153,63 @@ class MySqlStream:
         with failing(**self._named):
             self._charsets = charsets(connection, maria=self._maria)
             self._check_position(after)
+        self._check_last(after)
         position = transactions(after, mariadb=self._maria)
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
         start = since(after) or set_of(after)
-        begun = DomainTransactions(start) if self._maria else NumberedTransactions(start)
+        first = DomainTransactions(start) if self._maria else NumberedTransactions(start)
         self._log = Log(
-            position, watched, self._fits, begun=begun, stops=stops, maria=self._maria, folded=self._folded()
+            position, watched, self._fits, begun=first, stops=stops, maria=self._maria, folded=self._folded()
         )
+        self._log.standings = self._standings.received
         self._dump = self._dumped(after)
 
     def _folded(self) -> bool:
         """Tell whether the case of tables' names says nothing: the log has them in one case, statements in any."""
         with failing(**self._named):
             return variables(self._ask(), "lower_case_table_names").get("lower_case_table_names", "0") != "0"
+
+    def _check_last(self, after: Position) -> None:
+        """See that the transaction that was read last is the one that the server has; raises SQ4467.
+
+        Another server may know other times of those that it got from the first one.
+        """
+        name = "server_id" if self._maria else "server_uuid"
+        with failing(**self._named):
+            self._server = str(variables(self._ask(), name).get(name, ""))
+        last = self._standings.last(after)
+        if last is None:
+            return
+        dump = self._dumped(last.before.partition(";")[0])  # that is behind which it is to come first
+        try:
+            found = self._first(dump)
+        except SinkqlError as error:
+            if not error.of_loss:
+                raise
+            return  # it has deleted that part of the log, and may have what follows
+        finally:
+            dump.close()
+        if found[0] == last.id and (found[1] == last.at or last.server != self._server):
+            return
+        raise SinkqlError(
+            "SQ4467",
+            f"MySQL server {self._where} does not have the transactions that were read last",
+            detail=f"Another transaction than the one that was read is {last.id}: the server was put back from a copy, "
+            "or another one has taken over.",
+            hint=SKIP,
+        )
+
+    def _first(self, dump: Dump) -> tuple[str, int]:
+        """Return id and time of the first transaction that a log has."""
+        until = time.monotonic() + _LOOK_S
+        while time.monotonic() < until:
+            if dump.fill(_PAUSE_S):
+                raw, frames = dump.events()
+                for start, end in frames:
+                    found = begun(raw, start, end)
+                    if found is not None:
+                        return found
+        raise ConnectionError("the server does not send its log")
 
     def _dumped(self, after: Position) -> Dump:
         """Ask for the log, from a position on."""
@@ -306,7 +353,8 @@ class MySqlStream:
         return [Reshaped(without(table), problem, lost=True), Reshaped(table)]
 
     def confirm(self, position: Position) -> None:
-        """Do nothing: the server keeps its log for as long as it is set to."""
+        """Take note of what was read last: the server keeps its log for as long as it is set to."""
+        self._standings.keep(self._server)
 
     def retained(self) -> int:
         return 0
@@ -326,7 +374,8 @@ class MySqlStream:
         return rows, None
 
     def renew(self) -> None:
-        """Do nothing: the server keeps nothing for anybody."""
+        """Forget what was read last: the server keeps nothing for anybody."""
+        self._standings.forget()
 
     def close(self) -> None:
         if self._dump is not None:

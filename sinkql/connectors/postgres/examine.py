@@ -15,6 +15,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.capture import SKIP
 from sinkql.extension.check import Check, Examined, Reading
 from sinkql.extension.plan import Access
+from sinkql.extension.server import encryption
 
 _FINE = (130000, "logical", False, 1, 0, 1, 0)
 """What `check_server` takes of a server that lacks nothing."""
@@ -29,6 +30,8 @@ def examine(planned: logical.Connection, examined: Examined, access: Access) -> 
     try:
         with login.connect() as connection:
             yield from _server(connection, examined)
+            tls = connection.execute("SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()").fetchone()
+            yield encryption(str(tls[0] or "") if tls else "", planned.options["ssl_mode"], "verify_full")
             yield _replication(login)
             yield from _slots(connection, examined)
             names = {name for each in examined.readings if (name := each.text("PUBLICATION"))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from sinkql.capture.columnar import Block, Offsets
 from sinkql.connectors.postgres.relation import Relation, SentTable, read_relation, relate
 from sinkql.connectors.postgres.rows import DELETE, INSERT, UPDATE, Changes, table_rows
 from sinkql.connectors.postgres.slot import shown
+from sinkql.connectors.postgres.standing import Standing
 from sinkql.connectors.postgres.types import server_table
 from sinkql.connectors.postgres.value import EPOCH_US
 from sinkql.extension.capture import CapturedTable, Changed, Event, Moved, Position, Reshaped, TableRows, Transactions
@@ -54,6 +56,7 @@ class Messages:
         self._within = False
         self._commit_at = 0
         self._transaction = 0
+        self.standings: deque[Standing] = deque()
         self.truncations: list[tuple[str, int]] = []
         """Tables that were emptied, and the ids of the transactions."""
 
@@ -137,6 +140,8 @@ class Messages:
         tables = self._tables(messages, start, rows, times[which[rows]], ids[which[rows]])
         ends = [self._position(each) for each in block.i8[starts[commits] + 10].tolist()]
         done = ids[which[commits]].tolist()
+        begun, ended, at = (block.i8[starts[commits] + place].tolist() for place in (2, 10, 18))
+        self.standings.extend(map(Standing, begun, ended, at, done))
         self._commit_at, self._transaction = int(times[-1]), int(ids[-1])
         last_begin, last_commit = (int(each[-1]) if len(each) else -1 for each in (begins, commits))
         self._within = last_begin > last_commit if max(last_begin, last_commit) >= 0 else self._within

@@ -23,9 +23,10 @@ class PostgresOptions:
     user: SecretPart = described("a role with `LOGIN` and `REPLICATION` that may read the tables")
     port: int = described("the server's port", default=5432)
     password: SecretOnly | None = described("the role's password", default=None)
-    ssl_mode: Literal["disable", "require", "verify_ca", "verify_full"] = described(
-        "require: encrypted; verify_ca: and the server's certificate is checked; verify_full: and its host name",
-        default="disable",
+    ssl_mode: Literal["disable", "prefer", "require", "verify_ca", "verify_full"] = described(
+        "prefer: encrypted where the server offers it; require: encrypted; verify_ca: and the server's certificate is "
+        "checked; verify_full: and its host name",
+        default="prefer",
     )
     ssl_certificate: SecretText | None = described("the client's certificate as PEM text, with `SSL KEY`", default=None)
     ssl_key: SecretOnly | None = described("the key of the client's certificate as PEM text", default=None)

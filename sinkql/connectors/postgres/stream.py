@@ -31,6 +31,7 @@ from sinkql.connectors.postgres.slot import (
     shown,
     slot_name,
 )
+from sinkql.connectors.postgres.standing import Comparing, OtherServerError, Standings
 from sinkql.connectors.postgres.tuples import GarbledError
 from sinkql.connectors.postgres.types import server_table
 from sinkql.connectors.postgres.watch import Sent, Watch, forget_known, look_at
@@ -106,6 +107,8 @@ class PostgresStream:
         self._watch: Watch | None = None
         self._seen: _Seen | None = None
         self._watch_again_at = float("-inf")
+        self._standings = Standings(source.notes)
+        self._comparing: Comparing | None = None
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
@@ -236,6 +239,7 @@ class PostgresStream:
         with self._failures():
             drop_slot(self._ordinary(), self._source.id, self._source.name)
         forget_known(self._source.notes)
+        self._standings.forget()
 
     def close(self) -> None:
         """Leave the server."""
@@ -261,8 +265,12 @@ class PostgresStream:
             place = timelines.place(after)
             if place is None:
                 raise self._lost_at_failover(after)
-            self._free_slot(place)
+            confirmed = self._free_slot(place)
             self._messages = Messages(tables, timelines.position, after)
+            self._messages.standings = self._standings.received
+            last = self._standings.last(place)
+            if last is not None and confirmed is not None and confirmed < last.end:
+                self._comparing = Comparing(last, place, HEADER)
             self._stops, self._to = tuple(stops), place
             self._watch = Watch.of(self._publication, self._source.notes, tables)
             self._start(place, binary=all(map(self._takes_binary, tables)))
@@ -272,8 +280,11 @@ class PostgresStream:
         """Tell whether each column that is read as text is text in its binary form."""
         return all(not each.as_text or binary_as_text(each.type) for each in server_table(table.options).columns)
 
-    def _free_slot(self, place: int) -> None:
-        """Check that the slot is there with what comes after a place, and that no other process reads it."""
+    def _free_slot(self, place: int) -> int | None:
+        """Check that the slot is there with what comes after a place, and that no other process reads it.
+
+        Return what it has confirmed.
+        """
         name, connection = self._source.name, self._ordinary()
         slot = find_slot(connection, self._slot)
         if slot is None:
@@ -296,6 +307,7 @@ class PostgresStream:
                 hint=SKIP,
             )
         free_slot(connection, slot, self._application, name)
+        return slot.confirmed
 
     def _check_end(self, after: Position, place: int) -> None:
         """Check that the server that sends what follows a place has what is before it.
@@ -319,8 +331,9 @@ class PostgresStream:
     def _lost_at_failover(self, after: Position) -> SinkqlError:
         return SinkqlError(
             "SQ3709",
-            f'the server of source "{self._source.name}" was replaced by a standby that lacks changes up to '
+            f'the server of source "{self._source.name}" does not have the changes up to '
             f"{shown(int(after[8:], 16))}, which were read already",
+            detail="It was put back from a copy, or replaced by a standby that lacks them.",
             hint=SKIP,
         )
 
@@ -333,7 +346,8 @@ class PostgresStream:
         if binary and link.info.server_version >= _BINARY_VERSION:
             options.append("binary 'true'")
         names = sql.Literal('"' + self._publication.replace('"', '""') + '"')
-        command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {shown(place)} ({', '.join(options)})")
+        begin = place if self._comparing is None else self._comparing.wanted.commit
+        command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {shown(begin)} ({', '.join(options)})")
         result = link.pgconn.exec_(command.format(names).as_bytes(link))
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
             raise psycopg.errors.error_from_result(result)
@@ -343,7 +357,10 @@ class PostgresStream:
         assert self._receiving is not None, "it has not begun"
         assert self._messages is not None
         with self._failures():
-            self._receive(self._receiving, time.monotonic() + seconds)
+            try:
+                self._receive(self._receiving, time.monotonic() + seconds)
+            except OtherServerError:
+                raise self._lost_at_failover(self._known().position(self._to)) from None
         count = self._whole or (len(self._parts) if self._size >= _BLOCK else 0)
         events: list[Event] = []
         if count:
@@ -404,6 +421,8 @@ class PostgresStream:
             length, data = get(1)
             if length > 0:
                 if data[0] == _DATA:
+                    if self._comparing is not None and not self._takes(self._comparing, data):
+                        continue
                     parts.append(data)
                     size += length
                     if data[HEADER] == _COMMIT:
@@ -421,8 +440,17 @@ class PostgresStream:
             link.consume_input()
         self._size, self._whole = size, whole
 
+    def _takes(self, comparing: Comparing, data: bytes | memoryview) -> bool:
+        """Tell whether a message is new where what was read last comes once more."""
+        taken = comparing.takes(data)
+        if comparing.over:
+            self._comparing = None
+        return taken
+
     def _keepalive(self, data: bytes | memoryview, *, idle: bool) -> None:
         place, _, wanted = struct.unpack_from(">qqB", data, 1)
+        if self._comparing is not None:
+            self._comparing.passes(place)
         if idle:
             self._moved = max(self._moved, place)
         if wanted:
@@ -437,6 +465,7 @@ class PostgresStream:
     def confirm(self, position: Position) -> None:
         """Let the server forget what is up to a position."""
         place = self._known().place(position)
+        self._standings.keep()
         if place is not None and place > self._confirmed:
             self._confirmed = place
             if self._receiving is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError
+from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, ConnectionKind, Connector, Keys, Planning
 from sinkql.extension.server import check_host, check_port
@@ -45,6 +45,15 @@ def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, An
         )
     check_host(statement.options, options.host, statement.kind_span)
     check_port(statement.options, options.port, usual=22, otherwise=statement.kind_span)
+    if options.host_key is None:
+        planning.notice(
+            Notice(
+                "SQ2556",
+                "without HOST KEY the tunnel takes any server that answers at HOST",
+                statement.kind_span,
+                hint="Add HOST KEY = 'ssh-ed25519 AAAA…', which ssh-keyscan shows, once you know it for the server's.",
+            )
+        )
     own = planning.catalog.locate(statement.name)
     keyed = {} if options.host_key is None else {"host_key": options.host_key}
     return {

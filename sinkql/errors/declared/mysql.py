@@ -91,6 +91,13 @@ CODES = {
         _SKIP,
         of_loss=True,
     ),
+    "SQ4471": _environment(
+        "Who answers as a MySQL server wants the password itself, though nothing shows that it is the server.",
+        (
+            "Add SSL MODE = 'verify_identity' and SSL CERTIFICATE AUTHORITY to the connection, with which the password "
+            "goes to the right server alone; for a caching_sha2_password or sha256_password SSL MODE = 'required' does."
+        ),
+    ),
     "SQ4470": _environment(
         "A MySQL or MariaDB server has distributed transactions that were prepared before a source began to be read, "
         "and that are neither committed nor rolled back: what they changed could not be known.",

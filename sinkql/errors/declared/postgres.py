@@ -97,6 +97,10 @@ CODES = {
         "HOST is the name or the address of a server alone.",
         "Write the port as PORT, and leave out what else a URL has.",
     ),
+    "SQ2556": _meaning(
+        "A notice: an SSH TUNNEL connection names no key of its server, so whoever answers at HOST is taken for it.",
+        "Add HOST KEY with the server's public key. The passwords of what goes through the tunnel depend on it.",
+    ),
     "SQ2551": _meaning(
         "A client's certificate comes with its key.",
         "Give both, or none.",
@@ -234,7 +238,8 @@ CODES = {
         retryable=True,
     ),
     "SQ3709": _run(
-        "A standby has become the server of a source, and lacks changes that were read from the earlier server.",
+        "The server of a source lacks changes that were read: it was put back from a copy, or a standby took over that "
+        "did not have them. What it has at their place by now, if anything, is something else.",
         _SKIP,
         of_loss=True,
     ),

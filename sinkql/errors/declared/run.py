@@ -134,8 +134,10 @@ CODES = {
         of_loss=True,
     ),
     "SQ3372": _code(
-        "A partition of a topic ends before the messages that were read of it: its brokers have lost some.",
-        "Run ALTER SOURCE … SKIP to go on where the partition ends, and start the sink again.",
+        "A partition of a topic ends before the messages that were read of it, or has others in their place: its "
+        "brokers have lost some, or were put back from a copy.",
+        "Run ALTER SOURCE … SKIP to go on where the partition ends, or with the messages that are later than the last "
+        "one that was read, and start the sink again.",
         of_loss=True,
     ),
     "SQ3390": _code(

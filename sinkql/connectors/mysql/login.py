@@ -1,0 +1,68 @@
+"""How a user logs in at a MySQL server → what of the password the server gets: nothing that others could use.
+
+A server says how it wants the password, and whoever answers at an address may say so. As with MySQL's own client, the
+password itself goes to none whose certificate is not checked, and without TLS to none that offers a key of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pymysql.connections
+
+from sinkql.errors import SinkqlError
+
+_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
+"""Ways in which the server gets the password itself, or what it is soon found from."""
+
+
+class GuardedConnection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL publishes no types
+    """A connection that gives its password to no stranger.
+
+    `verified` tells that the server's certificate is checked, `refused` makes the error of a way that is not taken.
+    """
+
+    verified = False
+    refused: Callable[[str, bool], SinkqlError] | None = None
+    _key: bytes | None = None
+
+    @property
+    def server_public_key(self) -> bytes | None:
+        """Return the key that the password is encrypted with where there is no TLS."""
+        return self._key
+
+    @server_public_key.setter
+    def server_public_key(self, key: bytes | None) -> None:
+        """Take no key that the server sends."""
+        if key is not None:
+            self._refuse(self._auth_plugin_name or "sha256_password", encrypted=True)
+        self._key = key
+
+    def _process_auth(self, plugin_name: bytes, *rest: Any) -> Any:
+        name = plugin_name.decode("ascii", "replace")
+        if name in _CLEAR and not (self.verified and self._secure):
+            self._refuse(name, encrypted=False)
+        return super()._process_auth(plugin_name, *rest)
+
+    def _refuse(self, plugin: str, *, encrypted: bool) -> None:
+        assert self.refused is not None
+        raise self.refused(plugin, encrypted)
+
+
+def refusal(name: str, where: str) -> Callable[[str, bool], SinkqlError]:
+    """Return what makes the error of a way to log in that connection `name` does not take."""
+
+    def made(plugin: str, encrypted: bool) -> SinkqlError:
+        asks = "to be encrypted with a key that it sends" if encrypted else "itself"
+        return SinkqlError(
+            "SQ4471",
+            f'MySQL server {where} wants the password of connection "{name}" {asks}, which could be anybody\'s wish',
+            detail=f"It asks for it by the authentication plugin {plugin}; nothing was sent.",
+            hint="Add SSL MODE = 'required' to the connection."
+            if encrypted
+            else "Add SSL MODE = 'verify_identity' with SSL CERTIFICATE AUTHORITY, or have the user log in by "
+            "caching_sha2_password or ed25519. If the server should not ask for that, somebody else answers at HOST.",
+        )
+
+    return made

@@ -1,0 +1,68 @@
+"""Transactions that were read last → whether a server still has them: one that was put back from a copy has others.
+
+Its transactions have the same numbers after a while, with other changes. So the log is asked for the last transaction
+once more, and its id and time are compared.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sinkql import typed
+from sinkql.extension.capture import LogNotes, Position
+
+_FILE = "standing.json"
+_RECEIVED, _KEPT = 65_536, 16
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction: the positions before and after it, its id, when it was, and the server that told that."""
+
+    before: Position
+    after: Position
+    id: str
+    at: int
+    server: str = ""
+
+
+@dataclass(slots=True)
+class Standings:
+    """What was received last, and what of it the `notes` have: the last one of each time that it is kept."""
+
+    notes: LogNotes | None
+    received: deque[Standing] = field(default_factory=lambda: deque(maxlen=_RECEIVED))
+    _noted: list[Standing] | None = None
+
+    def last(self, position: Position) -> Standing | None:
+        """Return the last one up to a position, as far as it is known."""
+        return next((each for each in reversed(self._known()) if each.after <= position), None)
+
+    def keep(self, server: str) -> None:
+        """Take note of the last one that was received, durably."""
+        if self.notes is None or not self.received:
+            return
+        known, last = self._known(), self.received[-1]
+        self.received.clear()
+        if known and known[-1].after >= last.after:
+            return
+        self._noted = [*known, msgspec.structs.replace(last, server=server)][-_KEPT:]
+        self.notes.note(_FILE, msgspec.json.encode(self._noted))
+
+    def _known(self) -> list[Standing]:
+        if self._noted is None:
+            data = self.notes.noted(_FILE) if self.notes is not None else None
+            try:
+                self._noted = [] if data is None else typed.decoder(list[Standing]).decode(data)
+            except msgspec.MsgspecError:
+                self._noted = []
+        return self._noted
+
+    def forget(self) -> None:
+        """Forget all: a user accepts what is lost."""
+        self.received.clear()
+        self._noted = []
+        if self.notes is not None:
+            self.notes.unnote(_FILE)

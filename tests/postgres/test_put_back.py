@@ -1,0 +1,104 @@
+"""A server that is put back from a copy is told until a user accepts the loss, however far its log has grown since."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from support.notes import MemoryNotes
+from support.postgres import Postgres
+from support.postgres import postgres as new_server
+
+from .reading import Reading, tables
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    with new_server() as found:
+        found.execute("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION p FOR TABLE t")
+        yield found
+
+
+def _reading(server: Postgres, notes: MemoryNotes, id_: str = "0a") -> Reading:
+    return Reading(server, "postgres", tables(server, "postgres"), id_, notes)
+
+
+def _read(server: Postgres, notes: MemoryNotes, after: str | None, *, confirmed: bool = True) -> tuple[str, list[int]]:
+    """Read what follows a position as one capture does; return where it ends, and the rows' ids."""
+    reading = _reading(server, notes)
+    try:
+        reading.begin(after)
+        ids = [row["id"] for row in reading.rows("t")]
+        end = reading.stream._known().position(reading.stream._to)
+        reading.stream._standings.keep()
+        if confirmed:
+            reading.stream.confirm(end)
+            reading.stream.receive(0.1)
+    finally:
+        reading.stream.close()
+    return end, ids
+
+
+def _insert(server: Postgres, *ids: int) -> None:
+    with server.connect() as connection:
+        for each in ids:
+            connection.execute(f"INSERT INTO t VALUES ({each}, 'v') ON CONFLICT (id) DO UPDATE SET v = 'w'")
+
+
+@pytest.mark.parametrize(
+    "grown", [pytest.param(0, marks=pytest.mark.soak), pytest.param(1, marks=pytest.mark.soak), 300]
+)
+def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(server: Postgres, grown: int) -> None:
+    notes = MemoryNotes()
+    first = _reading(server, notes)
+    first.stream.close()
+    _insert(server, 1)
+    end, ids = _read(server, notes, first.start)
+    assert ids == [1]
+    server.stop()
+    copy = server.folder / "copy"
+    subprocess.run(["cp", "-a", str(server.data), str(copy)], check=True)
+    server.start()
+    _insert(server, *range(2, 30))
+    end, ids = _read(server, notes, end)
+    assert ids == list(range(2, 30))
+    server.stop()
+    subprocess.run(["rm", "-rf", str(server.data)], check=True)
+    copy.rename(server.data)
+    server.start()
+    _insert(server, *range(1000, 1000 + grown))
+    for _ in range(2):
+        with pytest.raises(SinkqlError) as told:
+            _read(server, notes, end)
+        assert told.value.code == "SQ3709"
+        _insert(server, *range(2000, 2100))  # however far it grows
+    skipped = _reading(server, notes)
+    skipped.stream.renew()
+    start = skipped.stream.create()
+    skipped.stream.close()
+    _insert(server, 5000)
+    assert _read(server, notes, start)[1] == [5000]
+
+
+def test_server_that_crashed_goes_on(server: Postgres) -> None:
+    """A crash may take its slot back to an earlier place: what was read comes again, and is known."""
+    notes = MemoryNotes()
+    first = _reading(server, notes)
+    first.stream.close()
+    end = first.start
+    for number in range(1, 6):
+        _insert(server, number)
+        end, ids = _read(server, notes, end, confirmed=number % 2 == 0)
+        assert ids == [number]
+        if number > 2:
+            server.restart(signal.SIGQUIT)
+    _insert(server, 10, 11)
+    server.execute("ALTER TABLE t ADD more int")
+    _insert(server, 12)
+    assert _read(server, notes, end)[1] == [10, 11, 12]

@@ -1,0 +1,21 @@
+"""Notes of a log, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class MemoryNotes:
+    """Keep notes as those beside a log are kept (`sinkql.extension.capture.LogNotes`)."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def note(self, name: str, data: bytes) -> None:
+        self.files[name] = data
+
+    def noted(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    def unnote(self, name: str) -> None:
+        self.files.pop(name, None)
