@@ -51,9 +51,7 @@ def _insert(server: Postgres, *ids: int) -> None:
             connection.execute(f"INSERT INTO t VALUES ({each}, 'v') ON CONFLICT (id) DO UPDATE SET v = 'w'")
 
 
-@pytest.mark.parametrize(
-    "grown", [pytest.param(0, marks=pytest.mark.soak), pytest.param(1, marks=pytest.mark.soak), 300]
-)
+@pytest.mark.parametrize("grown", [300, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 1))])
 def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(server: Postgres, grown: int) -> None:
     notes = MemoryNotes()
     first = _reading(server, notes)

@@ -292,9 +292,9 @@ def lost_place(source: str, topic: str, partition: int, read: int, offset: int) 
     """Return the error for a partition that has another message than was read."""
     return SinkqlError(
         "SQ3372",
-        f'{topic}/{partition} of source "{source}", read to {read}, has another message at offset {offset} than was read',
-        detail="Brokers lost messages, as they may after an unclean election, or were put back from a copy. Others were "
-        "written since.",
+        f'{topic}/{partition} of source "{source}", read to {read}, has another message at offset {offset} than it had',
+        detail="Brokers lost messages, as they may after an unclean election, or were put back from a copy. "
+        "Others were written since.",
         hint="Run ALTER SOURCE … SKIP to go on with the messages that are later than the last one that was read.",
     )
 
