@@ -73,7 +73,8 @@ class Subscription:
     @property
     def bad(self) -> BadRecords:
         """Return what is done with records that did not decode."""
-        return BadRecords(self.name, self.keeping.on_error)
+        as_text = "A source with TEXT COLUMNS (schema.table.column) reads the column as text, with all its values."
+        return BadRecords(self.name, self.keeping.on_error, "" if self.table.pushed else as_text)
 
     def part(self, place: Place, entry: Entry) -> Part | None:
         """Return what an entry has for a sink at a place."""

@@ -209,7 +209,7 @@ def test_columns_that_go_are_told_in_their_place(postgres: Postgres, postgres_da
         ]
         assert rows == [
             {"id": 1, "gone": 1, "v": "a"}, {"id": 2, "gone": 2, "v": "b"},
-            "id", "v", {"id": 3, "v": "c"}, "id", {"id": 4},
+            "id", "v", {"id": 3, "gone": None, "v": "c"}, "id", {"id": 4, "gone": None, "v": None},
         ]  # fmt: skip
 
 

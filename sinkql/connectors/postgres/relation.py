@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType, server_table, sql_type
+from sinkql.connectors.postgres.types import (
+    BLANKED,
+    NUMERIC_OID,
+    ServerColumn,
+    ServerTable,
+    ServerType,
+    numeric_scale,
+    server_table,
+    sql_type,
+)
 from sinkql.extension.capture import CapturedTable, Reshaped
 
 KEY_FLAG = 1
@@ -101,6 +110,8 @@ def fitting(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[Serv
             problems.append(f'column "{column.name}" was dropped or renamed')
         else:
             was, is_ = column.type.name, _type_name(now.oid)
+            if was == is_:
+                was, is_ = was + _shown(column.type.oid, column.type.modifier), is_ + _shown(now.oid, now.modifier)
             problems.append(f'the type of column "{column.name}" was {was} and is {is_} now')
     return columns, problems
 
@@ -162,6 +173,13 @@ _NAMES = {
     1083: "time", 1114: "timestamp", 1184: "timestamptz", 1186: "interval", 1700: "numeric", 2950: "uuid",
     3802: "jsonb",
 }  # fmt: skip
+
+
+def _shown(oid: int, modifier: int) -> str:
+    """Return what a column's declaration has in brackets."""
+    if modifier < 0 or oid not in (NUMERIC_OID, BLANKED, 1043):
+        return ""
+    return f"({(modifier - 4) >> 16},{numeric_scale(modifier)})" if oid == NUMERIC_OID else f"({modifier - 4})"
 
 
 def _type_name(oid: int) -> str:
