@@ -52,6 +52,8 @@ def conversion(source: Type, target: Type) -> Convert | None:
             return float
         case name, "real" if name in (*RANGES, "numeric"):
             return _to_single
+        case name, "numeric" if name in FLOATS:
+            return lambda value: _float_to_numeric(value, name, target)
         case "double precision", "real":
             return _narrowed
         case name, other if name in FLOATS and other in RANGES:
@@ -67,6 +69,13 @@ def _to_single(value: int | Decimal) -> float:
         return single(double)
     near = (single(each) for each in (math.nextafter(double, -math.inf), double, math.nextafter(double, math.inf)))
     return min(near, key=lambda each: EXACT.abs(EXACT.subtract(Decimal(each), Decimal(value))))
+
+
+def _float_to_numeric(value: float, source: str, target: Type) -> Decimal:
+    """Return a number of the digits that each of its kind keeps, as Postgres has it."""
+    if math.isnan(value) or math.isinf(value):
+        raise RefusedError("no NaN or infinity in numeric")
+    return fit(Decimal(f"{value:.{15 if source == 'double precision' else 6}g}"), target)
 
 
 def _narrowed(value: float) -> float:

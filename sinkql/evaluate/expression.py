@@ -26,9 +26,6 @@ FORMS: Mapping[str, Make] = MappingProxyType(
 """What is had of `logical.function`'s list, by id."""
 
 
-_FRACTIONS = ("numeric", "real", "double precision")
-
-
 def function_of(expression: Expression, columns: Sequence[str]) -> Value | None:
     """Return the value of an expression as a function of a row of these columns; None where only an engine has it.
 
@@ -58,8 +55,7 @@ def _column(place: int) -> Value:
 
 
 def _cast(cast: Cast, places: Mapping[str, int]) -> Value | None:
-    exact = json.exact_text(cast.operand, lambda each: _value(each, places)) if cast.type.name in _FRACTIONS else None
-    operand = _value(cast.operand, places) if exact is None else exact
+    operand = _value(cast.operand, places)
     convert = conversion(cast.operand.type, cast.type)
     if operand is None or convert is None:
         return None

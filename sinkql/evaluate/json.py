@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
-from sinkql.logical import Call, Expression
+from sinkql.logical import Call
 from sinkql.logical.jsonb import Digits, jsonb, member_order, parsed, printed
 
 NO_KEY = "field name must not be null"
-_WHOLE = re.compile(r"-?[0-9]+")
-_TEXTS = ("->>(jsonb,text)", "->>(jsonb,integer)", "#>>(jsonb,text)")
 _MISSING = object()
 
 
@@ -44,16 +41,6 @@ def read(text: str) -> str:
         raise RefusedError("invalid input syntax for type json") from None
 
 
-def exact_text(expression: Expression, operands: Callable[[Expression], Value | None]) -> Value | None:
-    """Return the value of `->>` where its text is read as a number again: fractions are no matter there."""
-    if not isinstance(expression, Call) or expression.function not in _TEXTS:
-        return None
-    values = [operands(each) for each in expression.arguments]
-    known = [each for each in values if each is not None]
-    of = _path_text if expression.function.startswith("#") else member_text
-    return strict(of)(expression, known) if len(known) == len(values) else None
-
-
 def _at(document: Any, step: str | int) -> Any:
     if isinstance(step, str):
         return document.get(step, _MISSING) if isinstance(document, dict) else _MISSING
@@ -75,23 +62,6 @@ def _at_path(text: str, path: str) -> Any:
     if isinstance(found, list):
         return _at(found, int(last))
     return _at(found, last)
-
-
-def _like_engine(name: str) -> Callable[[Any], str | None]:
-    """Return what gives the text of a part, of which an engine has strings, whole numbers, booleans and nulls alone."""
-
-    def text(value: Any) -> str | None:
-        fraction = isinstance(value, Digits) and not _WHOLE.fullmatch(value)
-        if fraction or isinstance(value, dict | list):
-            raise RefusedError(f"{name} of an object, array or fraction")
-        return shown(value)
-
-    return text
-
-
-def _text_of(at: Callable[[str, Any], Any]) -> Make:
-    shown_alike = _like_engine("->>")
-    return strict(lambda text, step: shown_alike(at(text, step)))
 
 
 def _typeof(text: str) -> str:
@@ -215,7 +185,7 @@ def _elements(text: str) -> list[Any]:
 
 
 def _element_texts(text: str) -> tuple[str | None, ...]:
-    return tuple(map(_like_engine("jsonb_array_elements_text()"), _elements(text)))
+    return tuple(map(shown, _elements(text)))
 
 
 def _keys(text: str) -> tuple[str, ...]:
@@ -238,8 +208,8 @@ def _entries(name: str, value_of: Callable[[Any], Any]) -> Make:
 
 FORMS: dict[str, Make] = {
     **dict.fromkeys(("->(jsonb,text)", "->(jsonb,integer)"), strict(member)),
-    **dict.fromkeys(("->>(jsonb,text)", "->>(jsonb,integer)"), _text_of(lambda text, step: _at(parsed(text), step))),
-    "#>>(jsonb,text)": _text_of(_at_path),
+    **dict.fromkeys(("->>(jsonb,text)", "->>(jsonb,integer)"), strict(member_text)),
+    "#>>(jsonb,text)": strict(_path_text),
     "?(jsonb,text)": strict(_has),
     "@>(jsonb,text)": strict(_contains),
     "jsonb_typeof(jsonb)": strict(_typeof),
@@ -253,6 +223,6 @@ FORMS: dict[str, Make] = {
     "$jsonb_array_elements_text(jsonb)": strict(_element_texts),
     "$jsonb_object_keys(jsonb)": strict(_keys),
     "$jsonb_each(jsonb)": _entries("jsonb_each", printed),
-    "$jsonb_each_text(jsonb)": _entries("jsonb_each_text", _like_engine("jsonb_each_text()")),
+    "$jsonb_each_text(jsonb)": _entries("jsonb_each_text", shown),
 }
 """By id."""

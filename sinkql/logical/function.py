@@ -200,13 +200,14 @@ _CONDITION = (
     *_entries("num_nulls(any…) → integer", "num_nonnulls(any…) → integer", nullable=Nullable.NEVER),
 )
 _JSONB = (
+    *_entries("->>(jsonb,text) → text", "#>>(jsonb,text) → text", nullable=Nullable.ALWAYS),
+    # in Postgres's text, whichever engine computes it; an element that is null is NULL
     *_entries(
         "->(jsonb,text) → jsonb",
         "->(jsonb,integer) → jsonb",
-        "->>(jsonb,text) → text",
         "->>(jsonb,integer) → text",
-        "#>>(jsonb,text) → text",
         nullable=Nullable.ALWAYS,
+        version=2,
     ),
     *_entries(
         "?(jsonb,text) → boolean",
@@ -215,21 +216,20 @@ _JSONB = (
         "jsonb_array_length(jsonb) → integer",
         *_each("to_jsonb(T) → jsonb", "text", "integer", "smallint", "bigint", "boolean", "numeric"),
         # what sets of rows are made of: an array of elements, of keys, or of records of key and value
-        "$jsonb_array_elements(jsonb) → any",
         "$jsonb_array_elements_text(jsonb) → any",
         "$jsonb_object_keys(jsonb) → any",
-        "$jsonb_each(jsonb) → any",
         "$jsonb_each_text(jsonb) → any",
     ),
+    *_entries("$jsonb_array_elements(jsonb) → any", "$jsonb_each(jsonb) → any", version=2),
     *_entries(
-        # keys and values in turn
-        "jsonb_build_object(any…) → jsonb",
         "jsonb_build_array() → jsonb",
         "jsonb_build_array(any…) → jsonb",
         # the key of jsonb_object_agg(); fails for NULL
         "$key(text) → text",
         nullable=Nullable.NEVER,
     ),
+    # keys and values in turn
+    *_entries("jsonb_build_object(any…) → jsonb", nullable=Nullable.NEVER, version=2),
 )
 
 _TEXT = (
@@ -392,14 +392,10 @@ _FROM_TEXT = (
 _MOMENTS = ("date", "timestamp", "timestamptz")
 CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
     {
-        **{
-            (source, target): 1
-            for source in (*_NUMBERS, *_UNSIGNED)
-            for target in (*_NUMBERS, *_UNSIGNED)
-            if (source, target) != ("real", "numeric")
-        },
+        **{(source, target): 1 for source in (*_NUMBERS, *_UNSIGNED) for target in (*_NUMBERS, *_UNSIGNED)},
         **{(source, "text"): 1 for source in _TO_TEXT},
-        **{("text", target): 2 if target in (*_MOMENTS, "jsonb") else 1 for target in _FROM_TEXT},
+        **{("text", target): 2 if target in _MOMENTS else 1 for target in _FROM_TEXT},
+        ("text", "jsonb"): 3,
         **{("date", target): 1 for target in _INSTANTS},
         **{(source, target): 1 for source in _INSTANTS for target in ("date", "time")},
         **{(a, b): 1 for a in _INSTANTS for b in _INSTANTS if a != b},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from functools import cache, lru_cache
 from itertools import chain
 from types import GenericAlias
@@ -18,15 +17,18 @@ MOST_LEVELS = 400
 
 _MOST_DIGITS = 131_072  # before the point, and after it: what Postgres's numeric holds
 _MOST_PLACES = 16_383
-_LONG = 1000
+_MOST_WRITTEN = 400
+"""How many digits of a number are written out; one of more has an exponent, so that its text is not too long."""
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _IN_STRING = Repeated(r'[^"\\]+|\\.')
-_NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
+_BRACKET = re.compile(r"[\[\]{}]")
 _ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def jsonb(text: str) -> str:
     """Return JSON text as Postgres prints a jsonb: keys by length, then bytes, the last of a name; numbers as written.
+
+    A number of which Postgres would print more than 400 digits has an exponent here.
 
     Raises ValueError for text that is not JSON, and for what a jsonb cannot hold: U+0000, half a surrogate pair,
     numbers out of numeric's range, more than `MOST_LEVELS` levels.
@@ -81,7 +83,10 @@ def _jsonbs(texts: Sequence[str], shape: _Shape | None) -> tuple[list[str], _Sha
         if shape is None:
             _order_members(found[::2])
             shape = _shape_of(found[::2])
-        return str(_codec().encode(found), "utf-8")[1:-1].split(_SPACED), shape
+        written = _codec().encode(found)
+        if max(map(len, texts)) > _MOST_WRITTEN and has_long_number(written):
+            return None  # whole numbers are written as they are
+        return str(written, "utf-8")[1:-1].split(_SPACED), shape
     except _failures():
         return None
 
@@ -98,6 +103,16 @@ def printed(value: Any) -> str:
     return "".join(parts)
 
 
+def has_long_number(documents: bytes) -> bool:
+    """Return whether texts that Postgres made of jsonb may have a number with more digits than are written here."""
+    if len(documents) <= _MOST_WRITTEN:
+        return False
+    return documents.translate(_DIGITS).find(b"0" * (_MOST_WRITTEN + 1)) >= 0
+
+
+_DIGITS = bytes(ord("0" if chr(code) in "0123456789." else " ") for code in range(256))
+
+
 def member_order(name: str) -> tuple[int, bytes]:
     """Return what the members of an object are ordered by."""
     encoded = name.encode()
@@ -110,8 +125,8 @@ def nested_deeply(text: str) -> bool:
         return False
     outside = "".join((_ESCAPE.sub("", text) if "\\" in text else text).split('"')[::2])
     depth = 0
-    for bracket in _NOT_BRACKETS.sub("", outside):
-        depth += 1 if bracket in "[{" else -1
+    for bracket in _BRACKET.finditer(outside):
+        depth += 1 if bracket[0] in "[{" else -1
         if depth > MOST_LEVELS:
             return True
     return False
@@ -238,12 +253,37 @@ class Digits(str):
 
 
 def _digits(text: str) -> Digits:
-    """Return a number without exponent; raises ValueError where Postgres's numeric has no room for it."""
+    """Return a number as Postgres writes it, with an exponent if that has more than `_MOST_WRITTEN` digits.
+
+    Raises ValueError where Postgres's numeric has no room for it.
+    """
     mantissa, _, exponent = text.replace("E", "e").partition("e")
-    if exponent or len(mantissa) > _LONG:
-        _check_range(mantissa, exponent)
-    found = format(Decimal(text), "f") if exponent else text
-    return Digits(found[1:] if found[0] == "-" and not found.strip("-0.") else found)
+    if not exponent and len(mantissa) <= _MOST_WRITTEN:
+        return Digits(mantissa[1:] if mantissa[0] == "-" and not mantissa.strip("-0.") else mantissa)
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    shift = _shift(exponent) - len(fraction)  # of the last digit
+    digits = (whole + fraction).lstrip("0")
+    places, before = max(-shift, 0), max(len(digits) + shift, 0) if digits else 0
+    if before > _MOST_DIGITS or places > _MOST_PLACES:
+        raise ValueError("a number is out of range for numeric")
+    sign = "-" if digits and mantissa[0] == "-" else ""
+    if max(before, 1) + places <= _MOST_WRITTEN:
+        written = digits + "0" * shift if digits and shift > 0 else digits.rjust(places + 1, "0")
+        return Digits(f"{sign}{written[:-places]}.{written[-places:]}" if places else sign + written)
+    if shift > 0 or not places:
+        shift += len(digits) - len(digits.rstrip("0"))
+        digits = digits.rstrip("0")
+    first, rest = digits[:1] or "0", digits[1:]
+    return Digits(f"{sign}{first}{'.' if rest else ''}{rest}e{shift + len(rest)}")
+
+
+def _shift(exponent: str) -> int:
+    """Return the number that an exponent is; raises ValueError for one that Postgres does not read."""
+    digits = exponent.lstrip("+-").lstrip("0")
+    shift = int(digits or 0) if len(digits) < 20 else 2**31
+    if shift > 2**30:
+        raise ValueError("a number is out of range for numeric")
+    return -shift if exponent.startswith("-") else shift
 
 
 def _no_constant(text: str) -> Any:
@@ -270,16 +310,6 @@ def _print(value: Any, parts: list[str]) -> None:
         parts.append("]" if value else "[]")
     else:
         parts.append(json.dumps(value, ensure_ascii=False))
-
-
-def _check_range(mantissa: str, exponent: str) -> None:
-    """Raise ValueError for a number that Postgres refuses with `value overflows numeric format`."""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    shift = int(exponent or 0) if len(exponent) < 20 else _MOST_DIGITS * (-9 if exponent[0] == "-" else 9)
-    digits = (whole + fraction).lstrip("0")
-    before = len(digits) - len(fraction) + shift if digits else 0
-    if before > _MOST_DIGITS or len(fraction) - shift > _MOST_PLACES or abs(shift) > 2**30:
-        raise ValueError("a number is out of range for numeric")
 
 
 def _check_characters(text: str) -> None:

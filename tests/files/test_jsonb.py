@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sinkql.logical.jsonb import MOST_LEVELS, _exactly, jsonb, jsonbs
+from sinkql.logical.jsonb import MOST_LEVELS, _exactly, has_long_number, jsonb, jsonbs
 
 _ANSWERS = Path(__file__).with_name("postgres_jsonb.jsonl")
 """A JSON text and what `SELECT '…'::jsonb` gave, null for an error, a line."""
@@ -39,10 +39,38 @@ def test_what_no_jsonb_holds_is_refused_and_takes_no_memory(text: str) -> None:
 
 
 def test_the_largest_that_a_jsonb_holds_is_read() -> None:
-    assert [len(jsonb("1e131071")), len(jsonb("1e-16383"))] == [131_072, 16_385]
+    assert [jsonb("1e131071"), jsonb("1e-16383")] == ["1e131071", "1e-16383"]
     nested = "[" * MOST_LEVELS + "]" * MOST_LEVELS
     assert nested == jsonb(nested)
     assert jsonb('"' + "[" * 500 + '"') == '"' + "[" * 500 + '"'
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1e399", "1E+399", "1" + "0" * 399, "10e398"], "1" + "0" * 399),
+        (["1e400", "1" + "0" * 400, "0.1e401", "1000e397"], "1e400"),
+        (["-1.50e500", "-15" + "0" * 499], "-1.5e500"),
+        (["1.50e-400", "0.150e-399", "0." + "0" * 399 + "150"], "1.50e-400"),
+        (["1.50e-398", "0." + "0" * 397 + "150"], "1.50e-398"),
+        (["0e-450", "-0e-450", "0." + "0" * 450], "0e-450"),
+        (["12" * 300, "12" * 300 + "e0"], "1." + "21" * 299 + "2e599"),
+    ],
+)
+def test_one_number_has_one_text_that_is_not_longer_than_what_it_came_of(texts: list[str], expected: str) -> None:
+    for text in (*texts, expected):
+        assert expected == jsonb(text), text
+        assert jsonbs([f"[{text}]"]) in (None, [f"[{expected}]"]), text
+
+
+def test_numbers_take_the_room_that_they_came_in() -> None:
+    text = ",".join(["1e131071"] * 4000)
+    assert f"[{text.replace(',', ', ')}]" == jsonb(f"[{text}]")
+
+
+def test_texts_of_postgres_with_numbers_that_are_written_out_are_found() -> None:
+    assert has_long_number(b'{"a": ' + b"1" + b"0" * 400 + b"}")
+    assert not has_long_number(b'{"a": ' + b"1" + b"0" * 399 + b"}" + b"[1.5, 2.5]" * 100)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from sinkql.connectors.postgres.value import (
 )
 from sinkql.extension.types import arrow_type
 from sinkql.logical.array import levels
-from sinkql.logical.jsonb import jsonbs
+from sinkql.logical.jsonb import has_long_number, jsonbs
 
 Found = tuple[pa.Array, Mask | None]
 """A column, and where its values do not fit; None: nowhere."""
@@ -132,6 +132,17 @@ def _json_text(places: Places) -> Found:
     return columnar.texts(places.block, starts, lengths, places.valid)
 
 
+def _jsonb(places: Places) -> Found:
+    return _written_here(*_json_text(places))
+
+
+def _written_here(texts: pa.Array, bad: Mask | None) -> Found:
+    """Return texts that Postgres made of jsonb with the numbers that have an exponent here, if there are such."""
+    characters = texts.buffers()[2]
+    long = characters is not None and has_long_number(characters.to_pybytes())
+    return as_jsonb(texts, bad) if long else (texts, bad)
+
+
 def _json(places: Places) -> Found:
     texts, bad = _texts(places)
     return as_jsonb(texts, bad)
@@ -220,7 +231,7 @@ _SIMPLE: dict[int, Callable[[Places], Found]] = {
     16: _booleans, 17: _bytes, 20: _numbers(">i8", pa.int64), 21: _numbers(">i2", pa.int16),
     23: _numbers(">i4", pa.int32), 26: _numbers(">u4", pa.int64), _JSON: _json, 700: _numbers(">f4", pa.float32),
     701: _numbers(">f8", pa.float64), 1082: _dates, 1083: _times, 1114: _moments(None), 1184: _moments("UTC"),
-    2950: _uuids, _JSONB: _json_text, **dict.fromkeys(TEXTS, _texts), BLANKED: _blanked,
+    2950: _uuids, _JSONB: _jsonb, **dict.fromkeys(TEXTS, _texts), BLANKED: _blanked,
 }  # fmt: skip
 
 
@@ -466,8 +477,10 @@ def text_column(type_: ServerType, places: Places) -> Found:
         return _blanked(places)
     texts, bad = _texts(places)
     arrow = arrow_type(str(target))
-    if target.name in ("text", "uuid") or (target.name == "jsonb" and type_.bare.oid == _JSONB):
+    if target.name in ("text", "uuid"):
         return texts, bad
+    if target.name == "jsonb" and type_.bare.oid == _JSONB:
+        return _written_here(texts, bad)
     if target.name == "jsonb":
         return as_jsonb(texts, bad)
     if target.name == "boolean":

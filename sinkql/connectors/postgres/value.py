@@ -19,7 +19,7 @@ from sinkql.logical.array import Items, levels, read_array
 from sinkql.logical.composite import read_record
 from sinkql.logical.expression import Interval
 from sinkql.logical.interval import read_interval, show_interval
-from sinkql.logical.jsonb import jsonb
+from sinkql.logical.jsonb import has_long_number, jsonb
 from sinkql.logical.moment import BeyondError, read_date, read_instant, read_time, read_timestamp
 from sinkql.logical.range import EMPTY, SUBTYPES, Bound, make_range, read_range
 from sinkql.logical.type import Type
@@ -135,7 +135,7 @@ def _unblanked(raw: bytes) -> str:
 def _jsonb(raw: bytes) -> str:
     if raw[0] != 1:
         raise ValueError
-    return raw[1:].decode()
+    return read_json(raw[1:].decode()) if has_long_number(raw) else raw[1:].decode()
 
 
 def _json(raw: bytes) -> str:

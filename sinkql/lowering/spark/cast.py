@@ -6,6 +6,9 @@ from sinkql.logical import Cast, Type, moment
 from sinkql.logical.range import SUBTYPES
 from sinkql.lowering.spark.text import PREDICATE, Form, raised, spark_type, within
 
+READ_JSON = "sinkql_read_json"
+"""A function of Python's that every session has: JSON's text → that of a jsonb, or what is wrong with it behind a !."""
+
 _BLANK = r"[ \t\n\r\f\x0B]*"
 _DIGITS = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _IS_NUMBER = f"r'^{_BLANK}{_DIGITS}{_BLANK}$'"
@@ -88,8 +91,6 @@ def _time_of_day() -> str:
 
 
 # Spark keeps numbers of 38 digits, and others, which all that have an exponent are, as double precision
-_WITHOUT_TEXTS = r"""regexp_replace(regexp_replace(@0, r'\\.', ''), '"[^"]*"', '')"""
-_LONG_NUMBER = r"r'([0-9]\.?){39}|([0-9]\.?){16}[eE]|[eE][+-]?0*(29[0-9]|[3-9][0-9]{2}|[1-9][0-9]{3})'"
 _FROM_TEXT = {
     "double precision": (
         f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_SPECIAL} THEN CAST(@0 AS DOUBLE) "
@@ -117,22 +118,51 @@ _FROM_TEXT = {
         r"WHEN contains(@0, r'\') THEN CAST(raise_error('unsupported bytea text') AS BINARY) "
         "ELSE encode(@0, 'UTF-8') END"
     ),
-    "jsonb": (
-        f"CASE WHEN @0 IS NULL THEN NULL WHEN {_WITHOUT_TEXTS} RLIKE {_LONG_NUMBER} "
-        "THEN CAST(raise_error('a number of jsonb has too many digits') AS STRING) "
-        "WHEN json_array_length(concat('[', @0, ']')) = 1 AND "
-        """parse_json(concat('{"v":', @0, '}')) IS NOT NULL THEN to_json(parse_json(@0)) """
-        "ELSE CAST(raise_error('invalid input syntax for type json') AS STRING) END"
-    ),
 }  # fmt: skip
 
-_DOUBLE_TO_NUMERIC = (
-    # NULL first: format_string gives the text null for it
-    "CASE WHEN @0 IS NULL THEN NULL WHEN isnan(@0) OR abs(@0) = double('Infinity') "
-    "THEN CAST(raise_error('no NaN or infinity in numeric') AS {0}) "
-    "WHEN substring(format_string('%.15e', abs(@0)), 17, 1) = '5' AND CAST(format_string('%.15e', @0) AS DOUBLE) = @0 "
-    "THEN CAST(raise_error('more than 15 significant digits') AS {0}) ELSE CAST(format_string('%.14e', @0) AS {0}) END"
+# A product of doubles and what was rounded off it, by halves of their digits (T. J. Dekker, 1971).
+_HALF_DIGITS = "{0} * 134217729D - ({0} * 134217729D - {0})"
+_PRODUCT_LESS = (
+    "transform(array(named_struct('a', {u}, 'b', {v}, 'w', {w})), `$p` -> transform(array(named_struct("
+    f"'h', {_HALF_DIGITS.format('`$p`.a')}, 'i', {_HALF_DIGITS.format('`$p`.b')})), `$h` -> "
+    "(`$p`.a * `$p`.b - `$p`.w) + ((((`$h`.h * `$h`.i - `$p`.a * `$p`.b) + `$h`.h * (`$p`.b - `$h`.i)) "
+    "+ (`$p`.a - `$h`.h) * `$h`.i) + (`$p`.a - `$h`.h) * (`$p`.b - `$h`.i)))[0])[0]"
 )
+
+
+def _float_to_numeric(source: str, target: str) -> str:
+    """Return the form of a cast that keeps 15 digits of a double, or 6 of a real, as C prints them.
+
+    Java rounds the shortest text of a number. Where that has more digits, twice the number is compared with the whole
+    numbers beside twice its digits: exactly, as far as powers of ten are.
+    """
+    digits, spark = (15, "DOUBLE") if source == "double precision" else (6, "FLOAT")
+    scaled = "power(10D, abs(`$d`.q))"
+    above = _PRODUCT_LESS.format(u="2D * `$d`.x", v=scaled, w="`$c`")
+    below = f"-{_PRODUCT_LESS.format(u='`$c`', v=scaled, w='2D * `$d`.x')}"
+    signs = (
+        "transform(array(CAST(2 * `$d`.m + 1 AS DOUBLE), CAST(2 * `$d`.m - 1 AS DOUBLE)), "
+        f"`$c` -> CASE WHEN abs(`$d`.q) > 22 THEN NULL WHEN `$d`.q >= 0 THEN {above} ELSE {below} END)"
+    )
+    step = (
+        f"transform(array({signs}), `$r` -> CASE WHEN `$r`[0] > 0 OR `$r`[0] = 0 AND `$d`.m % 2 = 1 THEN 1 "
+        "WHEN `$r`[1] < 0 OR `$r`[1] = 0 AND `$d`.m % 2 = 1 THEN -1 ELSE 0 END)[0]"
+    )
+    parts = (
+        "named_struct('x', CAST(abs(@0) AS DOUBLE), 'm', CAST(replace(regexp_extract(`$e`, '([0-9.]+)e', 1), '.', '') "
+        f"AS BIGINT), 'q', {digits - 1} - CAST(regexp_extract(`$e`, 'e([+-][0-9]+)', 1) AS INT))"
+    )
+    rounded = f"concat(IF(@0 < 0, '-', ''), `$d`.m + {step}, 'e', -`$d`.q)"
+    exact = f"transform(array({parts}), `$d` -> CAST({rounded} AS {target}))[0]"
+    return (
+        # NULL first: format_string gives the text null for it
+        f"CASE WHEN @0 IS NULL THEN NULL WHEN isnan(@0) OR abs(@0) = {spark.lower()}('Infinity') "
+        f"THEN {raised('no NaN or infinity in numeric', target)} "
+        f"ELSE transform(array(format_string('%.{digits - 1}e', @0)), `$e` -> "
+        f"IF(CAST(CAST(`$e` AS DOUBLE) AS {spark}) = @0, CAST(`$e` AS {target}), {exact}))[0] END"
+    )
+
+
 _DOUBLE_TO_BIGINT = (
     "IF(@0 >= 9223372036854775808D, CAST(raise_error('bigint out of range') AS BIGINT), CAST(rint(@0) AS BIGINT))"
 )
@@ -173,11 +203,19 @@ _UINT8 = (  # Spark makes a decimal of the least digits that tell a double from 
 )
 
 
+_READ_JSON = Form(
+    f"IF(left({READ_JSON}(@0), 1) = '!', CAST(raise_error(substring({READ_JSON}(@0), 2)) AS STRING), {READ_JSON}(@0))",
+    apart=True,
+)
+
+
 def cast_form(cast: Cast) -> Form:
     """Return the form of a cast, by its types; what has none of its own is Spark's plain CAST."""
     source, target = cast.operand.type, cast.type
     if (source.name, target.name) == ("integer", "boolean"):
         return Form("@0 <> 0", PREDICATE)
+    if (source.name, target.name) == ("text", "jsonb"):
+        return _READ_JSON
     return Form(_template(source, target) or f"CAST(@0 AS {spark_type(target)})")
 
 
@@ -202,8 +240,8 @@ def _template(source: Type, target: Type) -> str | None:
             return _DOUBLE_TO_BIGINT.replace("@0", _double(name))
         case ("real" | "double precision") as name, ("smallint" | "integer"):
             return f"CAST(rint({_double(name)}) AS {spark})"
-        case "double precision", "numeric":
-            return _DOUBLE_TO_NUMERIC.replace("{0}", spark)
+        case ("real" | "double precision") as name, "numeric":
+            return _float_to_numeric(name, spark)
         case "double precision", "real":
             return _DOUBLE_TO_REAL
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sinkql import logical
 from sinkql.logical.type import TEXT
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.lowering.spark.json import QUOTED
+from sinkql.lowering.spark.json import quoted_text
 from sinkql.lowering.spark.text import quoted, spark_type
 
 _GATHERED = (
@@ -105,6 +105,6 @@ def _reached(fraction: str) -> str:
 def _object(key: str, value: str, tests: list[str]) -> str:
     """Return an object whose members are in the order of a jsonb."""
     entry = f"struct(octet_length({key}) AS n, {key} AS k, {value} AS v)"
-    shown = f"concat({QUOTED.replace('@0', '`$e`.k')}, ': ', `$e`.v)"
+    shown = f"concat({quoted_text('`$e`.k')}, ': ', `$e`.v)"
     members = f"transform(sort_array(collect_list({_if(tests, entry)})), `$e` -> {shown})"
     return _of_some(tests, f"concat('{{', array_join({members}, ', '), '}}')")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
+from sinkql.logical.jsonb import jsonb
 from sinkql.lowering.spark import (
     array,
     composite,
@@ -22,7 +23,7 @@ from sinkql.lowering.spark import (
 )
 from sinkql.lowering.spark.cast import cast_form
 from sinkql.lowering.spark.literal import literal_text
-from sinkql.lowering.spark.text import Form, Infix, Spelling, Text, fill, infix, quoted
+from sinkql.lowering.spark.text import Form, Infix, Spelling, Text, fill, infix, quoted, text_literal
 
 FORMS: Mapping[str, Spelling] = MappingProxyType(
     {
@@ -41,8 +42,6 @@ FORMS: Mapping[str, Spelling] = MappingProxyType(
     }
 )
 """How each function of `logical.function` is spelled, by id."""
-
-_FRACTIONS = ("numeric", "real", "double precision")
 
 
 def spark_sql(expression: Expression) -> str:
@@ -65,16 +64,19 @@ def _text(expression: Expression) -> Text:
 
 
 def _cast(cast: Cast) -> Text:
-    exact = json.exact_text(cast.operand) if cast.type.name in _FRACTIONS else None
-    operand = _text(cast.operand) if exact is None else _filled(exact, ())
-    return fill(cast_form(cast), [operand])
+    if cast.type.name == "jsonb" and isinstance(cast.operand, Literal) and isinstance(cast.operand.value, str):
+        return Text(text_literal(jsonb(cast.operand.value)))
+    return fill(cast_form(cast), [_text(cast.operand)])
 
 
 def _case(case: Case) -> Text:
-    parts = [f"WHEN {_text(each.when).sql} THEN {_text(each.then).sql}" for each in case.branches]
+    texts = [(_text(each.when), _text(each.then)) for each in case.branches]
+    parts = [f"WHEN {when.sql} THEN {then.sql}" for when, then in texts]
+    every = [text for pair in texts for text in pair]
     if case.otherwise is not None:
-        parts.append(f"ELSE {_text(case.otherwise).sql}")
-    return Text(f"CASE {' '.join(parts)} END")
+        every.append(_text(case.otherwise))
+        parts.append(f"ELSE {every[-1].sql}")
+    return Text(f"CASE {' '.join(parts)} END", apart=any(text.apart for text in every))
 
 
 def _call(call: Call) -> Text:

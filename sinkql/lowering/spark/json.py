@@ -1,4 +1,9 @@
-"""Operators and functions of jsonb → Spark SQL; a jsonb is held as the text that Postgres prints."""
+"""Operators and functions of jsonb → Spark SQL; a jsonb is held as the text that Postgres prints.
+
+Spark's own functions of JSON write numbers anew and know no length of a key, so they get a *marked* text: each string
+and key has $ before it, and each number, boolean and null is a string that begins with #. What they give of it is
+unmarked again, and so each part has the text that it had.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +11,104 @@ import json
 from collections.abc import Sequence
 
 from sinkql.logical import Call, Expression, Literal
+from sinkql.logical.jsonb import jsonb, member_order
 from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type, text_literal
 
 _Step = str | int
-_NOT_EXACT = r"r'^([{{\[]|-?[0-9]+[.eE])'"
-"""What the text begins with of an object, an array, and a number whose digits are not kept; for `str.format`."""
-_TEXT = (
-    f"CASE WHEN get_json_object(@0, {{0}}) RLIKE {_NOT_EXACT} "
-    "AND left(to_json(variant_get(parse_json(@0), {0})), 1) <> '\"' "
-    f"THEN {raised('->> of an object, array or fraction', 'STRING')} ELSE get_json_object(@0, {{0}}) END"
+
+
+def _segments(text: str, outside: str, inside: str) -> str:
+    """Return a document with its parts outside of quotes, and those inside, each as a text of `$s` says.
+
+    What is escaped is out of the way meanwhile, under characters that no text of JSON has.
+    """
+    hidden = rf"replace(replace({text}, r'\\', '\u0001'), r'\"', '\u0002')"
+    parts = f"transform(split({hidden}, '\"'), (`$s`, `$i`) -> IF(`$i` % 2 = 0, {outside}, {inside}))"
+    return rf"replace(replace(array_join({parts}, ''), '\u0002', r'\"'), '\u0001', r'\\')"
+
+
+MARKED = _segments("@0", r"""regexp_replace(`$s`, r'[^\[\]{}:, ]+', '"#$0"')""", """concat('"$', `$s`, '"')""")
+_ASTRAL = (  # which Spark writes as two escapes
+    r"array_join(transform(split(`$s`, r'\\u(?=[dD][89abAB])'), (`$p`, `$k`) -> IF(`$k` = 0, `$p`, "
+    r"concat(decode(unhex(concat(left(`$p`, 4), substring(`$p`, 7, 4))), 'UTF-16BE'), substring(`$p`, 11)))), '')"
 )
-_JSON = "to_json(variant_get(parse_json(@0), {0}))"
+_ESCAPES = (
+    rf"IF(contains(`$s`, r'\u'), array_join(transform(split({_ASTRAL}, r'\\u00'), (`$p`, `$k`) -> "
+    r"IF(`$k` = 0, `$p`, concat(lower(left(`$p`, 2)), substring(`$p`, 3)))), r'\u00'), `$s`)"
+)
+_UNMARKED = _segments(
+    "`$g`",
+    "replace(replace(`$s`, ':', ': '), ',', ', ')",
+    f"""IF(left(`$s`, 1) = '#', substring(`$s`, 2), concat('"', substring({_ESCAPES}, 2), '"'))""",
+)
+_CONTROL = (
+    r"array_join(transform(split({0}, ''), `$c` -> CASE WHEN `$c` >= ' ' OR `$c` = '' THEN `$c` "
+    r"WHEN `$c` = '\u0008' THEN r'\b' WHEN `$c` = '\t' THEN r'\t' WHEN `$c` = '\n' THEN r'\n' "
+    r"WHEN `$c` = '\u000C' THEN r'\f' WHEN `$c` = '\r' THEN r'\r' "
+    r"ELSE concat(r'\u00', lpad(lower(hex(ascii(`$c`))), 2, '0')) END), '')"
+)
+
+
+def quoted_text(value: str) -> str:
+    """Return a text as a string of JSON."""
+    escaped = rf"""replace(replace({value}, r'\', r'\\'), '"', r'\"')"""
+    special = r"`$q` RLIKE '[\u0001-\u001F]'"
+    shown = f"transform(array({escaped}), `$q` -> IF({special}, {_CONTROL.format('`$q`')}, `$q`))[0]"
+    return f"""concat('"', {shown}, '"')"""
+
+
+def _part(marked: str) -> str:
+    """Return what Spark gives of a marked text as jsonb."""
+    return (
+        f"transform(array({marked}), `$g` -> CASE WHEN left(`$g`, 1) IN ('{{', '[') THEN {_UNMARKED} "
+        f"WHEN left(`$g`, 1) = '$' THEN {quoted_text('substring(`$g`, 2)')} ELSE substring(`$g`, 2) END)[0]"
+    )
+
+
+def _part_text(marked: str) -> str:
+    """Return what Spark gives of a marked text as text: a string without quotes, NULL for null."""
+    return (
+        f"transform(array({marked}), `$g` -> CASE WHEN left(`$g`, 1) IN ('{{', '[') THEN {_UNMARKED} "
+        "WHEN `$g` = '#null' THEN NULL ELSE substring(`$g`, 2) END)[0]"
+    )
+
+
+def _marked_part(steps: Sequence[_Step]) -> str:
+    """Return what is at a path of @0, marked; a scalar is its own element 0."""
+    if not steps or steps[-1] != 0:
+        return f"get_json_object({MARKED}, {path(steps, marked=True)})"
+    found = "CASE left(`$b`, 1) WHEN '[' THEN get_json_object(`$b`, '$[0]') WHEN '{' THEN NULL ELSE `$b` END"
+    return f"transform(array({_marked_part(steps[:-1])}), `$b` -> {found})[0]"
+
+
+_NOT_EXACT = r"r'^([{\[]|-?[0-9]+[.eE]|\x22?-?Inf|null$)'"
+"""What Spark gives of a part whose text is another one, or may be: a number's digits, a space, a null of an array."""
+_LONG = 1000
+"""How many digits of a number Spark reads."""
 _TYPEOF = (
     "CASE left(@0, 1) WHEN '{' THEN 'object' WHEN '[' THEN 'array' WHEN '\"' THEN 'string' WHEN 't' THEN 'boolean' "
     "WHEN 'f' THEN 'boolean' WHEN 'n' THEN 'null' ELSE IF(@0 IS NULL, NULL, 'number') END"
 )
+_ELEMENTS = f"from_json({MARKED}, 'ARRAY<STRING>')"
+_MEMBERS = f"from_json({MARKED}, 'MAP<STRING,STRING>')"
 _LENGTH = (
-    "IF(left(@0, 1) <> '[', CAST(raise_error('cannot get array length of a non-array') AS INT), json_array_length(@0))"
+    "IF(left(@0, 1) <> '[', CAST(raise_error('cannot get array length of a non-array') AS INT), "
+    f"coalesce(json_array_length(@0), size({_ELEMENTS})))"
 )
 _HAS = (
-    "CASE left(@0, 1) WHEN '{{' THEN array_contains(json_object_keys(@0), {0}) "
-    "WHEN '[' THEN exists(CAST(parse_json(@0) AS ARRAY<VARIANT>), "
-    "`$e` -> coalesce(schema_of_variant(`$e`) = 'STRING' AND to_json(`$e`) = {1}, false)) "
-    "WHEN '\"' THEN @0 = {1} ELSE IF(@0 IS NULL, NULL, false) END"
+    f"CASE left(@0, 1) WHEN '{{' THEN array_contains(map_keys({_MEMBERS}), <key>) "
+    f"WHEN '[' THEN array_contains({_ELEMENTS}, <key>) WHEN '\"' THEN get_json_object({MARKED}, '$') = <key> "
+    "ELSE IF(@0 IS NULL, NULL, false) END"
 )
-QUOTED = "substring(to_json(array(@0)), 2, length(to_json(array(@0))) - 2)"
 
 _GETS = ("->(jsonb,text)", "->(jsonb,integer)")
 _TEXTS = ("->>(jsonb,text)", "->>(jsonb,integer)")
 
 
-def path(steps: Sequence[_Step]) -> str:
+def path(steps: Sequence[_Step], *, marked: bool = False) -> str:
     """Return a JSON path as a literal; keys are such that paths can spell them."""
-    shown = (f"[{step}]" if isinstance(step, int) else f"['{step}']" for step in steps)
+    mark = "$" if marked else ""
+    shown = (f"[{step}]" if isinstance(step, int) else f"['{mark}{step}']" for step in steps)
     return text_literal(f"${''.join(shown)}")
 
 
@@ -59,56 +129,67 @@ def _constant(expression: Expression) -> str | int | None:
 
 
 def _text(call: Call) -> Form:
+    """Take a text: as Spark gives it where that is exact."""
     whole, steps = _chain(call)
-    template = _TEXT.format(path(steps))
+    slow = _part_text(_marked_part(steps))
     if steps[-1] == 0:
-        # a scalar is its own element 0
-        before = path(steps[:-1])
-        template = f"IF(left({_JSON.format(before)}, 1) IN ('[', '{{'), {template}, {_TEXT.format(before)})"
-    return Form(template, operands=(whole,))
-
-
-def exact_text(expression: Expression) -> Form | None:
-    """Return the form of `->>` where its text is read as a number again: fractions are no matter there."""
-    if not isinstance(expression, Call) or expression.function not in _TEXTS:
-        return None
-    whole, steps = _chain(expression)
-    return Form(f"CAST(variant_get(parse_json(@0), {path(steps)}) AS STRING)", operands=(whole,))
+        return Form(slow, operands=(whole,))
+    plain = f"get_json_object(@0, {path(steps)})"
+    doubtful = f"`$f` RLIKE {_NOT_EXACT} OR `$f` IS NULL AND length(@0) > {_LONG}"
+    return Form(f"transform(array({plain}), `$f` -> IF({doubtful}, {slow}, `$f`))[0]", operands=(whole,))
 
 
 def _json(call: Call) -> Form:
     whole, steps = _chain(call)
-    template = _JSON.format(path(steps))
-    if steps[-1] == 0:
-        before = "@0" if len(steps) == 1 else _JSON.format(path(steps[:-1]))
-        template = f"IF(left({before}, 1) IN ('[', '{{'), {template}, {before})"
-    return Form(template, operands=(whole,))
+    return Form(_part(_marked_part(steps)), operands=(whole,))
 
 
 def _path_text(call: Call) -> Form:
     """Take the text at a path whose last step is a number: an index or a key."""
     keys = [step.strip() for step in str(_constant(call.arguments[1])).strip("{}").split(",")]
-    index, key = path([*keys[:-1], int(keys[-1])]), path(keys)
-    return Form(f"coalesce({_TEXT.format(index)}, {_TEXT.format(key)})")
+    index, key = path([*keys[:-1], int(keys[-1])], marked=True), path(keys, marked=True)
+    places = ", ".join(f"get_json_object(`$m`, {each})" for each in (index, key))
+    return Form(f"transform(array({MARKED}), `$m` -> {_part_text(f'coalesce({places})')})[0]")
 
 
 def _has_key(call: Call) -> Form:
-    key = str(_constant(call.arguments[1]))
-    return Form(_HAS.format(text_literal(key), text_literal(json.dumps(key, ensure_ascii=False))))
+    return Form(_HAS.replace("<key>", text_literal(f"${_constant(call.arguments[1])}")))
 
 
 def _contains(call: Call) -> Form:
-    wanted = json.loads(str(_constant(call.arguments[1])))
-    tests = [
-        f"{_JSON.format(path([key]))} = {text_literal(json.dumps(wanted[key], ensure_ascii=False))}"
-        for key in sorted(wanted)
-    ]
-    return Form(f"IF(@0 IS NULL, NULL, coalesce({' AND '.join(tests)}, false))")
+    """Compare members, numbers by their values."""
+    wanted = json.loads(jsonb(str(_constant(call.arguments[1]))), parse_int=_Number, parse_float=_Number)
+    tests = [f"{_member_is(key, wanted[key])}" for key in sorted(wanted)]
+    found = f"transform(array({MARKED}), `$m` -> {' AND '.join(tests)})[0]"
+    return Form(f"IF(@0 IS NULL, NULL, coalesce({found}, false))")
+
+
+class _Number(str):
+    """A number by its text."""
+
+
+def _member_is(key: str, wanted: object) -> str:
+    found = f"get_json_object(`$m`, {path([key], marked=True)})"
+    if isinstance(wanted, _Number):
+        found = f"regexp_replace({found}, '^(#-?[0-9]+)[.]0+$', '$1')"
+        return f"{found} = {text_literal(f'#{wanted}')}"
+    text = f"${wanted}" if isinstance(wanted, str) else f"#{json.dumps(wanted)}"
+    return f"{found} = {text_literal(text)}"
 
 
 def _build_object(call: Call) -> Form:
-    parts = ", ".join(f"@{place}" for place in range(len(call.arguments)))
-    return Form(f"to_json(named_struct({parts}), map('ignoreNullFields', 'false'))")
+    """Make an object of constant keys, in their order; of one key the last value stays."""
+    values: dict[str, list[str]] = {}
+    for place in range(0, len(call.arguments), 2):
+        values.setdefault(str(_constant(call.arguments[place])), []).append(
+            _element(f"@{place + 1}", call.arguments[place + 1])
+        )
+    parts: list[str] = []
+    for key in sorted(values, key=member_order):
+        *earlier, last = values[key]
+        value = f"element_at(array({', '.join([*earlier, last])}), -1)" if earlier else last
+        parts += [text_literal(f"{', ' if parts else '{'}{json.dumps(key, ensure_ascii=False)}: "), value]
+    return Form(f"concat({', '.join(parts)}, '}}')")
 
 
 def _build_array(call: Call) -> Form:
@@ -120,15 +201,11 @@ def _element(place: str, value: Expression) -> str:
     if isinstance(value, Literal) and value.text is None:
         return "'null'"
     if value.type.name == "text":
-        return f"coalesce(to_json(parse_json({QUOTED.replace('@0', place)})), 'null')"
+        return f"coalesce({quoted_text(place)}, 'null')"
     return f"coalesce(CAST({place} AS STRING), 'null')"
 
 
 _IN_ORDER = "array_sort(transform({0}, `$e` -> named_struct('n', octet_length({1}), 'e', `$e`)))"
-_ELEMENT_TEXT = (
-    "CASE schema_of_variant({0}) WHEN 'STRING' THEN CAST({0} AS STRING) WHEN 'VOID' THEN NULL "
-    f"ELSE IF(to_json({{0}}) RLIKE {_NOT_EXACT}, {{1}}, to_json({{0}})) END"
-)
 
 
 def _guarded(bracket: str, value: str, failures: Sequence[tuple[str, str]], type_: str) -> str:
@@ -137,35 +214,31 @@ def _guarded(bracket: str, value: str, failures: Sequence[tuple[str, str]], type
     return f"CASE WHEN @0 IS NULL THEN NULL WHEN left(@0, 1) = '{bracket}' THEN {value} {tests} END"
 
 
-def _shown(call: Call, variant: str) -> str:
+def _shown(call: Call, marked: str) -> str:
     """Return a part of a document, as jsonb or as text."""
     name = call.function.removeprefix("$").removesuffix("(jsonb)")
-    if not name.endswith("_text"):
-        return f"to_json({variant})"
-    return _ELEMENT_TEXT.format(variant, raised(f"{name}() of an object, array or fraction", "STRING"))
+    return _part_text(marked) if name.endswith("_text") else _part(marked)
 
 
 def _elements(call: Call) -> Form:
-    elements = f"transform(CAST(parse_json(@0) AS ARRAY<VARIANT>), `$v` -> {_shown(call, '`$v`')})"
+    elements = f"transform({_ELEMENTS}, `$v` -> {_shown(call, '`$v`')})"
     failures = [("left(@0, 1) = '{'", "cannot extract elements from an object")]
     failures.append(("true", "cannot extract elements from a scalar"))
     return Form(_guarded("[", elements, failures, spark_type(call.type)))
 
 
 def _object_keys(call: Call) -> Form:
-    keys = _IN_ORDER.format("json_object_keys(@0)", "`$e`")
+    known = f"coalesce(json_object_keys(@0), transform(map_keys({_MEMBERS}), `$k` -> substring(`$k`, 2)))"
+    keys = _IN_ORDER.format(known, "`$e`")
     failures = [("left(@0, 1) = '['", "cannot call jsonb_object_keys on an array")]
     failures.append(("true", "cannot call jsonb_object_keys on a scalar"))
     return Form(_guarded("{", f"transform({keys}, `$k` -> `$k`.e)", failures, spark_type(call.type)))
 
 
 def _entries(call: Call) -> Form:
-    """Return the members by key: a map's values cannot be compared, so its keys are ordered."""
-    keys = _IN_ORDER.format("map_keys(`$m`)", "`$e`")
-    value = _shown(call, "`$v`")
-    of_key = f"transform(array(element_at(`$m`, `$k`.e)), `$v` -> {value})[0]"
-    entries = f"transform({keys}, `$k` -> named_struct('key', `$k`.e, 'value', {of_key}))"
-    found = f"transform(array(CAST(parse_json(@0) AS MAP<STRING, VARIANT>)), `$m` -> {entries})[0]"
+    """Return the members, which are in the order of their keys."""
+    entry = f"named_struct('key', substring(`$v`.key, 2), 'value', {_shown(call, '`$v`.value')})"
+    found = f"transform(map_entries({_MEMBERS}), `$v` -> {entry})"
     name = call.function.removeprefix("$").removesuffix("(jsonb)")
     return Form(_guarded("{", found, [("true", f"cannot call {name} on a non-object")], spark_type(call.type)))
 
@@ -178,7 +251,7 @@ FORMS: dict[str, Spelling] = {
     "@>(jsonb,text)": _contains,
     "jsonb_typeof(jsonb)": Form(_TYPEOF),
     "jsonb_array_length(jsonb)": Form(_LENGTH),
-    "to_jsonb(text)": Form(f"IF(@0 IS NULL, NULL, {QUOTED})"),
+    "to_jsonb(text)": Form(quoted_text("@0")),
     **{
         f"to_jsonb({type_})": Form("CAST(@0 AS STRING)")
         for type_ in ("integer", "smallint", "bigint", "boolean", "numeric")

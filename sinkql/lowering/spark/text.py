@@ -27,10 +27,11 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Spark SQL of one expression, and how strongly it binds."""
+    """Spark SQL of one expression, and how strongly it binds; `apart` if it may not stand in a lambda's body."""
 
     sql: str
     binds: int = ATOM
+    apart: bool = False
 
     def within(self, binds: int) -> str:
         """Return the text as it stands where something that binds at least so strongly is wanted."""
@@ -41,12 +42,14 @@ class Text:
 class Form:
     """How a call is spelled: `@0`, `@1`, … stand for its arguments, or for `operands` where those are others.
 
-    A form that repeats a place evaluates a long operand once, under a name.
+    A form that repeats a place evaluates a long operand once, under a name. One that calls Python is `apart`: it has no
+    lambda, and Spark finds out itself that a call is repeated.
     """
 
     template: str
     binds: int = ATOM
     operands: tuple[Expression, ...] | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +110,30 @@ def infix(operator: Infix, operands: Sequence[Text]) -> Text:
     # of predicates none stands within another: x IS FALSE = y is no Spark SQL
     least = operator.binds + (operator.binds == PREDICATE)
     parts = [first.within(least), *(each.within(operator.binds + 1) for each in others)]
-    return Text(f" {operator.operator} ".join(parts), operator.binds)
+    return Text(f" {operator.operator} ".join(parts), operator.binds, any(each.apart for each in operands))
 
 
 def fill(form: Form, operands: Sequence[Text]) -> Text:
     """Put operands into a form.
 
     A long operand that the form repeats is bound to a lambda's parameter, so that nested forms do not double at every
-    level.
+    level. One that is apart is bound before all lambdas of the form.
     """
     uses = [int(place) for place in _PLACE.findall(form.template) if place]
+    apart = form.apart or any(each.apart for each in operands)
+    long = [
+        uses.count(index) > 1 and len(each.sql) > _REPEATABLE and not form.apart for index, each in enumerate(operands)
+    ]
+    names = (" -> " in form.template or any(long)) and not form.apart
     bound: list[tuple[str, str]] = []
+    outside: list[tuple[str, str]] = []
     texts = []
     for index, operand in enumerate(operands):
-        if uses.count(index) > 1 and len(operand.sql) > _REPEATABLE:
-            name = f"`$v{index}`"  # users' columns do not begin so; an inner parameter of that name is its own
+        name = f"`$v{index}`"  # users' columns do not begin so; an inner parameter of that name is its own
+        if operand.apart and names:
+            outside.append((name, operand.sql))
+            texts.append(Text(f"`$o`.{name}"))
+        elif long[index]:
             bound.append((name, operand.sql))
             texts.append(Text(name))
         else:
@@ -131,7 +143,10 @@ def fill(form: Form, operands: Sequence[Text]) -> Text:
     )
     for name, value in reversed(bound):
         sql = f"transform(array({value}), {name} -> {sql})[0]"
-    return Text(sql, ATOM if bound else form.binds)
+    if outside:
+        fields = ", ".join(f"{value} AS {name}" for name, value in outside)
+        sql = f"transform(array(struct({fields})), `$o` -> {sql})[0]"
+    return Text(sql, ATOM if bound or outside else form.binds, apart)
 
 
 def _placed(template: str, match: re.Match[str], operand: Text) -> str:

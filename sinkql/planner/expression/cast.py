@@ -16,7 +16,6 @@ _REFUSED = {
     ("numeric", "text"): "the text of a numeric depends on a display scale; cast to numeric(p,s) first",
     ("real", "text"): "the text of a floating-point number differs; cast to numeric(p,s) first",
     ("double precision", "text"): "the text of a floating-point number differs; cast to numeric(p,s) first",
-    ("real", "numeric"): "a real has 6 significant digits; cast to double precision first",
     ("text", "interval"): "of texts, only constants are read as intervals",
     **{("text", name): "of texts, only constants are read as ranges" for name in SUBTYPES},
     ("numrange", "text"): "the text of a numeric depends on a display scale; take lower() and upper()",

@@ -105,9 +105,26 @@ def literal(text: str, target: Type, span: Span) -> Typed:
     except moment.BeyondError:
         hint = "Use a value in the years 1 to 9999, or NULL."
         raise SinkqlError("SQ2212", f"{target} out of range: '{text}'", span, hint=hint) from None
+    if value is None and target.name == "numeric" and _NUMBER.fullmatch(text.strip(_BLANK)):
+        raise _unfit(text, target, span)
     if value is None:
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=_hint(target))
     return constant(value, target, span)
+
+
+def _unfit(text: str, target: Type, span: Span) -> SinkqlError:
+    """Return the error of a number that a numeric has no room for."""
+    digits = (target.precision or 0) - (target.scale or 0)
+    try:
+        over = Decimal(text.strip(_BLANK)).adjusted() >= digits
+    except InvalidOperation:
+        over = True
+    if over:
+        message = f"numeric field overflow: '{text}' does not fit {target}"
+        return SinkqlError("SQ2212", message, span, hint=f"A {target} has at most {digits} digits before the point.")
+    message = f"'{text}' has too many digits after the point for {target}"
+    hint = f"A {target} keeps {target.scale}: round it, or cast it to another numeric(p,s)."
+    return SinkqlError("SQ2212", message, span, hint=hint)
 
 
 def _items(text: str, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
@@ -212,8 +229,11 @@ def _integer(text: str, target: Type) -> int | None:
     return value if value in RANGES[target.name] else None
 
 
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
 def _numeric(text: str, target: Type) -> Decimal | None:
-    if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+    if not _NUMBER.fullmatch(text):
         return None
     try:
         value, scale = Decimal(text), target.scale or 0

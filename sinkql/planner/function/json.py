@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
+import msgspec
+
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical import Call, Literal, Type
+from sinkql.logical import Call, Expression, Literal, Type
 from sinkql.logical.function import CASTS
 from sinkql.planner import types
 from sinkql.planner.expression.operator import part_of
@@ -36,7 +39,19 @@ def get_text(value: Typed, step: Typed, span: Span) -> Typed:
     check_path(steps, span)
     if steps == [0]:
         raise SinkqlError("SQ2214", "->> 0 of a whole value is not supported", span, hint="Use jsonb -> 0.")
-    return call(f"->>(jsonb,{key.type.name})", (value, key), span)
+    return call(f"->>(jsonb,{key.type.name})", (_looked_into(value), key), span)
+
+
+def _looked_into(value: Typed) -> Typed:
+    """Return a value of whose text nobody sees anything: it means what it always did, and so do the plans of it."""
+    return replace(value, tree=_first_meaning(value.tree))
+
+
+def _first_meaning(node: Expression) -> Expression:
+    if not isinstance(node, Call) or node.function not in _GETS:
+        return node
+    below, step = node.arguments
+    return msgspec.structs.replace(node, version=1, arguments=(_first_meaning(below), step))
 
 
 def _step(value: Typed) -> Typed:
@@ -83,7 +98,7 @@ def path_text(value: Typed, path: Typed, span: Span) -> Typed:
         return _texts(value, steps, span)
     _check(value, span)
     check_path([*steps[:-1], int(steps[-1])], span)
-    return call("#>>(jsonb,text)", (value, typed("#>>", path, TEXT)), span)
+    return call("#>>(jsonb,text)", (_looked_into(value), typed("#>>", path, TEXT)), span)
 
 
 def path_json(value: Typed, path: Typed, span: Span) -> Typed:
@@ -114,7 +129,7 @@ def path_steps(text: str, span: Span) -> list[str]:
 def has_key(value: Typed, key: Typed, span: Span) -> Typed:
     """Plan `value ? 'key'`."""
     _check(value, span)
-    return call("?(jsonb,text)", (value, constant(constant_text("?", key, "key"), TEXT, key.span)), span)
+    return call("?(jsonb,text)", (_looked_into(value), constant(constant_text("?", key, "key"), TEXT, key.span)), span)
 
 
 def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
@@ -134,7 +149,7 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
         raise SinkqlError("SQ2214", message, wanted.span)
     for key in found:
         check_path([key], wanted.span)
-    return call("@>(jsonb,text)", (value, constant(text, TEXT, wanted.span)), span)
+    return call("@>(jsonb,text)", (_looked_into(value), constant(text, TEXT, wanted.span)), span)
 
 
 def _check(value: Typed, span: Span) -> None:
@@ -176,10 +191,8 @@ def as_json(name: str, value: Typed) -> Typed:
 def _instead(type_: Type) -> str | None:
     """Return how to make a value of a type one that has a text."""
     match type_.name:
-        case "double precision" | "numeric":
+        case "double precision" | "numeric" | "real":
             return "Cast it, as in value::numeric(12,2)."
-        case "real":
-            return "Cast it, as in value::double precision::numeric(12,2)."
         case "jsonb":
             return "Take a text out of it, as in value ->> 'id'."
         case name:

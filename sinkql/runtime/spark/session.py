@@ -27,6 +27,7 @@ from sinkql.runtime.spark import remote
 from sinkql.runtime.spark.archive import Archive, archive_of
 from sinkql.runtime.spark.java import Java, check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
+from sinkql.runtime.spark.python import register
 
 _PYSPARK = Path(pyspark.__file__).parent
 HOME = _PYSPARK if _PYSPARK.is_dir() else Path(os.environ.get("SPARK_HOME", _PYSPARK))
@@ -402,6 +403,7 @@ def _launch(
         if not settings.local:
             remote.hand_out(context, wanted)
         session = SparkSession(context)
+        register(session)
     except Exception as error:
         refused = None if settings.local else remote.not_begun(error, settings.master, wanted)
         raise refused or _not_started(settings, error) from error
