@@ -51,6 +51,8 @@ def _wider(value: int) -> str | None:
 def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
     """Return a number rounded to the scale of a numeric, half away from zero; it must have the digits for it."""
     precision, scale = type_.precision or 38, type_.scale or 0
+    if value.adjusted() > precision and value:
+        raise RefusedError(f"value out of range for {type_}")
     found = EXACT.quantize(value, Decimal(1).scaleb(-scale))
     if found.copy_abs() >= Decimal(10) ** (precision - scale):
         raise RefusedError(f"value out of range for {type_}")
