@@ -15,7 +15,9 @@ from sinkql.runtime.batch import conductor
 from sinkql.runtime.batch.conductor import Conductor, Seat
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from support.lane import ThreadLane
-from support.patience import PATIENCE_S, joined
+from support.patience import PATIENCE_S, Deadline, joined, source_of
+
+_LOOK_S = 0.01
 
 
 @dataclass
@@ -158,12 +160,22 @@ def test_a_lane_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None:
         waiting = other.seat()
         found.enrol(waiting)
         assert other.looked.wait(PATIENCE_S)
-        with found._changed:
-            assert found._changed.wait_for(lambda: waiting._state == "ready", PATIENCE_S)
+        _until(found, lambda: waiting._state == "ready")
         assert found.left(seat) == 0
         assert sink.slow is not None
         sink.slow.set()
         other.has(1)
+
+
+def _until(found: Conductor, holds: Callable[[], bool]) -> None:
+    """Wait for a condition of its places, which it does not tell of where nothing waits for it."""
+    deadline = Deadline()
+    while True:
+        with found._changed:
+            if holds():
+                return
+            assert deadline.left(), f"no {source_of(holds)}: {[each.state for each in found._places]}"
+            found._changed.wait(_LOOK_S)
 
 
 @dataclass
@@ -210,11 +222,10 @@ def test_another_lane_is_there_before_a_round_of_several_batches_is_over(monkeyp
     sink = _BacklogSink()
     with _conductor(lanes, most=2) as found:
         found.enrol(sink.backlog())
-        with found._changed:
-            assert found._changed.wait_for(
-                lambda: sorted(each.state for each in found._places) in (["called", "running"], ["running", "staying"]),
-                PATIENCE_S,
-            )
+        _until(
+            found,
+            lambda: sorted(each.state for each in found._places) in (["called", "running"], ["running", "staying"]),
+        )
         sink.may.set()
         sink.has(4)
     assert len(lanes) == 2
