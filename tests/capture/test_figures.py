@@ -12,7 +12,7 @@ from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import FakeStream, Server
 from sinkql.capture import mark
 from sinkql.extension.stream import FirstSnapshot, Limit
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, Deadline
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ def test_table_says_that_it_is_not_consistent_until_its_first_snapshot_is_whole(
         loop = sinks.loop("a")
         loop.start(epoch=1)
         said: list[bool | None] = []
+        deadline = Deadline()
         while not said or not said[-1]:
+            deadline.check("the whole first snapshot")
             start = loop.marker.end
             end = {"t": loop.readers["t"].latest(start["t"], Limit(30))}
             if end != start:

@@ -22,7 +22,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.capture import Keeping, Position
 from sinkql.extension.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
-from support.patience import PATIENCE_S
+from support.patience import Deadline
 
 _MANY = Limit(1_000_000)
 
@@ -291,9 +291,9 @@ def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, se
 def _first_batch(loop: BatchLoop) -> None:
     """Commit some chunks of a first snapshot, and not all."""
     loop.start(epoch=1)
-    rows, reader, until = 0, loop.readers["t"], time.monotonic() + PATIENCE_S
+    rows, reader, deadline = 0, loop.readers["t"], Deadline()
     while not rows:
-        assert time.monotonic() < until
+        deadline.check("a chunk of the first snapshot")
         start = loop.marker.end
         committed = loop.process(start, {"t": reader.latest(start["t"], Limit(50))})
         rows += committed.rows if committed is not None else 0
