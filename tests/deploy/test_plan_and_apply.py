@@ -75,6 +75,11 @@ def test_an_interval_changes_in_place(session: Session) -> None:
     assert _changed(session, "'2s'", "'5s'") == [("alter", "SINK", "k")]
 
 
+@pytest.mark.parametrize("interval", ["'2 seconds'", "'2s', MAINTENANCE = true, MAX ROWS PER COMMIT = 5000000"])
+def test_an_option_that_is_spelled_otherwise_is_no_change(session: Session, interval: str) -> None:
+    assert _changed(session, "'2s'", interval) == []
+
+
 def test_a_view_that_gives_the_same_rows_changes_in_place(session: Session) -> None:
     session.execute(_BASE)
     before = session.catalog.plans.entry("materialize.public.v")
