@@ -164,7 +164,8 @@ def doubtful(connection: Connection, planner: str) -> tuple[list[str], list[str]
     The first were last planned otherwise, by another version or with other text; the others hold what a key opens.
     """
     changed, sealed = [], []
-    for row in connection.all("SELECT full_name, create_sql, facts, planned_for FROM items ORDER BY number"):
+    for row in connection.all("SELECT * FROM items ORDER BY number"):
+        _check_texts(row)
         if row.planned_for != planned_for(row.full_name, row.create_sql, row.facts, planner):
             changed.append(row.full_name)
         elif MARK in row.create_sql:
@@ -181,9 +182,22 @@ def note_planned(connection: Connection, names: Iterable[str], planner: str) -> 
             connection.update("items", {"planned_for": known_for}, "id = ?", row.id)
 
 
+def _check_texts(row: Row) -> None:
+    """Raise SQ4116 where a column of texts has something else, which SQLite lets editors of the file write."""
+    if not all(isinstance(getattr(row, each), str) for each in _TEXTS):
+        hint = "Another program changed the file; restore a backup of it."
+        raise SinkqlError("SQ4116", "an item of the catalog file has a value that is no text", hint=hint)
+
+
+_TEXTS = ("id", "name", "full_name", "kind", "create_sql", "redacted_sql", "facts", "details", "planned_for")
+
+
 def rows_in_order(connection: Connection) -> tuple[list[Row], dict[str, list[str]]]:
     """Return the rows of all items, each after those that it uses or is in, and the ids of these by its own."""
-    rows = {row.id: row for row in connection.all("SELECT * FROM items ORDER BY number")}
+    found = connection.all("SELECT * FROM items ORDER BY number")
+    for row in found:
+        _check_texts(row)
+    rows = {row.id: row for row in found}
     by_name = {row.full_name: row.id for row in rows.values()}
     uses = {row.id: [by_name[name] for name in around(row.full_name) if name in by_name] for row in rows.values()}
     for edge in connection.all("SELECT * FROM dependencies ORDER BY referenced_id"):

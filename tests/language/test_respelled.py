@@ -35,7 +35,7 @@ from views.random_relation import RELATIONS
 
 pytestmark = pytest.mark.long
 
-_QUERIES, _SENTENCES = 100, 300
+_QUERIES, _SENTENCES = 60, 300
 _SOAK = 20
 _OF_PLACE = frozenset({"SQ1005"})
 """Errors that say where another statement begins, which line ends tell."""
@@ -46,7 +46,7 @@ def _spellings(seed: int) -> dict[str, Change]:
     return {"lower": lower, "upper": upper, "mixed": partial(mixed, random=Random(seed))}
 
 
-def _same(text: str, plan: Callable[[str], QueryPlan], seed: int, *, whole: bool = True) -> None:
+def _same(text: str, plan: Callable[[str], QueryPlan], seed: int, *, whole: bool) -> None:
     """Hold the plans of a query in other spellings to its own."""
     with Places(text) as places:
         expected = _planned(plan, text)
@@ -67,11 +67,12 @@ def _planned(plan: Callable[[str], QueryPlan], text: str) -> logical.Relation | 
         return error.code
 
 
-def test_a_vector_in_another_spelling_is_the_same_plan() -> None:
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_a_vector_in_another_spelling_is_the_same_plan(whole: bool) -> None:
     for seed, vector in enumerate(vectors.load()):
         if isinstance(vector["columns"], dict):
             catalog = vectors.table(vector["columns"])
-            _same(vectors.text_of(vector), partial(vectors.query, catalog=catalog), seed)
+            _same(vectors.text_of(vector), partial(vectors.query, catalog=catalog), seed, whole=whole)
 
 
 @pytest.mark.parametrize("count", [_QUERIES, pytest.param(_QUERIES * _SOAK, marks=pytest.mark.soak)])
@@ -101,9 +102,7 @@ def _statements(text: str) -> str:
 def _golden(path: Path, folder: Path, change: Change) -> tuple[list[str], dict[str, str]]:
     """Return what the cases of a golden file give in another spelling, and the identity of the sinks that it makes."""
     file, said = GoldenFile(path, folder), []
-    for number, case in enumerate(casefile.read(path.read_text("utf-8"))[0]):
-        (folder / str(number)).mkdir()
-        file.folder = folder / str(number)
+    for case in casefile.read(path.read_text("utf-8"))[0]:
         changed = replace(case, input=change(case.input))
         said.append(_statements(changed.input) if _is_syntax(case) else _plain(output(file, changed)))
     catalog = file.things.get("catalog")
@@ -139,32 +138,41 @@ def _identities(catalog: MemoryCatalog) -> dict[str, str]:
 
 
 _PATHS = [path for path in FILES if path.parent.name != "broken"]
+_IN_GATE = ("query", "session", "sink", "source", "subquery", "table_rows", "view", "window")
+"""Of the files of plans, those that the gate reads again; `make soak` reads all of them, in each spelling."""
 
 
 def _case_of(path: Path) -> str:
     return str(path.relative_to(HERE))
 
 
-@pytest.mark.parametrize("path", _PATHS, ids=_case_of)
-def test_a_golden_file_in_another_spelling_says_the_same(path: Path, tmp_path: Path) -> None:
-    _hold(path, tmp_path, _spellings(len(path.name))["mixed"])
+@pytest.mark.parametrize(
+    "path", [each for each in _PATHS if each.parent.name == "parse" or each.stem in _IN_GATE], ids=_case_of
+)
+def test_a_golden_file_in_another_spelling_says_what_stands_there(path: Path, tmp_path: Path) -> None:
+    cases, _ = casefile.read(path.read_text("utf-8"))
+    expected = [_statements(case.input) if _is_syntax(case) else _plain(case.output) for case in cases]
+    said, _ = _golden(path, tmp_path, _changed(_spellings(len(path.name))["mixed"]))
+    assert said == expected
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["lower", "upper", "mixed"])
 @pytest.mark.parametrize("path", _PATHS, ids=_case_of)
-def test_a_golden_file_in_each_spelling_says_the_same(path: Path, tmp_path: Path, name: str) -> None:
-    _hold(path, tmp_path, _spellings(7)[name])
+def test_a_golden_file_in_each_spelling_has_the_same_plans(path: Path, tmp_path: Path, name: str) -> None:
+    for each in ("as written", "other"):
+        (tmp_path / each).mkdir()
+    expected = _golden(path, tmp_path / "as written", str)
+    assert _golden(path, tmp_path / "other", _changed(_spellings(7)[name])) == expected
 
 
-def _hold(path: Path, folder: Path, spelling: Change) -> None:
+def _changed(spelling: Change) -> Change:
+    """Return a change of SQL that leaves alone what has no words."""
+
     def changed(text: str) -> str:
         try:
             return spelling(text)
         except SinkqlError:
-            return text  # no words
+            return text
 
-    for name in ("as written", "other"):
-        (folder / name).mkdir()
-    expected = _golden(path, folder / "as written", str)
-    assert _golden(path, folder / "other", changed) == expected
+    return changed
