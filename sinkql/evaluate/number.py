@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -132,6 +133,22 @@ def _decimal_remainder(x: Decimal, y: Decimal) -> Decimal:
     return fit(EXACT.remainder(x, y))
 
 
+def _div(x: Decimal, y: Decimal) -> Decimal:
+    if y == 0:
+        raise RefusedError("division by zero")
+    return fit(EXACT.divide_int(x, y))
+
+
+def _factorial(value: int) -> Decimal:
+    if value < 0:
+        raise RefusedError("factorial of a negative number is undefined")
+    return fit(Decimal(math.factorial(min(value, _MOST_FACTORIAL))))
+
+
+_MOST_FACTORIAL = 100
+"""Of which the factorial is no numeric."""
+
+
 def compared(call: Call) -> Callable[[Decimal], Decimal] | None:
     """Return what decimals become that are compared, where their types together have more than 38 digits."""
     types = [each.type for each in call.arguments]
@@ -168,6 +185,8 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
         return show_numeral(numeral, value)
 
     def shown_float(value: float) -> str:
+        if numeral.exponent and value and abs(value) < sys.float_info.min:  # which Java does not write exactly
+            raise RefusedError("to_char() with EEEE of a number so close to zero is not supported")
         try:
             return show_float(numeral, _narrow(value * 10**numeral.shift, type_), FLOAT_DIGITS[type_])
         except ValueError as error:
@@ -235,6 +254,24 @@ def _toward(round_: Callable[[float], int]) -> Callable[[float], float]:
         return value if math.isnan(value) or math.isinf(value) else math.copysign(float(round_(value)), value)
 
     return found
+
+
+def _bucket(value: float, low: float, high: float, count: int) -> int:
+    """Return which of so many equal parts between two bounds has a value, as Postgres computes it."""
+    if count <= 0:
+        raise RefusedError("count must be greater than zero")
+    if math.isnan(value) or math.isnan(low) or math.isnan(high):
+        raise RefusedError("operand, lower bound, and upper bound cannot be NaN")
+    if math.isinf(low) or math.isinf(high):
+        raise RefusedError("lower and upper bounds must be finite")
+    if low == high:
+        raise RefusedError("lower bound cannot equal upper bound")
+    if value < low if low < high else value > low:
+        return 0
+    if value >= high if low < high else value <= high:
+        return whole(count + 1, "integer")
+    half = 2 if math.isinf(high - low) else 1
+    return min(int(count * ((value / half - low / half) / (high / half - low / half))), count - 1) + 1
 
 
 _WHOLE: dict[str, Make] = {
@@ -312,6 +349,9 @@ FORMS: dict[str, Make] = {
     "-(numeric)": strict(EXACT.minus),
     "abs(numeric)": strict(EXACT.abs),
     "sign(numeric)": strict(lambda x: fit(Decimal(_sign(x)))),
+    "div(numeric,numeric)": strict(_div),
+    "factorial(bigint)": strict(_factorial),
+    "width_bucket(double precision,double precision,double precision,integer)": strict(_bucket),
     "ceil(numeric)": _rounded(ROUND_CEILING),
     "floor(numeric)": _rounded(ROUND_FLOOR),
     "round(numeric,integer)": _rounded(ROUND_HALF_UP),

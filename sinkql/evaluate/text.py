@@ -39,6 +39,8 @@ def _left(text: str, count: int) -> str:
 
 
 def _right(text: str, count: int) -> str:
+    if count == RANGES["integer"][0]:  # which has no opposite: Postgres takes nothing off
+        return text
     return text[len(text) - min(count, len(text)) :] if count >= 0 else text[-count:]
 
 

@@ -6,6 +6,7 @@ call finds what it has for it by the same id, `name(parameters)`. A parameter is
 
 The meaning version of an entry goes up when the same call would give other values than before, on any row: it is in the
 identity of every plan that has the call. A faster or safer spelling that gives the same values leaves it as it is.
+Where only some constants make a difference, `meaning` tells.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from types import MappingProxyType
 
 from sinkql.errors import Span
 from sinkql.logical.expression import NOWHERE, Call, Cast, Expression
+from sinkql.logical.meaning import is_later
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import NUMERIC, Type
 
@@ -55,7 +57,8 @@ def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *
     found = FUNCTIONS[function]
     result = found.result or type_
     assert result is not None, function
-    return Call(function, found.version, tuple(arguments), result, _nullable(found, arguments), span)
+    version = found.version + is_later(function, arguments)
+    return Call(function, version, tuple(arguments), result, _nullable(found, arguments), span)
 
 
 def _nullable(function: Function, arguments: Sequence[Expression]) -> bool:
@@ -176,21 +179,25 @@ _NUMBER = (
         ),
         *(
             f"{name}(double precision) → double precision"
-            for name in ("sqrt", "ln", "log", "exp", "cbrt", "radians", "degrees", "sin", "cos", "tan")
+            for name in ("sqrt", "ln", "log", "exp", "cbrt", "degrees", "sin", "cos", "tan")
         ),
         "power(double precision,double precision) → double precision",
-        "atan2(double precision,double precision) → double precision",
-        "factorial(bigint) → numeric",
         "to_hex(bigint) → text",
         "to_hex(integer) → text",
-        "width_bucket(double precision,double precision,double precision,integer) → integer",
-        "div(numeric,numeric) → numeric",
         "round(double precision) → double precision",
         "round(numeric,integer) → numeric",
         "trunc(double precision) → double precision",
         "trunc(numeric,integer) → numeric",
     ),
-    *_entries("abs(numeric) → numeric", version=2),
+    *_entries(
+        "abs(numeric) → numeric",
+        "radians(double precision) → double precision",
+        "atan2(double precision,double precision) → double precision",
+        "factorial(bigint) → numeric",
+        "width_bucket(double precision,double precision,double precision,integer) → integer",
+        "div(numeric,numeric) → numeric",
+        version=2,
+    ),
     *_entries("pi() → double precision", nullable=Nullable.NEVER),
 )
 

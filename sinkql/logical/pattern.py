@@ -7,12 +7,16 @@ outside of that is a PatternError.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+_SPACES = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""Unicode's white space, as Postgres's own locale has it: of `\\s`, Java and Python have ideas of their own."""
 # escapes that mean the same, or have a spelling that does
-_ESCAPES = {"d": r"[0-9]", "D": r"[^0-9]", "s": r"\s", "S": r"\S", "w": r"[\p{L}\p{N}_]", "W": r"[^\p{L}\p{N}_]",
-            "n": r"\n", "t": r"\t", "r": r"\r"}  # fmt: skip
-_IN_CLASS = {"d": "0-9", "s": r"\s", "w": r"\p{L}\p{N}_", "n": r"\n", "t": r"\t", "r": r"\r"}
+_ESCAPES = {
+    "d": r"[0-9]", "D": r"[^0-9]", "s": f"[{_SPACES}]", "S": f"[^{_SPACES}]", "w": r"[\p{L}\p{N}_]",
+    "W": r"[^\p{L}\p{N}_]", "n": r"\n", "t": r"\t", "r": r"\r",
+}  # fmt: skip
+_IN_CLASS = {"d": "0-9", "s": _SPACES, "w": r"\p{L}\p{N}_", "n": r"\n", "t": r"\t", "r": r"\r"}
 _QUANTIFIER = re.compile(r"[*+?]\??|\{\d+(?:,\d*)?\}\??")
 
 
@@ -177,7 +181,22 @@ def read_match(text: str) -> Pattern:
     if found.alternatives or found.lazy:
         # Postgres takes the longest of the alternatives, Java the first
         raise PatternError("alternatives and lazy quantifiers are not supported where the match itself is used")
-    return found
+    if not matches_empty(found.java):
+        return found
+    # Java would find an empty text between the two halves of a character beyond U+FFFF
+    return replace(found, java=_NO_HALF + found.java)
+
+
+_NO_HALF = r"(?!\p{Cs})"
+
+
+def matches_empty(java: str) -> bool:
+    """Tell whether a pattern matches a text without characters."""
+    known = re.sub(r"\\p\{[A-Za-z]+\}", "a", java.replace(r"\z", r"\Z"))
+    try:
+        return re.search(known, "") is not None
+    except re.error:  # of Java alone
+        return True
 
 
 def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, str]:

@@ -159,9 +159,8 @@ FORMS: dict[str, Spelling] = {
     "array_remove(any,any)": Form("filter(@0, `$e` -> NOT (`$e` <=> @1))"),
     "array_replace(any,any,any)": Form("transform(@0, `$e` -> IF(`$e` <=> @1, @2, `$e`))"),
     "array_to_string(any,text)": Form(f"array_join({_AS_TEXTS}, @1)"),
-    "array_to_string(any,text,text)": Form(
-        f"IF(@2 IS NULL, array_join({_AS_TEXTS}, @1), array_join({_AS_TEXTS}, @1, @2))"
-    ),
+    # the third operand of Spark's own, where it may be NULL, makes all of it NULL
+    "array_to_string(any,text,text)": Form(f"array_join(transform({_AS_TEXTS}, `$e` -> coalesce(`$e`, @2)), @1)"),
     "string_to_array(text,text)": _split,
     "string_to_array(text,text,text)": _split,
     "$flat(any)": _in_one,
@@ -175,7 +174,7 @@ FORMS: dict[str, Spelling] = {
     **{f"{sign} ANY(any,any)": _any(sign) for sign in ("<>", "<", "<=", ">", ">=")},
     "[:](any,integer,integer)": Form(
         "CASE WHEN @1 IS NULL OR @2 IS NULL THEN NULL "
-        "ELSE slice(@0, greatest(@1, 1), greatest(least(@2, size(@0)) - greatest(@1, 1) + 1, 0)) END"
+        "ELSE slice(@0, greatest(@1, 1), greatest(least(greatest(@2, 0), size(@0)) - greatest(@1, 1) + 1, 0)) END"
     ),
     "@>(array,array)": _within("forall"),
     "&&(array,array)": _within("exists"),

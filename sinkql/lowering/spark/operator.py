@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
+from sinkql.logical.meaning import FEW_DAYS
 from sinkql.logical.type import DAY, SECOND, UINT2, UINT4, UINT8
 from sinkql.lowering.spark.interval import shift_by_text
 from sinkql.lowering.spark.literal import day_time
@@ -222,6 +223,24 @@ def _shift(sign: str) -> Callable[[Call], Form]:
     return form
 
 
+_FIRST_DAY, _LAST_DAY = -2440588, 2145042905
+"""The dates that Postgres has, from 4713 BC on, in days from 1970."""
+
+
+def _days(sign: str) -> Callable[[Call], Form]:
+    """Add days to a date, or take them off; beyond all dates Spark would begin again at the other end."""
+
+    def form(call: Call) -> Form:
+        days = call.arguments[1]
+        if isinstance(days, Literal) and isinstance(days.value, int) and abs(days.value) <= FEW_DAYS:
+            return Form(f"{'date_add' if sign == '+' else 'date_sub'}(@0, @1)")
+        moved = f"(CAST(unix_date(@0) AS BIGINT) {sign} @1)"
+        beyond = f"{moved} NOT BETWEEN {_FIRST_DAY} AND {_LAST_DAY}"
+        return Form(f"IF({beyond}, {raised('date out of range', 'DATE')}, date_from_unix_date(CAST({moved} AS INT)))")
+
+    return form
+
+
 def _turn(sign: str) -> Callable[[Call], Form]:
     """Add an interval to a time of day, or take it off; days do not count."""
 
@@ -329,8 +348,9 @@ FORMS: dict[str, Spelling] = {
     **{f"-({type_},{type_})": Infix("-", SUM) for type_ in _INSTANTS},
     **{f"{sign}(time,interval)": _turn(sign) for sign in "+-"},
     "+(date,time)": Form("CAST(timestamp_micros(unix_date(@0) * 86400000000L + @1) AS TIMESTAMP_NTZ)"),
-    **{f"+(date,{type_})": Form("date_add(@0, @1)") for type_ in ("smallint", "integer")},
-    **{f"-(date,{type_})": Form("date_sub(@0, @1)") for type_ in ("smallint", "integer")},
+    "+(date,smallint)": Form("date_add(@0, @1)"),
+    "-(date,smallint)": Form("date_sub(@0, @1)"),
+    **{f"{sign}(date,integer)": _days(sign) for sign in "+-"},
     "-(date,date)": Form("datediff(@0, @1)"),
     SINGLE: _single,
     "$sum(double precision,double precision)": _float_sum("@0"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql.logical import Call, Literal
-from sinkql.logical.pattern import java_replacement, read_regex
+from sinkql.logical.pattern import java_replacement, read_match, read_regex
 from sinkql.lowering.spark.string import constant_text
 from sinkql.lowering.spark.text import PREDICATE, Form, Spelling, text_literal
 
@@ -21,6 +21,10 @@ def _like(word: str) -> Callable[[Call], Form]:
 
 def _java(call: Call) -> str:
     return read_regex(constant_text(call.arguments[1])).java
+
+
+def _java_of_match(call: Call) -> str:
+    return read_match(constant_text(call.arguments[1])).java
 
 
 def _matches(flags: str) -> Callable[[Call], Form]:
@@ -59,7 +63,7 @@ FORMS: dict[str, Spelling] = {
     "~(text,text)": _matches(""),
     "~*(text,text)": _matches("(?iu)"),
     "regexp_split_to_array(text,text)": lambda call: Form(f"split(@0, {text_literal(_java(call))}, -1)"),
-    "regexp_count(text,text)": lambda call: Form(f"regexp_count(@0, {text_literal(_java(call))})"),
+    "regexp_count(text,text)": lambda call: Form(f"regexp_count(@0, {text_literal(_java_of_match(call))})"),
     "regexp_replace(text,text,text)": _replace,
     "regexp_replace(text,text,text,text)": _replace,
     "substring(text,text)": _first_group,

@@ -27,6 +27,8 @@ _OVERLAY = (
     f"WHEN @2 < 1 THEN {raised('negative substring length not allowed', 'STRING')} "
     "ELSE concat(substring(@0, 1, @2 - 1), @1, substring(@0, IF(@2 + @3 < 1, 1, @2 + @3))) END"
 )
+_LEAST, _MOST = -(2**31), 2**31 - 1
+"""Of the least integer there is no opposite: Postgres takes nothing off a text for it."""
 _FROM_BYTES = f"IF(contains(@0, X'00'), {raised('invalid byte sequence', 'STRING')}, decode(@0, 'UTF-8'))"
 
 
@@ -56,6 +58,31 @@ def _substring(call: Call) -> Form:
     )
 
 
+_TOO_LONG = raised("requested length too large", "STRING")
+_MOST_BYTES, _MOST_CHARACTERS = 2**30 - 5, 2**28 - 2
+"""Of more bytes, or of more characters where it is padded, no text is made, as in Postgres: memory has an end."""
+
+
+def _padded(template: str, test: str = "") -> Callable[[Call], Form]:
+    def form(call: Call) -> Form:
+        count = _known(call, 1)
+        if count is not None and count <= _MOST_CHARACTERS:
+            return Form(template)
+        return Form(f"IF(@1 > {_MOST_CHARACTERS} AND @0 IS NOT NULL{test}, {_TOO_LONG}, {template})")
+
+    return form
+
+
+def _repeat(call: Call) -> Form:
+    return Form(f"IF(CAST(octet_length(@0) AS BIGINT) * @1 > {_MOST_BYTES}, {_TOO_LONG}, repeat(@0, @1))")
+
+
+def _split_part(call: Call) -> Form:
+    if _known(call, 2) is not None:
+        return Form("split_part(@0, @1, @2)")
+    return Form(f"split_part(@0, @1, IF(@2 = {_LEAST}, {_LEAST + 1}, @2))")  # Spark takes the opposite of it
+
+
 def _left(call: Call) -> Form:
     count = _known(call, 1)
     if count is None:
@@ -66,8 +93,13 @@ def _left(call: Call) -> Form:
 def _right(call: Call) -> Form:
     count = _known(call, 1)
     if count is None:
-        return Form("IF(@1 < 0, substring(@0, 1 - greatest(@1, -2147483646)), right(@0, @1))")
-    return Form(f"right(@0, {count})" if count >= 0 else f"substring(@0, {1 - count})")
+        return Form(
+            f"CASE WHEN @1 = {_LEAST} THEN @0 WHEN @1 < 0 THEN substring(@0, 1 - greatest(@1, {_LEAST + 2})) "
+            "ELSE right(@0, @1) END"
+        )
+    if count == _LEAST:
+        return Form("@0")
+    return Form(f"right(@0, {count})" if count >= 0 else f"substring(@0, {min(1 - count, _MOST)})")
 
 
 def constant_text(argument: Expression) -> str:
@@ -128,11 +160,11 @@ FORMS: dict[str, Spelling] = {
     "btrim(text,text)": Form("trim(BOTH @1 FROM @0)"),
     **{f"{name}(text)": Form(f"{name}(@0)") for name in ("ltrim", "rtrim")},
     **{f"{name}(text,text)": Form(f"{name}(@1, @0)") for name in ("ltrim", "rtrim")},
-    **{f"{name}(text,integer)": Form(f"{name}(@0, @1, ' ')") for name in ("lpad", "rpad")},
-    **{f"{name}(text,integer,text)": Form(f"{name}(@0, @1, @2)") for name in ("lpad", "rpad")},
+    **{f"{name}(text,integer)": _padded(f"{name}(@0, @1, ' ')") for name in ("lpad", "rpad")},
+    **{f"{name}(text,integer,text)": _padded(f"{name}(@0, @1, @2)", " AND @2 <> ''") for name in ("lpad", "rpad")},
     "replace(text,text,text)": Form("replace(@0, @1, @2)"),
     "translate(text,text,text)": Form("translate(@0, @1, @2)"),
-    "split_part(text,text,integer)": Form("split_part(@0, @1, @2)"),
+    "split_part(text,text,integer)": _split_part,
     "strpos(text,text)": Form("locate(@1, @0)"),
     "starts_with(text,text)": Form("startswith(@0, @1)"),
     "substring(text,integer)": _rest,
@@ -140,7 +172,7 @@ FORMS: dict[str, Spelling] = {
     "left(text,integer)": _left,
     "right(text,integer)": _right,
     "overlay(text,text,integer,integer)": Form(_OVERLAY),
-    "repeat(text,integer)": Form("repeat(@0, @1)"),
+    "repeat(text,integer)": _repeat,
     "chr(integer)": Form(_CHR),
     "md5(text)": Form("md5(@0)"),
     "md5(bytea)": Form("md5(@0)"),

@@ -19,6 +19,7 @@ _UNITS = {
     "microseconds": "microsecond", "milliseconds": "millisecond", "second": "second", "minute": "minute",
     "hour": "hour", "day": "day", "week": "week", "month": "month", "quarter": "quarter", "year": "year",
 }  # fmt: skip
+_WITHIN_A_DAY = ("microseconds", "milliseconds", "second", "minute", "hour")
 _YEARS = {
     "decade": "floor(year(@0) / 10) * 10",
     "century": "floor((year(@0) - 1) / 100) * 100 + 1",
@@ -99,8 +100,11 @@ def _date_trunc(call: Call) -> Form:
     spark = _INSTANTS[value.type.name]
     if len(call.arguments) == 3:
         zone = text_literal(constant_text(call.arguments[2]))
-        local = f"date_trunc('{_UNITS[unit]}', from_utc_timestamp(@0, {zone}))"
-        return Form(f"to_utc_timestamp({local}, {zone})", operands=(value,))
+        cut = f"date_trunc('{_UNITS[unit]}', `$l`)"
+        # a part of a day keeps how far the zone is ahead, a day and more have the one of their own
+        moved = f"@0 - (`$l` - {cut})" if unit in _WITHIN_A_DAY else _instant_of(cut, zone)
+        local = f"from_utc_timestamp(@0, {zone})"
+        return Form(f"transform(array({local}), `$l` -> {moved})[0]", operands=(value,))
     if unit in _YEARS:
         return Form(f"CAST(make_date(CAST({_YEARS[unit]} AS INT), 1, 1) AS {spark})", operands=(value,))
     cut = f"date_trunc('{_UNITS[unit]}', @0)"
@@ -111,9 +115,19 @@ def _at_time_zone(call: Call) -> Form:
     zone, local = constant_text(call.arguments[1]), call.arguments[0].type.name == "timestamp"
     if local:
         form = "CAST(@0 AS TIMESTAMP)"
-        return Form(form if zone == "UTC" else f"to_utc_timestamp({form}, {text_literal(zone)})")
+        return Form(form if zone == "UTC" else _instant_of(form, text_literal(zone)))
     form = "@0" if zone == "UTC" else f"from_utc_timestamp(@0, {text_literal(zone)})"
     return Form(f"CAST({form} AS TIMESTAMP_NTZ)")
+
+
+def _instant_of(local: str, zone: str) -> str:
+    """Return the instant of a local time: the later one of an hour that comes twice, where Spark takes the first."""
+    next_day = "(`$u` + INTERVAL '1' DAY)"
+    later = f"`$t` - (from_utc_timestamp({next_day}, {zone}) - {next_day})"
+    chosen = f"IF(from_utc_timestamp(`$w`, {zone}) = `$t` AND `$w` > `$u`, `$w`, `$u`)"
+    found = f"transform(array({later}), `$w` -> {chosen})[0]"
+    found = f"transform(array(to_utc_timestamp(`$t`, {zone})), `$u` -> {found})[0]"
+    return f"transform(array({local}), `$t` -> {found})[0]"
 
 
 def _date_bin(call: Call) -> Form:
@@ -132,7 +146,8 @@ def _make_date(call: Call) -> Form:
     if not unknown:
         return Form("make_date(@0, @1, @2)")
     wrong = " OR ".join(f"@{place} < 1" for place in unknown)
-    return Form(f"IF({wrong}, {raised('date field value out of range', 'DATE')}, make_date(@0, @1, @2))")
+    known = " AND ".join(f"@{place} IS NOT NULL" for place in unknown)
+    return Form(f"IF({known} AND ({wrong}), {raised('date field value out of range', 'DATE')}, make_date(@0, @1, @2))")
 
 
 def _positive(argument: Expression) -> bool:

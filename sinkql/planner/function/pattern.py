@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.types import nested_type
-from sinkql.logical.pattern import Pattern, PatternError, java_replacement, read_match, read_regex
+from sinkql.logical.pattern import (
+    Pattern,
+    PatternError,
+    java_replacement,
+    matches_empty,
+    read_match,
+    read_regex,
+)
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call, constant
@@ -115,7 +121,7 @@ def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _split(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     found = _match(name, arguments[1])
-    if re.search(re.sub(r"\\p\{[LN]\}", "a", found.java).replace(r"\z", r"\Z"), "") is not None:
+    if matches_empty(found.java):
         message = f"a pattern of {name}() that matches an empty text is not supported"
         raise SinkqlError("SQ2214", message, arguments[1].span, hint=_NOT_EMPTY)
     values = (typed(name, arguments[0], types.TEXT), coerced(arguments[1], types.TEXT))

@@ -249,7 +249,9 @@ def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     with refused(arguments[1].span):
         if not read_to_char(text, zoned=value.type.name == "timestamptz"):
             raise PatternError("an empty to_char() pattern is not supported")
-    value = coerced(value, TIMESTAMP) if value.type == DATE else value
+    if value.type == DATE:  # a timestamptz, as in Postgres, where that makes a difference
+        zoned = read_to_char(text, zoned=True) != read_to_char(text, zoned=False)
+        value = coerced(value, TIMESTAMPTZ if zoned else TIMESTAMP)
     return call(f"to_char({value.type.name},text)", (value, coerced(arguments[1], TEXT)))
 
 

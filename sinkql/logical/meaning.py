@@ -1,0 +1,82 @@
+"""A call with constants → whether its meaning is one later than its function's version says.
+
+A function whose values change for some constants alone would change the plans of all sinks that use it. Here the others
+keep their meaning, and their sinks go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from sinkql.logical.expression import Expression, Literal
+from sinkql.logical.pattern import matches_empty, read_regex
+
+FEW_DAYS = 100_000
+"""By so many days a date is moved without a look at how many dates there are."""
+
+
+def is_later(function: str, arguments: Sequence[Expression]) -> bool:
+    """Tell whether a call has the meaning after the one of its function's version."""
+    test = _LATER.get(function)
+    return test is not None and test([each.value if isinstance(each, Literal) else None for each in arguments])
+
+
+def _beyond_all_dates(constants: Sequence[Any]) -> bool:
+    days = constants[1]
+    return not isinstance(days, int) or abs(days) > FEW_DAYS
+
+
+def _without_opposite(constants: Sequence[Any]) -> bool:
+    """Tell whether a length may be the least integer."""
+    count = constants[1]
+    return not isinstance(count, int) or count < -(2**31) + 2
+
+
+def _null_or_broken(constants: Sequence[Any]) -> bool:
+    """Tell whether an exponent may be NULL, zero or a fraction."""
+    exponent = constants[1]
+    return not isinstance(exponent, float) or not exponent or not exponent.is_integer()
+
+
+def _twice_an_hour(constants: Sequence[Any]) -> bool:
+    """Tell whether a time zone may have local times that come twice."""
+    return bool(constants[-1] != "UTC")
+
+
+def _white_space(constants: Sequence[Any]) -> bool:
+    """Tell whether a pattern has a word for white space, of which there is more than in ASCII."""
+    return isinstance(constants[1], str) and "\\s" in constants[1].lower()
+
+
+def _empty_matches(constants: Sequence[Any]) -> bool:
+    """Tell whether a pattern may match between the halves of a character."""
+    pattern = constants[1]
+    return _white_space(constants) or (isinstance(pattern, str) and matches_empty(read_regex(pattern).java))
+
+
+def _computed_replacement(constants: Sequence[Any]) -> bool:
+    """Tell whether what stands in the place of NULL may be NULL itself."""
+    return constants[2] is None
+
+
+_LATER: Mapping[str, Callable[[Sequence[Any]], bool]] = MappingProxyType(
+    {
+        "+(date,integer)": _beyond_all_dates,
+        "-(date,integer)": _beyond_all_dates,
+        "right(text,integer)": _without_opposite,
+        "power(double precision,double precision)": _null_or_broken,
+        "date_trunc(text,timestamptz,text)": _twice_an_hour,
+        "AT TIME ZONE(timestamp,text)": _twice_an_hour,
+        "array_to_string(any,text,text)": _computed_replacement,
+        "~(text,text)": _white_space,
+        "~*(text,text)": _white_space,
+        "regexp_split_to_array(text,text)": _white_space,
+        "substring(text,text)": _white_space,
+        "REGEXP_MATCH(text,text,integer)": _white_space,
+        "regexp_count(text,text)": _empty_matches,
+        "regexp_replace(text,text,text)": _white_space,
+        "regexp_replace(text,text,text,text)": _empty_matches,
+    }
+)

@@ -1,0 +1,151 @@
+"""Where SinkQL is not as Postgres, as its documentation says: each has a reason, and must be true of some cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from grid.judge import ERROR
+from grid.templates import Template
+
+Test = Callable[[Template, Any, "str | None", Sequence[Any]], bool]
+"""A template, what an engine gave (`value` and it, `error` and a message), what Postgres gave, and the row's values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """A difference: what it is, why it is so, and of which cells."""
+
+    name: str
+    reason: str
+    holds: Test
+    of_spark: bool = False
+    """Whether only Spark has it: the evaluator leaves such rows to it."""
+
+
+def _loud(test: Callable[[Template, str], bool]) -> Test:
+    """Tell of cells that are an error here and a value in Postgres."""
+
+    def holds(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+        return outcome[0] == "error" and not (expected or "").startswith(ERROR) and test(template, expected or "")
+
+    return holds
+
+
+_NUMERIC = re.compile(r"\b[nmflx][0-2]\b|numeric|factorial")
+_NOT_READ = re.compile(r"::(?:time|timestamp|timestamptz|date|numeric|bytea)$|to_date\(|to_timestamp\(|decode\(")
+
+
+def _wide(template: Template, expected: str) -> bool:
+    """Tell whether a numeric takes part that has more than 38 digits, 10 of them behind the point."""
+    return bool(_NUMERIC.search(template.sql))
+
+
+def _other_year(template: Template, expected: str) -> bool:
+    return bool(re.search(r"\b\d{5,}-\d\d-\d\d|BC$|infinity", expected))
+
+
+def _form(template: Template, expected: str) -> bool:
+    return bool(_NOT_READ.search(template.sql))
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
+
+
+def _last_digits(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+    """Tell whether a quotient is as Postgres shows it, to as many digits as both have."""
+    if outcome[0] != "value" or not isinstance(outcome[1], Decimal) or "/" not in template.sql:
+        return False
+    found = _number(expected or "")
+    if found is None or not found.is_finite():
+        return False
+    places = min(10, max(0, -int(found.as_tuple().exponent)))
+    return abs(found - outcome[1]) <= Decimal(1).scaleb(-places)
+
+
+def _near(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+    """Tell whether a float is within four units in the last place."""
+    if outcome[0] != "value" or not isinstance(outcome[1], float) or not TRANSCENDENTAL.search(template.sql):
+        return False
+    found = float(expected or "nan")
+    return abs(found - outcome[1]) <= 4 * abs(found) * 2.0**-52
+
+
+TRANSCENDENTAL = re.compile(r"\b(?:exp|ln|log|log10|power|pow|sin|cos|tan|atan2|cbrt|radians|degrees)\(")
+
+BESIDE_NULL = Documented(
+    "an operand that fails beside NULL",
+    "docs/types.md: what stands beside a NULL may not be computed, so that it does not fail",
+    lambda template, outcome, expected, row: False,  # whoever has the tree and the row tells
+)
+_CASED = re.compile(r"\b(?:lower|upper|initcap)\(|ILIKE|~\*|'g?i'\)|~~\*")
+
+
+def _letters(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+    """Tell whether the case of letters makes a difference, and one of a text has no other case of its own."""
+    texts = [each for each in row if isinstance(each, str)]
+    return outcome[0] == "value" and bool(_CASED.search(template.sql)) and any(_UNCASED & set(each) for each in texts)
+
+
+_UNCASED = frozenset("\u0130\u00df\u017f\u212a\u1e9e")
+
+
+def _early(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+    return outcome[0] == "value" and expected == f"{ERROR}22008" and "years" in template.sql
+
+
+_JSONB = re.compile(r"\b[j][0-2]\b|jsonb")
+
+
+def is_of_jsonb(template: Template) -> bool:
+    """Tell whether a template has a jsonb, whose texts the engines do not agree on."""
+    return bool(_JSONB.search(template.sql))
+
+
+def _of_jsonb(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+    return is_of_jsonb(template)
+
+
+DOCUMENTED = (
+    Documented("texts of jsonb", "are not yet those of Postgres in Spark", _of_jsonb, of_spark=True),
+    Documented(
+        "letters whose other case is longer or another letter's",
+        "docs/types.md: the case of \u0130, \u00df and the like",
+        _letters,
+        of_spark=True,
+    ),
+    Documented(
+        "instants before 4713 BC", "docs/types.md: within an expression, years are not bound", _early, of_spark=True
+    ),
+    Documented(
+        "numbers near zero with EEEE", "to_char(): an error tells", _loud(lambda template, _: "EEEE" in template.sql)
+    ),
+    Documented(
+        "numerics have 38 digits", "docs/types.md: numeric is numeric(38, 10), and beyond it is an error", _loud(_wide)
+    ),
+    Documented("years 1 to 9999", "docs/types.md: a value that does not fit its type is an error", _loud(_other_year)),
+    Documented("texts of fewer forms", "docs/types.md: of texts, forms that are not exact are errors", _loud(_form)),
+    Documented(
+        "digits that V moves out of an integer",
+        "to_char() of Postgres overflows without a word",
+        _loud(lambda template, _: "V99" in template.sql),
+    ),
+    Documented(
+        "last digits of quotients", "docs/types.md: quotients are kept to the digits of their type", _last_digits
+    ),
+    Documented(
+        "last digit of transcendental functions", "each library of mathematics rounds its own way", _near, of_spark=True
+    ),
+)
+
+
+def documented(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> Documented | None:
+    """Return the documented difference that a cell is one of."""
+    return next((each for each in DOCUMENTED if each.holds(template, outcome, expected, row)), None)

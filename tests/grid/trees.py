@@ -1,0 +1,79 @@
+"""Random typed expressions: templates of the grid within each other, over its columns and constants.
+
+What an expression gives is exact at each step, so that what is above it can be: functions that libraries compute with
+another last digit, and what Postgres has more digits or years for, stand at the top alone.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from grid.cells import planned
+from grid.edges import PLACES, VALUES
+from grid.exceptions import TRANSCENDENTAL
+from grid.templates import Template, templates
+from sinkql.errors import SinkqlError
+
+_PLACE = re.compile(r"@([a-z]{1,2})([0-2])\b")
+_LITERALS: Mapping[str, Sequence[str]] = {
+    "p": ("true", "false"),
+    "i": ("0", "1", "-1", "7", "2147483647"),
+    "l": ("0::bigint", "9223372036854775807", "-5::bigint"),
+    "d": ("0.5::double precision", "'NaN'::double precision", "-2.0::double precision"),
+    "n": ("1.5", "-0.07", "100.0"),
+    "s": ("'a'", "''", "'😀b'", "'12'"),
+    "u": ("date '2024-02-29'", "date '2024-11-03'"),
+    "t": ("timestamp '2024-11-03 01:30:00'",),
+    "z": ("timestamptz '2024-11-03 05:30:00+00'",),
+}
+_TYPES = {type_: code for code, (type_, _) in VALUES.items()}
+_TOP = re.compile(
+    r"/|\*|numeric|to_char|::text|to_timestamp|to_date|make_|::(?:date|timestamp|time)|factorial|round|trunc\(@n|ceil|floor"
+    r"|INTERVAL|@y|div\(|%|@[nmf]|sha|md5|repeat|lpad|rpad|CASE WHEN @p0 THEN @s0 ELSE|format|concat|json|@j|@q|@k|@li"
+    r"|regexp|[~?]|LIKE|uint|@[vwx]"
+)
+
+
+@cache
+def _grammar() -> tuple[dict[str, list[Template]], list[Template]]:
+    """Return the templates by the letters of what they give, and those that stand at the top alone."""
+    within: dict[str, list[Template]] = {}
+    top: list[Template] = []
+    for template in templates():
+        if template.judge is None or not template.places or template.judge != template.sql:
+            continue
+        try:
+            code = _TYPES.get(str(planned(template).type))
+        except SinkqlError:
+            continue
+        top.append(template)
+        if code is not None and not _TOP.search(template.text) and not TRANSCENDENTAL.search(template.sql):
+            within.setdefault(code, []).append(template)
+    return within, top
+
+
+class Trees:
+    """Make expressions of a depth, each a template with others in the places of its columns."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._within, self._top = _grammar()
+
+    def any(self, depth: int) -> Template:
+        """Return an expression of at most so many templates within each other."""
+        template = self._random.choice(self._top)
+        return Template(self._filled(template, depth - 1))
+
+    def _filled(self, template: Template, depth: int) -> str:
+        return _PLACE.sub(lambda match: self._of(match[1], depth), template.text)
+
+    def _of(self, code: str, depth: int) -> str:
+        chance = self._random.random()
+        if depth > 0 and code in self._within and chance < 0.7:
+            return f"({self._filled(self._random.choice(self._within[code]), depth - 1)})"
+        if code in _LITERALS and chance > 0.93:
+            return f"({self._random.choice(_LITERALS[code])})"
+        return f"@{code}{self._random.randrange(PLACES)}"
