@@ -167,3 +167,11 @@ def _disown(session: Session) -> None:
     """Make the journal's intents those of a process that is gone."""
     with session.catalog.database.write() as connection:
         connection.execute("UPDATE journal SET process = 'another start'")
+
+
+def test_a_drop_ends_the_lease(piped: Session) -> None:
+    id_, control = sink_id(piped), piped.catalog.control
+    control.acquire(id_, owner="run", takeover=False)
+    control.release(id_, owner="run")
+    piped.execute(_DROP)
+    assert not control.held(id_)

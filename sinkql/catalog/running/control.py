@@ -142,6 +142,11 @@ class Control:
         with self._database.write() as connection:
             connection.update("leases", {"owner": None, "expires": 0.0}, _MINE, sink_id, owner)
 
+    def end(self, sink_id: str) -> None:
+        """End the lease of a sink that was dropped, whoever has it."""
+        with self._database.write() as connection:
+            connection.update("leases", {"owner": None, "expires": 0.0}, "sink_id = ?", sink_id)
+
     def holder(self, sink_id: str) -> Holder | None:
         """Return the holder of the sink's lease if it is valid."""
         with self._database.read() as connection:

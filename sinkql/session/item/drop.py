@@ -263,7 +263,10 @@ def _still_running(name: str, holder: Holder | None) -> SinkqlError:
 
 
 def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) -> None:
-    """Delete the sinks' folders, and the files of tables; the sinks' Iceberg tables and their files stay."""
+    """Delete the sinks' folders, and the files of tables; the sinks' Iceberg tables and their files stay.
+
+    Their leases end: nothing runs any more.
+    """
     faults.point("drop-clean")
     _forget(tables, catalog)
     for sink_id in sinks.values():
@@ -272,3 +275,4 @@ def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) ->
         shutil.rmtree(views / sink_id, ignore_errors=True)
         for pin in views.rglob(f"readers/{sink_id}.json"):
             pin.unlink(missing_ok=True)
+        catalog.control.end(sink_id)
