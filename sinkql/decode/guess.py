@@ -11,7 +11,7 @@ _DAY = r"\d{4}-\d\d-\d\d"
 _FORMS = (
     ("boolean", re.compile(r"true|false")),
     ("bigint", re.compile(r"0|-?[1-9]\d{0,17}")),
-    ("double precision", re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?([eE][+-]?\d{1,2})?")),
+    ("double precision", re.compile(r"-?(0|[1-9]\d{0,14})(\.0{0,5}\d{1,17})?([eE][+-]?\d{1,2})?")),
     ("date", re.compile(_DAY)),
     ("timestamp", re.compile(rf"{_DAY}[ T]{_TIME}")),
     ("timestamptz", re.compile(rf"{_DAY}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)")),
@@ -24,6 +24,21 @@ def type_of_texts(texts: Sequence[str]) -> str:
     if not texts:
         return "text"
     return next((type_ for type_, form in _FORMS if all(form.fullmatch(text) for text in texts)), "text")
+
+
+def why_text(texts: Sequence[str]) -> str | None:
+    """Return what has texts be no more than texts that mostly are of other types; None where most are not."""
+    own = [type_of_texts([text]) for text in texts]
+    if not texts or len(texts) > 2 * (len(own) - own.count("text")):
+        return None
+    if "text" in own:
+        return f"{_shown(texts[own.index('text')])} is one"
+    other = next((text for text, type_ in zip(texts, own, strict=True) if type_ != own[0]), texts[0])
+    return f"{_shown(texts[0])} and {_shown(other)} are of different types"
+
+
+def _shown(text: str) -> str:
+    return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
 
 
 def type_of_values(values: Sequence[Any]) -> str:

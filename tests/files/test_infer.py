@@ -9,6 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sinkql import compile as compile_sql
@@ -218,3 +220,24 @@ def test_names_of_a_header_without_columns_are_the_columns(tmp_path: Path, monke
         session.execute(_CREATE.format("CSV WITH HEADER (a, c)"))
         (shown,) = session.execute("SHOW COLUMNS FROM s;")
     assert [row[0] for row in shown.rows] == ["a", "c"]
+
+
+def test_what_a_user_might_not_expect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text(
+        "id,n,d,s,m\n1,2,0.30000000000000004,x,1\n2,n/a,721.5400323407825,y,2024-02-29\n"
+    )
+    (tmp_path / "in/b.csv").write_text("id,n,d,s,m,z\n1,2,1e3,x,2,7\n")
+    found, *notes = compile_sql("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT CSV WITH HEADER;").notices
+    assert found.message == "columns found in a sample: (id bigint, n text, d double precision, s text, m text)"
+    path = tmp_path / "in/b.csv"
+    assert [note.message for note in notes] == [
+        f'column "z" is left out: "{path}" has it, and others have not',
+        'column "n" is text: "n/a" is one',
+        'column "m" is text: "1" and "2024-02-29" are of different types',
+    ]
+    for name, columns in (("a", {"id": [1]}), ("b", {"id": [2], "v": [3]})):
+        pq.write_table(pa.table(columns), tmp_path / f"in/{name}.parquet")
+    statement = "CREATE SOURCE s FROM FILES (PATH = 'in', GLOB = '*.parquet') FORMAT PARQUET;"
+    assert "v" in compile_sql(statement).notices[1].message

@@ -7,6 +7,7 @@ import io
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from sinkql.connectors.files import content, reader
 from sinkql.decode import convert
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit, Tally
+from sinkql.extension.stream import Limit, Tally, UndecodableError
 from sinkql.physical import Column
 
 _PARQUET, _ORC = {"name": "PARQUET"}, {"name": "ORC"}
@@ -288,3 +289,44 @@ def test_columns_of_a_source_are_those_of_its_files(tmp_path: Path, monkeypatch:
     with pytest.raises(SinkqlError, match=r'in/b\.parquet" cannot be sampled: column "id" is not there as') as error:
         compile_sql("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT PARQUET;")
     assert error.value.code == "SQ3102"
+
+
+@pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
+def test_names_that_arrow_takes_for_paths_are_those_of_columns(tmp_path: Path, format_: str) -> None:
+    """A column `a.b` is not the field b of a column a."""
+    columns: dict[str, Any] = {"id": [1, 2], "a.b": [3, 4], "a": [{"b": 7}, {"b": 8}], "c`d": [5, 6], "*": [7, 8]}
+    _write(tmp_path, "a", {**columns, ".": [9, 9], "a.": [0, 0]}, format_)
+    for name in ("id", "a.b", "c`d", "*", ".", "a."):
+        found, _ = _read(tmp_path, {name: "bigint"}, format_)
+        assert found == [(each,) for each in {**columns, ".": [9, 9], "a.": [0, 0]}[name]], name
+    found, _ = _read(tmp_path, {"a": "jsonb", "a.b": "bigint"}, format_)
+    assert found == [('{"b": 7}', 3), ('{"b": 8}', 4)]
+
+
+def test_int96_has_all_years_of_a_timestamp(tmp_path: Path) -> None:
+    """Spark, Hive and Impala write it, and 9999-12-31 for no end; nanoseconds reach from 1677 to 2262."""
+    times = [dt.datetime(9999, 12, 31, 23, 59, 59, 999999), dt.datetime(1, 1, 1), dt.datetime(2024, 2, 29, 1, 2, 3, 4)]
+    _write(tmp_path, "a", {"t": pa.array(times, pa.timestamp("us"))}, use_deprecated_int96_timestamps=True)
+    assert _read(tmp_path, {"t": "timestamp"})[0] == [(each,) for each in times]
+
+
+@pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
+def test_a_file_that_is_torn_anywhere_is_undecodable(format_: str) -> None:
+    """No other error, which would name no file: cut off, or with a byte that is another one in its last part."""
+    stored = io.BytesIO()
+    _WRITERS[format_](pa.table({"id": range(50), "text": ["é"] * 50}), stored)  # type: ignore[arg-type]
+    data, seed, torn = stored.getvalue(), random.Random(4), []
+    for _ in range(150):
+        cut, changed = data[: seed.randrange(len(data))], bytearray(data)
+        changed[seed.randrange(len(data))] = seed.choice([0, 0xFF, seed.randrange(256)])
+        torn += [cut] if format_ == "PARQUET" else [cut, bytes(changed)]
+    names = data.replace(b"text", b"t\xffxt")
+    decoding = discover().formats[format_].decoding.stored
+    assert decoding is not None
+    failed = 0
+    for each in (*torn, names):
+        with suppress(UndecodableError):
+            list(decoding({"name": format_}, [Column("id", "bigint"), Column("text", "text")]).decode(io.BytesIO(each)))
+            continue
+        failed += 1
+    assert failed > 100

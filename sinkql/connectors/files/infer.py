@@ -21,7 +21,7 @@ from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import Place
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.decode.csv_rows import CsvRows
-from sinkql.decode.guess import type_of_texts, type_of_values
+from sinkql.decode.guess import type_of_texts, type_of_values, why_text
 from sinkql.errors import InvalidFileError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 from sinkql.logical.type import Field, Type, parse_type, record_type
@@ -40,16 +40,18 @@ def infer(
     decoding: Decoding,
     options: Mapping[str, Any],
     compression: Compression = "AUTO",
+    notes: list[str] | None = None,
 ) -> Columns:
     """Return the columns that files have; none where there is nothing to tell.
 
-    `options` are those of the format. Raises SQ3305 where files cannot be read, SQ3102 where they are not of
-    the format, and what the place raises.
+    `options` are those of the format; `notes` get what a user might not expect. Raises SQ3305 where files cannot be
+    read, SQ3102 where they are not of the format, and what the place raises.
     """
+    notes = [] if notes is None else notes
     if decoding.stored is not None:
-        return _stored(place, _some(files), decoding.stored(options, ()))
+        return _stored(place, _some(files), decoding.stored(options, ()), notes)
     samples = [(path, data) for path, data in _samples(place, files, compression) if data.strip()]
-    return _csv(samples, decoding, options) if options["name"] == "CSV" else _json(samples, decoding, options)
+    return _csv(samples, decoding, options, notes) if options["name"] == "CSV" else _json(samples, decoding, options)
 
 
 def _samples(place: Place, files: Sequence[SeenFile], compression: Compression) -> Iterator[tuple[str, bytes]]:
@@ -80,7 +82,7 @@ def _some(files: Sequence[SeenFile]) -> Sequence[SeenFile]:
     return list(dict.fromkeys([*files[: _FILES // 2], *files[-(_FILES // 2) :]]))
 
 
-def _stored(place: Place, files: Sequence[SeenFile], decoder: StoredDecoder) -> Columns:
+def _stored(place: Place, files: Sequence[SeenFile], decoder: StoredDecoder, notes: list[str]) -> Columns:
     """Return the columns that files say they have: all of them alike."""
     found: Columns = []
     for file in files:
@@ -99,6 +101,8 @@ def _stored(place: Place, files: Sequence[SeenFile], decoder: StoredDecoder) -> 
         if different:
             why = f'column "{different[0]}" is not there as in the files before it'
             raise _invalid(path, why)
+        if alike:
+            _leave_out([name for name in names if name not in dict(alike)], path, notes)
         found = [(name, str(type_)) for name, type_ in alike] or columns
     return found
 
@@ -121,7 +125,14 @@ def _common(one: Type, other: Type) -> Type | None:
     return record_type([*found, *(each._replace(nullable=True) for each in fields.values())])
 
 
-def _csv(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+def _leave_out(names: Sequence[str], path: str, notes: list[str]) -> None:
+    """Note columns that not all files have."""
+    notes += [f'column "{name}" is left out: "{path}" has it, and others have not' for name in names]
+
+
+def _csv(
+    samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any], notes: list[str]
+) -> Columns:
     names: list[str] = []
     texts: dict[str, list[str]] = {}
     for path, data in samples:
@@ -131,12 +142,18 @@ def _csv(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapp
             raise _invalid(path, str(error)) from error
         if len(set(head)) < len(head) or not all(_NAME.fullmatch(name) for name in head):
             raise _invalid(path, "its header has a name that is empty, reserved or there more than once")
-        names = [name for name in names if name in head] if names else head
+        before, names = names, [name for name in names if name in head] if names else head
+        _leave_out([name for name in before if name not in head], samples[0][0], notes)
+        _leave_out([name for name in head if before and name not in before], path, notes)
         if not names:
             raise _invalid(path, f"its header has no column of the files before it; it has {', '.join(head)}")
         for name, column in _decoded(path, data, decoding, options, [(name, "text") for name in names]).items():
             texts.setdefault(name, []).extend(value for value in column if value is not None)
     found = [(name, type_of_texts(texts.get(name, []))) for name in names]
+    for name, type_ in found:
+        why = why_text(texts.get(name, [])) if type_ == "text" else None
+        if why is not None:
+            notes.append(f'column "{name}" is text: {why}')
     return _kept(found, "text", samples, decoding, options)
 
 

@@ -213,8 +213,10 @@ def sample(statement: ast.CreateSource, planning: Planning, access: Access | Non
         from sinkql.connectors.files.infer import infer  # pyarrow, only where a sample is taken
 
         decoding, compression = planning.format(format_).decoding, planned.options.get("compression", "AUTO")
-        found = infer(place, files, decoding, planned.options["format"], compression)
-    return {"columns": [list(column) for column in found]}
+        notes: list[str] = []
+        found = infer(place, files, decoding, planned.options["format"], compression, notes)
+    facts: logical.Facts = {"columns": [list(column) for column in found]}
+    return {**facts, "notes": notes} if notes and found else facts
 
 
 def _files(

@@ -132,7 +132,7 @@ def avro_rows(columns: Sequence[physical.Column]) -> StoredRows:
 
 
 def _parquet(stream: BinaryIO) -> _Stored:
-    file = pq.ParquetFile(stream)
+    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")  # years from 1677 to 2262 have nanoseconds
 
     def pieces(begin: int, end: int) -> Iterator[_Piece]:
         before = 0
@@ -156,23 +156,25 @@ def _orc(stream: BinaryIO) -> _Stored:
     size = stream.seek(0, 2)
     stream.seek(0)
     file = po.ORCFile(stream)
+    dotted = any("." in name for name in file.schema.names)  # which Arrow takes for the path to a field of a record
     counted = [0]
 
     def before(place: int) -> int:
         for each in range(len(counted) - 1, place):
-            counted.append(counted[-1] + file.read_stripe(each, columns=file.schema.names[:1]).num_rows)
+            columns = None if dotted else file.schema.names[:1]
+            counted.append(counted[-1] + file.read_stripe(each, columns=columns).num_rows)
         return counted[place]
 
     def pieces(begin: int, end: int) -> Iterator[_Piece]:
         for place in range(file.nstripes):
             if begin <= size * place // file.nstripes < end:
-                yield _Piece(partial(before, place), partial(_stripe, file, place))
+                yield _Piece(partial(before, place), partial(_stripe, file, place, whole=dotted))
 
     return _Stored(file.schema, lambda: int(file.nrows), pieces)
 
 
-def _stripe(file: po.ORCFile, place: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    batch = file.read_stripe(place, columns=list(names))
+def _stripe(file: po.ORCFile, place: int, names: Sequence[str], *, whole: bool) -> Iterator[pa.RecordBatch]:
+    batch = file.read_stripe(place, columns=None if whole else list(names))
     for first in range(0, batch.num_rows, _BATCH_ROWS):
         yield batch.slice(first, _BATCH_ROWS)
 
@@ -191,7 +193,7 @@ def _avro(stream: BinaryIO) -> _Stored:
 def _undecodable() -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last one of a name that is not UTF-8
         raise UndecodableError(str(error)) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sinkql import ast, logical
@@ -33,7 +33,7 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
         scope.use(connection)
     complete = with_found_columns(statement, facts)
     if complete is not statement:
-        _tell(complete, scope)
+        _tell(complete, facts.get("notes", ()), scope)
     planned = kind.plan(complete, facts, scope)
     tables, common = _taken(planned.tables, facts), kind.common(planned) or kind.stream is not None
     source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, tables, common)
@@ -89,7 +89,7 @@ def with_found_columns(statement: ast.CreateSource, facts: logical.Facts) -> ast
     return replace(statement, columns=tuple(columns))
 
 
-def _tell(statement: ast.CreateSource, scope: Scope) -> None:
+def _tell(statement: ast.CreateSource, notes: Sequence[str], scope: Scope) -> None:
     columns = ", ".join(f"{ident(each.name)} {each.type.text}" for each in statement.columns if each.type is not None)
     scope.notice(
         Notice(
@@ -99,6 +99,8 @@ def _tell(statement: ast.CreateSource, scope: Scope) -> None:
             hint="A later row that does not fit them is an invalid row; declare the columns to choose other types.",
         )
     )
+    for note in notes:
+        scope.notice(Notice("SQ2415", note, statement.name.span, hint="Declare the columns to have them otherwise."))
 
 
 def _kind(statement: ast.CreateSource, scope: Scope) -> SourceKind:

@@ -34,6 +34,7 @@ from sinkql.runtime.spark.flatten import flattened, repeated
 from sinkql.runtime.spark.fusion import fusable
 from sinkql.runtime.spark.handed import Handed
 from sinkql.runtime.spark.here import Here
+from sinkql.runtime.spark.mapped import map_in_arrow
 from sinkql.runtime.spark.netting import Netting
 from sinkql.runtime.spark.placing import bucket_and_rows, bucket_column, hashes_of, marked
 from sinkql.runtime.spark.task import (
@@ -180,7 +181,7 @@ class _Frames:
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
         types = [column.type for column in write.columns]
-        return _results(rows.mapInArrow(_write_function(task, types, netting, self.key), _RESULT))
+        return _results(map_in_arrow(rows, _write_function(task, types, netting, self.key), _RESULT))
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
         """Read splits for their tallies alone."""
@@ -341,7 +342,7 @@ class _Frames:
         rows = rows.withColumn("$b", bucket_column(buckets, place))
         if preparation.place != "$h1":
             rows = rows.drop(preparation.place)
-        return rows.mapInArrow(changes, _RESULT if writing else result)
+        return map_in_arrow(rows, changes, _RESULT if writing else result)
 
     def _place(self, operator: physical.Stateful, preparation: Preparation) -> tuple[str, ...]:
         """Return the columns by which a shuffle puts rows into buckets."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
+from sinkql.lowering.spark.text import quoted
 from sinkql.runtime.spark.bucket import buckets_of
 
 _TRIED = 64
@@ -43,7 +44,7 @@ def marked(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1
 
 def bucket_column(buckets: int, place: Sequence[str] = ("$h1",)) -> F.Column:
     """Return `$b`: the bucket into which a shuffle by `place` puts a row."""
-    return F.pmod(F.hash(*[F.col(f"`{name}`") for name in place]), F.lit(buckets))
+    return F.pmod(F.hash(*[F.col(quoted(name)) for name in place]), F.lit(buckets))
 
 
 def bucket_and_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, Iterator[pa.RecordBatch]]:
