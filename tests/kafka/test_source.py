@@ -314,4 +314,6 @@ def test_a_batch_takes_of_all_partitions_alike(broker: Kafka, pipeline: Pipeline
     ]
     until = reader.target(start)
     broker.send(topic, "y")
-    assert reader.latest(start, Limit(1000), until) == until
+    found = reader.latest(start, Limit(1000), until)
+    assert {name: each for name, each in found.items() if name != "last"} == until
+    assert {each: told[0] for each, told in found["last"].items()} == {"0": 0, "1": 9, "2": 99}
