@@ -145,12 +145,15 @@ def test_table_that_others_keep_changing_is_told() -> None:
         def load(self) -> object:
             return table
 
+        def settle(self, *_: object) -> None:
+            return
+
         def post(self, *_: object) -> object:
             raise CommitFailedException("the table has changed")
 
     class Attempt:
         def prepare(self, _: object) -> SimpleNamespace:
-            return SimpleNamespace(requirements=(), updates=())
+            return SimpleNamespace(requirements=(), updates=(), files=())
 
         def landed(self, _: object) -> bool:
             return False
@@ -160,7 +163,7 @@ def test_table_that_others_keep_changing_is_told() -> None:
 
     target: Any = Crowded()
     attempt: Any = Attempt()
-    table: Any = SimpleNamespace(metadata=SimpleNamespace(current_snapshot_id=1))
+    table: Any = SimpleNamespace(metadata=SimpleNamespace(current_snapshot_id=1, next_sequence_number=lambda: 1))
     assert _code(land, target, table, attempt) == "SQ5203"
 
 
