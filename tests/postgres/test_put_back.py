@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from sinkql.connectors.postgres.slot import application_name, find_slot, free_slot, slot_name
 from sinkql.errors import SinkqlError
 from support.notes import MemoryNotes
+from support.patience import Deadline
 from support.postgres import Postgres
 from support.postgres import postgres as new_server
 
@@ -100,3 +102,21 @@ def test_server_that_crashed_goes_on(server: Postgres) -> None:
     server.execute("ALTER TABLE t ADD more int")
     _insert(server, 12)
     assert _read(server, notes, end)[1] == [10, 11, 12]
+
+
+def test_what_the_earlier_run_confirms_as_it_ends_counts(server: Postgres) -> None:
+    first = _reading(server, MemoryNotes())
+    _insert(server, 1)
+    first.begin()
+    assert [row["id"] for row in first.rows("t")] == [1]
+    with server.connect() as connection:
+        before = find_slot(connection, slot_name("0a"))
+        assert before is not None
+        first.stream.confirm(first.stream._known().position(first.stream._to))
+        deadline = Deadline()
+        while find_slot(connection, slot_name("0a")) == before:
+            deadline.check("what the slot has confirmed")
+        found = free_slot(connection, before, application_name("0a"), "s")
+    first.stream.close()
+    assert found is not None
+    assert (found.confirmed, found.reader) == (first.stream._to, None)

@@ -229,8 +229,11 @@ def _waiting(source: str) -> SinkqlError:
     )
 
 
-def free_slot(connection: Connection, slot: Slot, application: str, source: str) -> None:
-    """End a reader of the slot that is an earlier one of the same source; raises SQ3706 for another one."""
+def free_slot(connection: Connection, slot: Slot, application: str, source: str) -> Slot | None:
+    """End a reader of the slot that is an earlier one of the same source; raises SQ3706 for another one.
+
+    Return the slot as it is then: until it ended, the reader may have confirmed more. None where it is gone.
+    """
     until = time.monotonic() + _PATIENCE_S
     found: Slot | None = slot
     while found is not None and found.reader is not None:
@@ -243,6 +246,7 @@ def free_slot(connection: Connection, slot: Slot, application: str, source: str)
         connection.execute("SELECT pg_terminate_backend(%s)", [found.reader])
         time.sleep(_BREATH_S)
         found = find_slot(connection, slot.name)
+    return found
 
 
 def drop_slot(connection: Connection, source_id: str, source: str) -> None:

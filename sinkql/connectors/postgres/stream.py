@@ -287,6 +287,8 @@ class PostgresStream:
         """
         name, connection = self._source.name, self._ordinary()
         slot = find_slot(connection, self._slot)
+        if slot is not None:
+            slot = free_slot(connection, slot, self._application, name)
         if slot is None:
             raise SinkqlError(
                 "SQ3701",
@@ -306,7 +308,6 @@ class PostgresStream:
                 f"and {shown(place)} is wanted",
                 hint=SKIP,
             )
-        free_slot(connection, slot, self._application, name)
         return slot.confirmed
 
     def _check_end(self, after: Position, place: int) -> None:
