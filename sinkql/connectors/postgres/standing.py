@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
 
 from sinkql import typed
+from sinkql.errors import SinkqlError
 from sinkql.extension.capture import LogNotes
 
 _FILE = "standing.json"
@@ -41,15 +43,19 @@ class Standings:
         return next((each for each in reversed(self._known()) if each.end <= place), None)
 
     def keep(self) -> None:
-        """Take note of the last one that was received, durably."""
+        """Take note of the last one that was received, durably; where that fails, the next time does it.
+
+        Nothing but a comparison is lost by then. That another capture has taken over is told.
+        """
         if self.notes is None or not self.received:
             return
-        known, last = self._known(), self.received[-1]
-        self.received.clear()
-        if known and known[-1].end >= last.end:
-            return
-        self._noted = [*known, last][-_KEPT:]
-        self.notes.note(_FILE, msgspec.json.encode(self._noted))
+        with suppress(SinkqlError, OSError):
+            known, last = self._known(), self.received[-1]
+            if not known or known[-1].end < last.end:
+                noted = [*known, last][-_KEPT:]
+                self.notes.note(_FILE, msgspec.json.encode(noted))
+                self._noted = noted
+            self.received.clear()
 
     def _known(self) -> list[Standing]:
         if self._noted is None:

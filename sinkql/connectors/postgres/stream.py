@@ -466,12 +466,12 @@ class PostgresStream:
     def confirm(self, position: Position) -> None:
         """Let the server forget what is up to a position."""
         place = self._known().place(position)
-        self._standings.keep()
         if place is not None and place > self._confirmed:
             self._confirmed = place
             if self._receiving is not None:
                 with self._failures():
                     self._tell(ask=False, now=True)
+        self._standings.keep()
 
     def _tell(self, *, ask: bool, now: bool = False) -> None:
         """Tell the server what is confirmed, but not all the time; with `ask` it answers with how far it is."""

@@ -1,0 +1,55 @@
+"""What was read last is noted for a comparison alone: where the note fails, reading goes on, and the next has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from sinkql.capture.store import FencedLogError
+from sinkql.connectors.mysql import standing as mysql
+from sinkql.connectors.postgres import standing as postgres
+from sinkql.errors import SinkqlError
+from support.notes import MemoryNotes
+
+
+@dataclass
+class _Notes(MemoryNotes):
+    """Fail with an error as long as there is one."""
+
+    error: Exception | None = None
+
+    def note(self, name: str, data: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        super().note(name, data)
+
+
+def _of_mysql(notes: _Notes) -> tuple[Callable[[], None], Callable[[], object], object]:
+    own, last = mysql.Standings(notes), mysql.Standing("1", "2", "u:2", 3, "s")
+    own.received.append(last)
+    return lambda: own.keep("s"), lambda: own.last("2"), last
+
+
+def _of_postgres(notes: _Notes) -> tuple[Callable[[], None], Callable[[], object], object]:
+    own, last = postgres.Standings(notes), postgres.Standing(1, 2, 3, 4)
+    own.received.append(last)
+    return own.keep, lambda: own.last(2), last
+
+
+@pytest.mark.parametrize("of", [_of_mysql, _of_postgres])
+def test_note_that_fails_is_made_the_next_time(
+    of: Callable[[_Notes], tuple[Callable[[], None], Callable[[], object], object]],
+) -> None:
+    notes = _Notes()
+    keep, last, expected = of(notes)
+    for notes.error in (SinkqlError("SQ1001", "the store does not answer"), OSError("no space left")):
+        keep()
+        assert last() is None
+    notes.error = FencedLogError()
+    with pytest.raises(FencedLogError):
+        keep()
+    notes.error = None
+    keep()
+    assert last() == expected
