@@ -18,6 +18,7 @@ from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.connectors.kafka import consume
 from sinkql.connectors.kafka import reader as reader_module
 from sinkql.connectors.kafka.client import Client, Troubles
+from sinkql.connectors.kafka.consume import Range, last_message
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Limit, Measure
@@ -389,6 +390,37 @@ def test_a_partition_that_lost_its_end_stops_the_sink(broker: Kafka, pipeline: P
     reader.verify(end)
     with pytest.raises(SinkqlError, match=f"SQ3372.*{topic}/0 .* ends at offset 2, and was read to 3"):
         reader.verify({**end, "partitions": {"0": 3}})
+
+
+def test_a_batch_looks_at_the_last_messages_once(
+    broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic(2)
+    for partition in range(2):
+        broker.send(topic, "1", partition=partition)
+    _numbers(pipeline, topic)
+    (start,) = pipeline.drain("s").marker.end.values()
+    broker.send(topic, "2", partition=1)
+    (reader,) = pipeline.loop("s").readers.values()
+    looked: list[tuple[int, int]] = []
+
+    def look(client: Client, wanted: Range) -> list[Any] | None:
+        looked.append((wanted.partition, wanted.end))
+        return last_message(client, wanted)
+
+    monkeypatch.setattr(reader_module, "last_message", look)
+    monkeypatch.setattr(reader_module, "_VERIFY_S", 600.0)
+    reader.verify(start)
+    assert sorted(looked) == [(0, 1), (1, 1)]
+    looked.clear()
+    for _ in range(2):
+        end = reader.latest(start, Limit(100))
+    for each in (start, end, end):
+        reader.verify(each)
+    assert sorted(looked) == [(1, 1), (1, 2)]  # what it goes on from, and what it goes up to
+    changed = {**start, "last": {**start["last"], "1": [0, 0, "of another message"]}}
+    with pytest.raises(SinkqlError, match="SQ3372"):
+        reader.verify(changed)
 
 
 def _breaks(*arguments: object) -> None:

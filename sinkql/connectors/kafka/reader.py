@@ -71,7 +71,9 @@ _AT_A_TIME = 8
 class _Seen:
     """What the driver knows of a topic, and since when; no part of a reader in a task.
 
-    `ends` are how many messages the topic had at which times, in order, each number once.
+    `ends` are how many messages the topic had at which times, in order, each number once. `told` is what the last
+    messages are known by, from which offset of a partition up to which. Those that are `known` were read or compared
+    within `_VERIFY_S`, and nothing was offered to be read behind them since.
     """
 
     topic: Topic | None = None
@@ -80,7 +82,9 @@ class _Seen:
     ends: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_ENDS))
     width: int = 0
     weighed_at: float = 0.0
-    verified_at: float = 0.0
+    verified_at: float = float("-inf")
+    told: dict[str, tuple[int, int, list[Any] | None]] = field(default_factory=dict)
+    known: set[tuple[Any, ...]] = field(default_factory=set)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Seen, ()
@@ -198,14 +202,23 @@ class KafkaReader(Reader):
 
         def of(each: str, at: int) -> list[Any] | None:
             first = max(start["partitions"].get(each, 0), at - _LAST)
-            return last_message(self.client, Range(self.source, self.topic, int(each), first, at, self.group))
+            before = seen.told.get(each)
+            if before is not None and before[:2] == (first, at):
+                return before[2]
+            told = last_message(self.client, Range(self.source, self.topic, int(each), first, at, self.group))
+            seen.told[each] = first, at, told
+            seen.known.discard((each, *start.get("last", {}).get(each, ())))
+            if told is not None:
+                seen.known.add((each, *told))
+            return told
 
+        seen = self._seen
         found = self._each(of, moved)
         return {each: told for each, told in found.items() if told is not None}
 
     def _each(self, of: Callable[[str, int], Any], places: Mapping[str, int]) -> dict[str, Any]:
         """Return what is found of partitions, of several at a time."""
-        if len(places) == 1:
+        if len(places) <= 1:
             return {each: of(each, at) for each, at in places.items()}
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             return dict(zip(places, pool.map(of, places, places.values()), strict=True))
@@ -251,9 +264,15 @@ class KafkaReader(Reader):
                 raise lost_messages(self.source, self.topic, each, at, begin[each])
             if end[each] < at and at > self.start.get(str(each), 0):
                 raise lost_end(self.source, self.topic, each, at, end[each])
-        for number, at in self._others(offsets, begin, end).items():
+        seen, now = self._seen, time.monotonic()
+        if now - seen.verified_at > _VERIFY_S:
+            seen.told.clear()
+            seen.known.clear()
+            seen.verified_at = now
+        last = {each: told for each, told in offsets.get("last", {}).items() if (each, *told) not in seen.known}
+        for number, at in self._others({**offsets, "last": last}, begin, end).items():
             raise lost_place(self.source, self.topic, number, read[number], at)
-        self._seen.verified_at = time.monotonic()
+        seen.known.update((each, *told) for each, told in last.items())
 
     def _others(self, offsets: Offsets, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
         """Return partitions that have another message than was read, and where; none where it is gone."""
