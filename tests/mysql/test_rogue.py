@@ -78,7 +78,10 @@ class _Rogue:
         )  # fmt: skip
         number = self._read(client)
         if number is not None and self._context is not None:
-            client = self._context.wrap_socket(client, server_side=True)
+            try:
+                client = self._context.wrap_socket(client, server_side=True)
+            except OSError:
+                return
             number = self._read(client)
         for each in self._answers:
             if number is None:
@@ -137,6 +140,14 @@ def test_password_itself_goes_to_nobody_whose_certificate_is_not_checked(way: st
         assert _refused(rogue, ssl_mode=mode).code == "SQ4471"
     assert len(rogue.got) >= 2
     assert _PASSWORD.encode() not in b"".join(rogue.got)
+
+
+@pytest.mark.parametrize("mode", ["preferred", "required", "verify_identity"])
+def test_tls_that_cannot_be_agreed_on_is_no_matter_of_certificates(mode: str) -> None:
+    with _rogue("clear", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) as rogue:  # without a certificate no cipher suits
+        error = _refused(rogue, ssl_mode=mode)
+    assert (error.code, error.message) == ("SQ4462", f"cannot agree on TLS with MySQL server 127.0.0.1:{rogue.port}")
+    assert error.hint == "Update the server's TLS, or write SSL MODE = 'disabled'."
 
 
 def _context(folder: Path) -> ssl.SSLContext:

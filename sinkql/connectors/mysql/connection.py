@@ -95,7 +95,7 @@ def connect(
         if opened is not None:
             opened.close()
         if isinstance(error, ssl.SSLError):
-            raise _not_trusted(name, where, error) from error
+            raise _unencrypted(name, where, error) from error
         if isinstance(error, pymysql.Error | OSError | RuntimeError):
             raise failure(error, name=name, where=where) from error
         raise
@@ -150,7 +150,7 @@ def failure(error: Exception, *, name: str, where: str) -> SinkqlError:
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     cause = error.__cause__ or getattr(error, "original_exception", None)
     if isinstance(cause, ssl.SSLError):
-        return _not_trusted(name, where, cause)
+        return _unencrypted(name, where, cause)
     if number in _DENIED:
         return SinkqlError(
             "SQ4461",
@@ -202,11 +202,19 @@ def no_privilege(where: str, text: str) -> SinkqlError:
     )
 
 
-def _not_trusted(name: str, where: str, error: ssl.SSLError) -> SinkqlError:
+def _unencrypted(name: str, where: str, error: ssl.SSLError) -> SinkqlError:
+    """Return the error for TLS that does not come about: most often a certificate is to blame, or an old version."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return SinkqlError(
+            "SQ4462",
+            f"cannot agree on TLS with MySQL server {where}",
+            detail=str(error),
+            hint="Update the server's TLS, or write SSL MODE = 'disabled'.",
+        )
     return SinkqlError(
         "SQ4462",
         f'the certificate of MySQL server {where} does not suit connection "{name}"',
-        detail=getattr(error, "verify_message", "") or str(error),
+        detail=error.verify_message or str(error),
         hint="Set SSL CERTIFICATE AUTHORITY to what signed it. SSL MODE = 'verify_ca' takes any host name.",
     )
 

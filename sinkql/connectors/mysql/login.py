@@ -1,7 +1,9 @@
-"""How a user logs in at a MySQL server → what of the password the server gets: nothing that others could use.
+"""How a user logs in at a MySQL server → what of the password the server gets.
 
-A server says how it wants the password, and whoever answers at an address may say so. As with MySQL's own client, the
-password itself goes to none whose certificate is not checked, and without TLS to none that offers a key of its own.
+A server says how it wants the password, and whoever answers at an address may say so. Without TLS nobody gets what the
+password is found from, not even encrypted with a key of his own; with TLS whose certificate is not checked nobody gets
+the password itself by plugins made for that. Through such TLS caching_sha2_password and sha256_password do send it, as
+MySQL's own client does: only a certificate that is checked protects from one who stands between.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
 
 
 class GuardedConnection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL publishes no types
-    """A connection that gives its password to no stranger.
+    """A connection that does not give its password in each way that a stranger may ask for.
 
     `verified` tells that the server's certificate is checked, `refused` makes the error of a way that is not taken.
     """

@@ -95,7 +95,9 @@ CODES = {
         "Who answers as a MySQL server wants the password itself, though nothing shows that it is the server.",
         (
             "Add SSL MODE = 'verify_identity' and SSL CERTIFICATE AUTHORITY to the connection, with which the password "
-            "goes to the right server alone; for a caching_sha2_password or sha256_password SSL MODE = 'required' does."
+            "goes to the right server alone. For caching_sha2_password and sha256_password SSL MODE = 'required' is "
+            "enough, but with TLS whose certificate is not checked, these two send the password itself, as MySQL's "
+            "client does: SSL MODE = 'verify_identity' protects."
         ),
     ),
     "SQ4470": _environment(
