@@ -210,7 +210,7 @@ class BucketStore:
                 self.forget(number)
             raise
 
-    def begin_at(self, number: int) -> None:
+    def begin_at(self, number: int, log: str) -> None:
         noted = [key for key, _ in self._objects.list(f"{self._run}{_FIRST}")]
         if number <= first_in(key.rpartition("/")[2] for key in noted):
             return
@@ -240,7 +240,7 @@ class BucketStore:
                 raise failed
         raise FencedLogError  # it came and went
 
-    def forget(self, number: int) -> None:
+    def forget(self, number: int, log: str | None = None) -> None:
         self._objects.delete([f"{self._run}log/{entry_name(number)}"])
 
     def discard(self) -> None:

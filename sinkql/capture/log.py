@@ -249,10 +249,10 @@ class Log:
         count = min(count, len(self.entries) - 1)
         if count <= 0:
             return
-        self.place.store.begin_at(self.entries[count].entry)
+        self.place.store.begin_at(self.entries[count].entry, self.id)
         faults.point("log-begins")
         for entry in self.entries[:count]:
-            self.place.store.forget(entry.entry)
+            self.place.store.forget(entry.entry, self.id)
             faults.point("entry-deleted")
             for each in entry.files():
                 self.place.store.remove(each.name)

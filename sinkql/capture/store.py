@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from sinkql import durable, faults
+import msgspec
+
+from sinkql import durable, faults, typed
 from sinkql.errors import SinkqlError
 from sinkql.numbered import First
 
@@ -61,11 +63,11 @@ class LogStore(Protocol):
         That may have been forgotten since: an entry below the first one is taken back.
         """
 
-    def begin_at(self, number: int) -> None:
-        """Have no entries below a number from here on, whoever may still put one: those that are there are deleted."""
+    def begin_at(self, number: int, log: str) -> None:
+        """Have no entries of a log below a number from here on, whoever may still put one: they are to be deleted."""
 
-    def forget(self, number: int) -> None:
-        """Delete an entry; the log begins behind it already."""
+    def forget(self, number: int, log: str | None = None) -> None:
+        """Delete an entry, which the log begins behind already; not where another log has begun here since."""
 
     def discard(self) -> None:
         """Delete all entries at once, and then all files."""
@@ -114,9 +116,29 @@ def entry_number(name: str) -> int | None:
     return int(found[1]) if found is not None else None
 
 
+class _Of(msgspec.Struct, frozen=True):
+    """What is read of an entry here: the id of the log that it is of."""
+
+    log: str
+
+
+_OF = typed.decoder(_Of)
+
+
+def _log_of(data: bytes) -> str:
+    try:
+        return _OF.decode(data).log
+    except ValueError:  # damaged: of none
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class FolderStore:
-    """A log in a folder of this machine, or of a disk that several share: those who write are told apart by a lease."""
+    """A log in a folder of this machine, or of a disk that several share: those who write are told apart by a lease.
+
+    A log that was discarded begins again in the same place, while a capture of the one before may sleep: with which
+    entry a log begins is noted below its id, and what is deleted is looked at first.
+    """
 
     folder: Path
 
@@ -132,16 +154,19 @@ class FolderStore:
     def open(self, epoch: int) -> None:
         durable.make_folder(self.folder / "log")
         durable.make_folder(self.data)
-        for number in self._numbers():
-            if number < self._first.now():
-                self.forget(number)
+        found = self._numbers()
+        log = self._log(found)
+        first = self._first(log).now()
+        for number in found:
+            if number < first:
+                self.forget(number, log)
 
     def release(self) -> None:
         """Do nothing: the lease tells."""
 
     def numbers(self) -> list[int]:
         found = self._numbers()
-        first = self._first.now()
+        first = self._first(self._log(found)).now()
         return [number for number in found if number >= first]
 
     def _numbers(self) -> list[int]:
@@ -151,16 +176,23 @@ class FolderStore:
             return []
         return sorted(number for name in names if (number := entry_number(name)) is not None)
 
-    @property
-    def _first(self) -> First:
-        return First(self.folder / "log")
+    def _log(self, numbers: list[int]) -> str:
+        """Return the id of the log that has these entries."""
+        found = (self._read(number) for number in reversed(numbers))
+        return next((_log_of(data) for data in found if data is not None), "")
 
-    def entry(self, number: int) -> bytes | None:
+    def _first(self, log: str) -> First:
+        return First(self.folder / "log" / log)
+
+    def _read(self, number: int) -> bytes | None:
         try:
-            found = self.path(number).read_bytes()
+            return self.path(number).read_bytes()
         except FileNotFoundError:
             return None
-        return found if number >= self._first.now() else None
+
+    def entry(self, number: int) -> bytes | None:
+        found = self._read(number)
+        return found if found is not None and number >= self._first(_log_of(found)).now() else None
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
         for number in self.numbers():
@@ -174,17 +206,28 @@ class FolderStore:
         except FileExistsError:
             raise FencedLogError from None
         faults.point("entry-put")
-        alone = number > 0 and not self.path(number - 1).exists()
-        first = self._first.now()
-        if number < first or (alone and number != first):
-            self.forget(number)  # it was there and is forgotten, or the log has begun again meanwhile
+        log = _log_of(data)
+        follows = number == 0 or self._is_of(number - 1, log)
+        first = self._first(log).now()
+        if number < first or not (follows or number == first):
+            self.forget(number, log)  # it was there and is forgotten, or the log has begun again meanwhile
             raise FencedLogError
 
-    def begin_at(self, number: int) -> None:
-        self._first.put(number)
+    def _is_of(self, number: int, log: str) -> bool:
+        data = self._read(number)
+        return data is not None and _log_of(data) == log
 
-    def forget(self, number: int) -> None:
-        self.path(number).unlink(missing_ok=True)
+    def begin_at(self, number: int, log: str) -> None:
+        self._first(log).put(number)
+
+    def forget(self, number: int, log: str | None = None) -> None:
+        with suppress(FileNotFoundError):
+            folder = os.open(self.folder / "log", os.O_RDONLY)  # the same one, should it be discarded now
+            try:
+                if log is None or self._is_of(number, log):
+                    os.unlink(entry_name(number), dir_fd=folder)
+            finally:
+                os.close(folder)
 
     def discard(self) -> None:
         lost = self.folder / "lost"

@@ -36,6 +36,10 @@ class Sink:
     def __init__(self, place: LogFolder) -> None:
         self.place, self.at, self.to = place, -1, "0"
 
+    def begin_again(self) -> None:
+        """Read a log that was discarded from its beginning."""
+        self.at, self.to = -1, "0"
+
     def read(self) -> None:
         """Take the next entry; it begins where the one before ended."""
         entry = self.place.entry(self.at + 1)
@@ -101,6 +105,9 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
     def take_over() -> None:
         nonlocal epoch
         epoch += 1
+        if chance.random() < 0.3:
+            Capture(open_store, folder, epoch, sink).log.place.store.discard()
+            sink.begin_again()
         other = Capture(open_store, folder, epoch, sink)
         for _ in range(chance.randint(1, 8)):
             other.step(chance)
@@ -173,3 +180,33 @@ def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_pat
         slept.add("changes", to="3", at=0.0)
     third = Log.open(LogFolder(tmp_path, open_store(), FolderNotes(tmp_path)), 3, new_id="third")
     assert [each.to for each in third.entries][-1:] == ends or not ends
+
+
+def test_a_capture_that_forgets_does_nothing_to_a_log_that_begins_again(open_store: Open, tmp_path: Path) -> None:
+    for at in range(1, 9) if isinstance(open_store(), FolderStore) else (1, 4):
+        _forgets_late(_in(open_store, tmp_path, at), tmp_path / str(at), at)
+
+
+def _forgets_late(open_store: Open, folder: Path, at: int) -> None:
+    def opened(epoch: int) -> Log:
+        return Log.open(LogFolder(folder, open_store(), FolderNotes(folder)), epoch, new_id=f"log {epoch}")
+
+    def grow(log: Log, count: int) -> None:
+        for number in range(1, count + 1):
+            log.add("changes", to=str(number), at=0.0, start="0")
+
+    slept = opened(1)
+    grow(slept, 6)
+
+    def begin_again() -> None:
+        opened(2).place.store.discard()
+        grow(opened(3), 3)
+
+    with asleep(at, begin_again):
+        slept.forget(4)
+    there = LogFolder(folder, open_store(), FolderNotes(folder)).numbers()
+    last = opened(4)
+    assert [each.entry for each in last.entries] == there
+    assert there == ([0, 1, 2] if last.id == "log 3" else [4, 5])
+    grow(last, 4)
+    assert last.place.numbers() == [each.entry for each in last.entries]
