@@ -105,8 +105,18 @@ def settle(paths: Iterable[Path]) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it, durably."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _settle_names(folder)
+    try:
+        folder.mkdir()
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        make_folder(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        _settle_names(folder)
+    else:
+        _sync_name(folder)  # always: a file system may give it the number of one that is gone, and was made durable
+        _settle_names(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -136,6 +146,10 @@ def _settle_names(folder: Path) -> None:
 
 @lru_cache(maxsize=10_000)
 def _settle_name(folder: Path, device: int, inode: int) -> None:
+    _sync_name(folder)
+
+
+def _sync_name(folder: Path) -> None:
     with suppress(OSError):  # above what this user has made, and where a file system has no such thing
         sync_folder(folder.parent)
 

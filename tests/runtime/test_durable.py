@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from pathlib import Path
 
@@ -54,6 +55,38 @@ def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Path, "replace", rename)
     durable.write(tmp_path / "file", b"x")
     assert done == ["file", "rename", "folder"]
+
+
+def test_a_folder_that_is_made_again_is_durable_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever number it has: file systems give it that of the one before, or another."""
+    really, done = Path.stat, []
+    fsync = os.fsync
+
+    def note(handle: int) -> None:
+        fsync(handle)
+        done.append(os.readlink(f"/proc/self/fd/{handle}"))
+
+    def one_number(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = really(path, follow_symlinks=follow_symlinks)
+        return os.stat_result((found.st_mode, 7, *found[2:]))
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "stat", one_number)
+    folder = tmp_path / "log" / "first"
+    for _ in range(2):
+        done.clear()
+        durable.make_folder(folder)
+        assert {str(tmp_path), str(folder.parent)} <= set(done)
+        (tmp_path / "log").rename(tmp_path / "lost")
+        shutil.rmtree(tmp_path / "lost")
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        durable.make_folder(tmp_path / "file")
+    with pytest.raises(NotADirectoryError):
+        durable.make_folder(tmp_path / "file" / "folder")
 
 
 def test_files_of_others_are_synced_before_the_folders_that_list_them(
