@@ -10,7 +10,6 @@ import math
 import threading
 import time
 from dataclasses import dataclass, field
-from io import BytesIO
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -125,20 +124,11 @@ class StoredNumbered:
         return True
 
     def stays(self, number: int) -> bool:
-        # they are deleted in their order: while the one before is there, none of this number was
-        if self._has(number - 1):
-            return True
         under = f"{self.part}/{FIRST}/"
         if number >= first_in(name.removeprefix(under) for name, _ in self._store.list(under)):
             return True
         self._remove(number)
         return False
-
-    def _has(self, number: int) -> bool:
-        try:
-            return self._store.get(self._name(number), BytesIO()) is not None
-        except ValueError:  # damaged, but there
-            return True
 
     def begin_at(self, number: int) -> None:
         under = f"{self.part}/{FIRST}/"

@@ -136,6 +136,19 @@ def test_a_number_is_given_once_over_many_histories(
         _history(opened(seed), seed)
 
 
+def test_two_that_slept_do_not_vouch_for_each_other(opened: Callable[[int], Open]) -> None:
+    files = opened(0)("a")
+    for number in range(1, 7):
+        assert files.create(number, b"")
+        assert files.stays(number)
+    files.begin_at(6)
+    late = opened(0)("b"), opened(0)("c")
+    for number, each in enumerate(late, 3):
+        assert each.create(number, b"")
+    assert [each.stays(number) for number, each in reversed(list(enumerate(late, 3)))] == [False, False]
+    assert files.numbers() == [6]
+
+
 def test_an_entry_at_which_readers_stand_is_not_taken_back(tmp_path: Path) -> None:
     history = History(tmp_path, random.Random(3))
     log = history.log("mv")
