@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql.connectors.iceberg.keyindex.run import Entries, map_run, merge, probe, write_run
-from sinkql.rowhash import HashKey
+from sinkql.hashkey import HashKey
+from sinkql.rowhash import hashes
 from sinkql.runs import sort_places
 
 KEYS = 1_000_000
@@ -35,7 +36,7 @@ def main() -> None:
         "bigint and text": [pa.array(numbers), texts],
     }
     for name, columns in shapes.items():
-        print(f"hash {name}: {_rate(KEYS, partial(HashKey().hashes, columns))} M keys/CPU-s")
+        print(f"hash {name}: {_rate(KEYS, partial(hashes, HashKey(), columns))} M keys/CPU-s")
     with tempfile.TemporaryDirectory() as folder:
         runs = [_run(Path(folder), number, BASE if number == 0 else BATCH) for number in range(9)][::-1]
         chosen = np.sort(rng.choice(BASE, 2 * BATCH, replace=False))
@@ -46,7 +47,7 @@ def main() -> None:
 
 
 def _run(folder: Path, number: int, rows: int) -> Entries:
-    h1, h2 = HashKey().hashes([pa.array(np.arange(rows) + number * BASE)])
+    h1, h2 = hashes(HashKey(), [pa.array(np.arange(rows) + number * BASE)])
     order = sort_places(h1, h2)
     entries = Entries(h1[order], h2[order], np.full(rows, number, np.uint32), order.astype(np.uint32))
     write_run(folder / f"{number}.run", rows, [entries])

@@ -18,7 +18,6 @@ block where the processor knows AES.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql.errors import SinkqlError
+from sinkql.hashkey import OPEN, HashKey
 
 Hashes = npt.NDArray[np.uint64]
 """One of the halves of the rows' hashes."""
@@ -37,7 +37,6 @@ _Words = npt.NDArray[np.uint64]
 """Two words of each row, a block."""
 _Lengths = npt.NDArray[np.int64]
 
-KEY_BYTES = 16
 _BLOCK = 16
 _SLICE = 1 << 14
 """Rows hashed at a time: what is hashed of them stays in the processor's cache."""
@@ -53,38 +52,30 @@ for _length in range(_BLOCK + 1):
 _KEPT = _MASKS.view(np.uint64)
 
 
+def hashes(
+    key: HashKey, columns: Sequence[pa.Array | pa.ChunkedArray], *, domain: int = 0, count: int = 0
+) -> tuple[Hashes, Hashes]:
+    """Return both halves of the hashes of equally long columns' rows, or of `count` rows that have no column.
+
+    Raises TypeError for a type that has no hash.
+    """
+    arrays = [_plain(column) for column in columns] or [pa.nulls(count)]
+    hasher = _Hasher(key.secret)
+    found = [
+        hasher.hashed([array.slice(start, _SLICE) for array in arrays], domain)
+        for start in range(0, len(arrays[0]), _SLICE)
+    ]
+    both = np.concatenate([np.empty((0, 2), np.uint64), *found])
+    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+
+
 @dataclass(frozen=True, slots=True)
-class HashKey:
-    """A secret that rows are hashed with; the default is none, for rows that nobody else writes, as in tests."""
+class _Hasher:
+    """Hash rows under a secret."""
 
-    secret: bytes = field(default=bytes(KEY_BYTES), repr=False)
+    secret: bytes = field(repr=False)
 
-    @classmethod
-    def new(cls) -> HashKey:
-        """Return one that nobody can guess."""
-        return cls(os.urandom(KEY_BYTES))
-
-    @property
-    def mark(self) -> str:
-        """Return what tells this key from others, and nothing else of it."""
-        return hashlib.blake2b(b"mark", key=self.secret, digest_size=8).hexdigest()
-
-    def hashes(
-        self, columns: Sequence[pa.Array | pa.ChunkedArray], *, domain: int = 0, count: int = 0
-    ) -> tuple[Hashes, Hashes]:
-        """Return both halves of the hashes of equally long columns' rows, or of `count` rows that have no column.
-
-        Raises TypeError for a type that has no hash.
-        """
-        arrays = [_plain(column) for column in columns] or [pa.nulls(count)]
-        found = [
-            self._hashed([array.slice(start, _SLICE) for array in arrays], domain)
-            for start in range(0, len(arrays[0]), _SLICE)
-        ]
-        both = np.concatenate([np.empty((0, 2), np.uint64), *found])
-        return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
-
-    def _hashed(self, columns: Sequence[pa.Array], domain: int) -> _Words:
+    def hashed(self, columns: Sequence[pa.Array], domain: int) -> _Words:
         """Return the hash of each row of some, as two words."""
         words: list[_Word] = list(_heads(columns, domain))
         tails: list[_Tail] = []
@@ -111,7 +102,7 @@ class HashKey:
             fields = [_plain(each) for each in column.flatten()]
             if not fields:
                 return []
-            both = self._hashed(fields, _INNER)
+            both = self.hashed(fields, _INNER)
             return [_zeroed(column, both[:, half]) for half in (0, 1)]
         if pa.types.is_decimal128(type_) or pa.types.is_fixed_size_binary(type_):
             both = np.frombuffer(column.buffers()[1], np.uint64, 2 * len(column), _BLOCK * column.offset).reshape(-1, 2)
@@ -133,7 +124,7 @@ class HashKey:
         if not _is_list(column.type):
             raise TypeError(f"a row with a column of Arrow type {column.type} has no hash")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64) * _BLOCK
-        each = np.ascontiguousarray(self._hashed([_plain(column.flatten())], _INNER))
+        each = np.ascontiguousarray(self.hashed([_plain(column.flatten())], _INNER))
         ends = np.zeros(len(column) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(each)]
@@ -185,14 +176,10 @@ class HashKey:
         return found[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
 
 
-OPEN = HashKey()
-"""No secret."""
-
-
 def hashed(type_: pa.DataType) -> bool:
     """Tell whether columns of a type have hashes."""
     try:
-        OPEN.hashes([pa.nulls(1, type_)])
+        hashes(OPEN, [pa.nulls(1, type_)])
     except TypeError:
         return False
     return True

@@ -51,4 +51,3 @@ from sinkql.errors.printable import escaped as escaped
 from sinkql.errors.printable import printable as printable
 from sinkql.errors.room import no_room as no_room
 from sinkql.errors.room import refused as refused
-# X refused as refused

@@ -32,7 +32,7 @@ from sinkql.extension.objects import Objects, Purpose
 from sinkql.extension.s3 import SCHEME, Keys
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream.context import Context
-from sinkql.rowhash import OPEN, HashKey
+from sinkql.hashkey import OPEN, HashKey
 
 PURPOSE = Purpose(
     "clusters with STATE in S3",

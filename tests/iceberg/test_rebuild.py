@@ -21,7 +21,7 @@ from sinkql.connectors.iceberg.rebuild import collect, compare
 from sinkql.connectors.iceberg.rebuild.digest import digests
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import NO_PLAN, Committed, Marker, Switch, WriteResult
-from sinkql.rowhash import OPEN
+from sinkql.hashkey import OPEN
 from support.lake import Lake, Sink
 
 LAYOUTS: Sequence[Mapping[str, Any]] = (

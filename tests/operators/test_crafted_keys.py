@@ -10,7 +10,7 @@ import pyarrow as pa
 from operators.pipeline import call, source
 from sinkql import physical
 from sinkql.extension.home import Home
-from sinkql.rowhash import HashKey
+from sinkql.hashkey import HashKey
 from sinkql.runtime.spark.xxhash64 import prepared, xxhash64
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from sinkql.connectors.iceberg.keyindex.change import check_alike
 from sinkql.errors import SinkqlError
-from sinkql.rowhash import OPEN, HashKey
+from sinkql.hashkey import OPEN, HashKey
+from sinkql.rowhash import hashes
 
 _SECRET = bytes(range(16))
 _EPOCH = datetime(1970, 1, 1)
@@ -24,7 +25,7 @@ _WIDE = Context(prec=60)
 
 
 def _of(columns: list[Any], key: HashKey, **how: int) -> list[str]:
-    return [struct.pack("<QQ", *both).hex() for both in zip(*key.hashes(columns, **how), strict=True)]
+    return [struct.pack("<QQ", *both).hex() for both in zip(*hashes(key, columns, **how), strict=True)]
 
 
 def _message(values: list[Any], types: list[pa.DataType], domain: int) -> bytes:
@@ -170,7 +171,7 @@ def test_no_rows_have_no_hashes() -> None:
 
 def test_a_type_that_has_no_hash_is_refused() -> None:
     with pytest.raises(TypeError, match="Arrow type duration"):
-        OPEN.hashes([pa.array([timedelta(1)])])
+        hashes(OPEN, [pa.array([timedelta(1)])])
 
 
 def test_the_secret_decides_and_is_not_shown() -> None:

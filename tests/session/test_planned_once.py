@@ -38,7 +38,7 @@ def calls(**functions: Callable[..., Any]) -> Iterator[Counter[str]]:
         if event == "call" and frame.f_code in names:
             found[names[frame.f_code]] += 1
         elif event == "call" and frame.f_code is select.read.__code__ and "lexemes" in functions:
-            found["lexemes"] -= _lexemes(frame.f_locals["text"])
+            found["lexemes"] -= sum(lexeme.kind != "END" for lexeme in frame.f_locals["lexemes"])
 
     before = sys.getprofile()
     sys.setprofile(count)

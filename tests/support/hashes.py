@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from sinkql.rowhash import Hashes, HashKey
+from sinkql.hashkey import HashKey
+from sinkql.rowhash import Hashes, hashes
+from sinkql.runtime.state import identity
 
 KEY = 1
 """The domain of what tells keys apart."""
@@ -14,10 +16,9 @@ KEY = 1
 @contextmanager
 def hashes_as(of: Callable[[int, list[Any], Hashes, Hashes], tuple[Hashes, Hashes]]) -> Iterator[None]:
     """Have the halves of hashes be what `of` makes of their domain, the columns, and both halves as they would be."""
-    hashes = HashKey.hashes
 
-    def other(self: HashKey, columns: Any, *, domain: int = 0, count: int = 0) -> tuple[Hashes, Hashes]:
-        return of(domain, list(columns), *hashes(self, columns, domain=domain, count=count))
+    def other(key: HashKey, columns: Any, *, domain: int = 0, count: int = 0) -> tuple[Hashes, Hashes]:
+        return of(domain, list(columns), *hashes(key, columns, domain=domain, count=count))
 
-    with patch.object(HashKey, "hashes", other):
+    with patch.object(identity, "hashes", other):
         yield

@@ -23,6 +23,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
 
+from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.java import check_java
 
 _SPARK = Path(pyspark.__file__).parent / "jars"
@@ -44,7 +45,11 @@ def fetch(pom: Path, folder: Path, *, transitive: bool = True) -> None:
         made = Path(work, "jars")
         options = ["-ivy", str(pom), "-confs", "runtime", "-retrieve", f"{made}/{_NAME}"]
         options += [] if transitive else ["-notransitive"]
-        command = [check_java().path, *_trusting(Path(work)), "-cp", f"{_SPARK}/*", "org.apache.ivy.Main", *options]
+        try:
+            java = [check_java().path, *_trusting(Path(work))]
+        except (SinkqlError, OSError, ValueError) as error:
+            raise JarsError(str(error)) from error
+        command = [*java, "-cp", f"{_SPARK}/*", "org.apache.ivy.Main", *options]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode or not made.is_dir():
             lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]

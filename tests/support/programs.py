@@ -100,7 +100,7 @@ def _rights() -> list[str] | None:
         return []
     if shutil.which("sudo") is None:
         return None
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         return ["sudo"]
     allowed = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
     return ["sudo", "-n"] if allowed else None

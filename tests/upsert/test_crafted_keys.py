@@ -8,9 +8,11 @@ import pytest
 import xxhash
 from pyiceberg.types import StringType
 
+from sinkql.connectors.iceberg.keyindex import change
 from sinkql.connectors.iceberg.keyindex.index import Index
 from sinkql.errors import SinkqlError
-from sinkql.rowhash import HashKey
+from sinkql.hashkey import HashKey
+from sinkql.rowhash import hashes
 from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows
 
 TYPES = {"id": pa.string(), "note": pa.string(), "$seq": pa.int64(), "$diff": pa.int64()}
@@ -55,10 +57,9 @@ def test_crafted_keys_have_their_rows(sink: Sink) -> None:
 
 
 def test_keys_of_one_hash_are_told(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashes = HashKey.hashes
     flat = [pa.array([1], pa.int64())]
     sink.buckets = 1
-    monkeypatch.setattr(HashKey, "hashes", lambda self, columns: hashes(self, [flat[0].take([0] * len(columns[0]))]))
+    monkeypatch.setattr(change, "hashes", lambda key, columns: hashes(key, [flat[0].take([0] * len(columns[0]))]))
     with pytest.raises(SinkqlError, match="have the same hash") as caught:
         sink.apply(_rows(["x", "y"], "a"))
     assert caught.value.code == "SQ3460"

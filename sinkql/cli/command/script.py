@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from sinkql import durable
 from sinkql.cli.address import of_server
 from sinkql.cli.output import Output
 from sinkql.cli.script import FILES, VARIABLES, fill_script, fill_scripts
-from sinkql.errors import as_data
+from sinkql.errors import as_data, escaped, printable
 from sinkql.script.file import read_script, script_files
 
 
@@ -45,7 +46,7 @@ def compile_(
     for notice in program.notices:
         output.notice(notice)
     if target is None:
-        click.echo(program.to_json())
+        click.echo(escaped(program.to_json()))
     else:
         # a job holds what the options of its connections say
         durable.write(target, (program.to_json() + "\n").encode(), private=True)
@@ -92,7 +93,7 @@ def init(
         raise SinkqlError("SQ4041", f'"{target}" is there already', hint="Name another file with -o.")
     text, variables, left_out = write_script(address, names, registry=registry, namespace=namespace)
     if str(target) == "-":
-        click.echo(text, nl=False)
+        click.echo(_shown(text), nl=False)
         return 0
     durable.write(target, text.encode())
     output.line(f"wrote {target}", file=target, variables=variables, left_out=left_out)
@@ -174,15 +175,15 @@ def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
         formatted = _formatted(text, str(path))
         changed = changed or text != formatted
         if diff:
-            click.echo(_diff(text, formatted, str(path)), nl=False)
+            click.echo(_shown(_diff(text, formatted, str(path))), nl=False)
         elif check:
             if text != formatted:
-                click.echo(path)
+                click.echo(printable(str(path)))
         elif str(path) == "-":
-            click.echo(formatted, nl=False)
+            click.echo(_shown(formatted), nl=False)
         elif text != formatted:
             durable.write(path, formatted.encode())
-            click.echo(path)
+            click.echo(printable(str(path)))
     return 1 if check and changed else 0
 
 
@@ -198,6 +199,11 @@ def _formatted(text: str, path: str) -> str:
     except SinkqlError as error:
         masked = mask(text, words)
         raise masked.cover(error.within(path=path, text=masked.text)) from None
+
+
+def _shown(text: str) -> str:
+    """Return a text as it goes out: what another program reads is as it is."""
+    return printable(text) if sys.stdout.isatty() else text
 
 
 def _diff(text: str, formatted: str, path: str) -> str:

@@ -13,9 +13,9 @@ from sinkql.extension.stream.decoder import Decoding
 from sinkql.extension.stream.message import ChangeDecoder, MessageDecoder, MessageEncoder
 from sinkql.extension.stream.reader import Reader
 from sinkql.extension.stream.writer import Writer
+from sinkql.hashkey import OPEN, HashKey
 from sinkql.note import FolderNotes, Notes
 from sinkql.numbered import Numbers
-from sinkql.rowhash import OPEN, HashKey
 
 OpenNotes = Callable[[str, Path], Notes]
 

@@ -195,6 +195,8 @@ def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed
         else:
             message = f"argument {unit} of make_interval() takes an integer, found {value.type.called}"
             raise SinkqlError("SQ2211", message, value.span)
+    if max(abs(total.months), abs(total.days)) >= 2**31 or abs(total.micros) >= 2**63:
+        raise SinkqlError("SQ2212", "the interval is out of range", span, hint="Write fewer years, days or hours.")
     if not computed:
         return constant(total, INTERVAL, span)
     if len(computed) > 1 or total != Interval():

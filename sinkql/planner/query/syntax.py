@@ -12,7 +12,6 @@ import re
 import sys
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import islice, takewhile
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -315,8 +314,8 @@ class Syntax:
         """Return the words and signs that a node is made of: the same for what is written alike."""
         start, end = node.meta.get(RANGE) or (0, 0)
         first = bisect_left(self.tokens, start, key=lambda each: each.start)
-        found = takewhile(lambda each: each.start < end, islice(self.tokens, first, None))
-        return tuple((each.token_type, each.text) for each in found)
+        last = bisect_left(self.tokens, end, key=lambda each: each.start)
+        return tuple((each.token_type, each.text) for each in self.tokens[first:last])
 
     def from_word(self, node: Any, *words: str) -> Span:
         """Return the span of a node from a keyword on, which stands in it or as the last such one before it."""
@@ -515,7 +514,21 @@ def _unbracket(root: Any) -> None:
         field = isinstance(parent, exp.Dot | exp.Bracket) and paren.arg_key == "this"  # (r).f and (a[1:2])[1]
         compared = type(inner) in COMPARISONS and type(parent) in COMPARISONS
         if not field and not compared:
-            paren.replace(inner)
+            _put(inner, paren)
+
+
+def _put(inner: Any, paren: Any) -> None:
+    """Put a node in the place of the brackets around it; sqlglot's `replace` goes through all of a list each time."""
+    parent, key, index = paren.parent, paren.arg_key, paren.index
+    if parent is None or key is None:
+        paren.replace(inner)
+        return
+    if index is None:
+        parent.args[key] = inner
+    else:
+        parent.args[key][index] = inner
+    inner.parent, inner.arg_key, inner.index = parent, key, index
+    paren.parent = None
 
 
 def string_value(syntax: Syntax, node: Any) -> str | None:

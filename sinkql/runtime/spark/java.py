@@ -101,7 +101,9 @@ def _modules(java: Java) -> list[str]:
 
 def _run(java: str, *options: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run([java, *options], capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True)
+        return subprocess.run(
+            [java, *options], capture_output=True, text=True, errors="replace", timeout=_PATIENCE_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise SinkqlError(
             "SQ4001",

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sinkql.hashkey import HashKey
 from sinkql.lowering.preparation import Hash, Preparation
 from sinkql.lowering.sides import SIDE, SidesPreparation
-from sinkql.rowhash import Hashes, HashKey
+from sinkql.rowhash import Hashes, hashes
 from sinkql.runtime.state.run import ints
 
 
@@ -20,14 +21,14 @@ def identified(preparation: Preparation, rows: pa.Table, hash_key: HashKey) -> p
     return _replaced(rows, dict(_hashes(preparation.hashes, rows, hash_key)))
 
 
-def _hashes(hashes: Sequence[Hash], rows: pa.Table, hash_key: HashKey) -> Iterator[tuple[str, Hashes]]:
+def _hashes(wanted: Sequence[Hash], rows: pa.Table, hash_key: HashKey) -> Iterator[tuple[str, Hashes]]:
     known: dict[tuple[int, tuple[str, ...]], tuple[Hashes, Hashes]] = {}
-    for each in hashes:
+    for each in wanted:
         names = tuple(value.name for value in each.values)
         both = known.get((each.domain, names))
         if both is None:
             columns = [rows.column(name) for name in names]
-            both = hash_key.hashes(columns, domain=each.domain, count=rows.num_rows)
+            both = hashes(hash_key, columns, domain=each.domain, count=rows.num_rows)
             known[each.domain, names] = both
         yield each.name, both[each.half]
 
@@ -42,8 +43,8 @@ def _of_sides(preparation: SidesPreparation, rows: pa.Table, hash_key: HashKey) 
             continue
         own = dict(_hashes(side.hashes, rows if mine.all() else rows.filter(pa.array(mine)), hash_key))
         own["$h1"] = np.where(which[mine] >= unmatched, own["$r"], own["$h1"])
-        for name, hashes in own.items():
-            found[name][mine] = hashes
+        for name, values in own.items():
+            found[name][mine] = values
     return found
 
 

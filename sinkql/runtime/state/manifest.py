@@ -12,7 +12,7 @@ from typing import Any
 from sinkql import durable, faults, runs
 from sinkql.errors import LostStateError, SinkqlError
 from sinkql.extension.home import Home
-from sinkql.rowhash import OPEN, HashKey
+from sinkql.hashkey import OPEN, HashKey
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import files_of
 from sinkql.runtime.state.run import Entry

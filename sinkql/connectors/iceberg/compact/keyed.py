@@ -47,7 +47,8 @@ from sinkql.connectors.iceberg.keyindex.key import key_schema
 from sinkql.connectors.iceberg.keyindex.layer import FileNote
 from sinkql.connectors.iceberg.keyindex.live import live_rows, lives
 from sinkql.connectors.iceberg.keyindex.run import Entries, open_run, write_run
-from sinkql.rowhash import HashKey
+from sinkql.hashkey import HashKey
+from sinkql.rowhash import hashes
 from sinkql.runs import Places
 
 _TRIED = 256
@@ -170,7 +171,7 @@ class Rewriting:
     def _check_keys(self, note: FileNote, rows: pa.Table, copy: _Copy, live: Places) -> None:
         """Raise where the first rows of a file are not those that the index knows there."""
         keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
-        h1, h2 = copy.hash_key.hashes([keys.column(name) for name in self._key])
+        h1, h2 = hashes(copy.hash_key, [keys.column(name) for name in self._key])
         entries = copy.entries.take(live)
         if not (np.array_equal(h1, entries.h1) and np.array_equal(h2, entries.h2)):
             raise WrongIndexError(note.path, "its rows have other keys than the index says")

@@ -14,7 +14,8 @@ from sinkql import physical
 from sinkql.connectors.iceberg.file.data import cast, target_schema
 from sinkql.connectors.iceberg.keyindex.key import key_schema, key_text
 from sinkql.errors import SinkqlError
-from sinkql.rowhash import Hashes, HashKey, collided
+from sinkql.hashkey import HashKey
+from sinkql.rowhash import Hashes, collided, hashes
 from sinkql.runs import Places, repeats, sort_places
 
 Mask = npt.NDArray[np.bool_]
@@ -66,7 +67,7 @@ def first_halves(rows: pa.Table, schema: Schema, key: tuple[str, ...], hash_key:
 
 def _hashed(rows: pa.Table, schema: Schema, key: tuple[str, ...], hash_key: HashKey) -> tuple[pa.Table, Hashes, Hashes]:
     keys = cast(rows, target_schema(key_schema(schema, key), rows.schema))
-    return keys, *hash_key.hashes([keys.column(name) for name in key])
+    return keys, *hashes(hash_key, [keys.column(name) for name in key])
 
 
 def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:

@@ -41,7 +41,7 @@ from sinkql.connectors.iceberg.keyindex.layer import (
 from sinkql.connectors.iceberg.keyindex.run import size_of
 from sinkql.errors import LostIndexError
 from sinkql.extension.home import Home
-from sinkql.rowhash import OPEN, HashKey
+from sinkql.hashkey import OPEN, HashKey
 
 _VERSION = 6
 _DIGEST = 32

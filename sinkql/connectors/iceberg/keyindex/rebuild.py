@@ -32,7 +32,8 @@ from sinkql.connectors.iceberg.keyindex.run import (
     write_run,
 )
 from sinkql.errors import SharedKeyError
-from sinkql.rowhash import OPEN, HashKey, collided
+from sinkql.hashkey import OPEN, HashKey
+from sinkql.rowhash import collided, hashes
 from sinkql.runs import repeats, sort_places
 from sinkql.vocabulary import join_name
 
@@ -241,7 +242,7 @@ class _Keys:
             gone = dead.get(self._files[id_].path)
             start = 0
             for batch in self._read(self._files[id_].path):
-                h1, h2 = self._hash_key.hashes(batch.columns)
+                h1, h2 = hashes(self._hash_key, batch.columns)
                 positions = np.arange(start, start + batch.num_rows, dtype=np.uint32)
                 start += batch.num_rows
                 entries = Entries(h1, h2, np.full(batch.num_rows, id_, np.uint32), positions)

@@ -34,7 +34,7 @@ from sinkql.connectors.iceberg.keyindex.run import Entries, Ids, map_run, open_r
 from sinkql.connectors.iceberg.keyindex.vector import write_dead
 from sinkql.connectors.iceberg.rebuild.collect import Part, cuts, mapped, put_by
 from sinkql.connectors.iceberg.rebuild.digest import digests
-from sinkql.rowhash import Hashes
+from sinkql.rowhash import Hashes, hashes
 from sinkql.runs import Column, Places, find, repeats, sort_places
 
 _RANGE = 1 << 19
@@ -183,7 +183,7 @@ class Comparison:
             for read in read_rows(self._tasks, note.path):
                 rows = cast(read, target_schema(self._tasks.schema(), read.schema))
                 keys = cast(rows, target_schema(key_schema(self._tasks.schema(), names), rows.schema))
-                h1, h2 = self._index.hash_key.hashes([keys.column(name) for name in names])
+                h1, h2 = hashes(self._index.hash_key, [keys.column(name) for name in names])
                 pos = np.arange(start, start + rows.num_rows, dtype=np.uint32)
                 start += rows.num_rows
                 files, places = probe(runs, h1, h2)

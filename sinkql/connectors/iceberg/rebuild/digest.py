@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sinkql.rowhash import Hashes, HashKey, hashed
+from sinkql.hashkey import HashKey
+from sinkql.rowhash import Hashes, hashed, hashes
 
 _BITS = {pa.float64(): pa.int64(), pa.float32(): pa.int32(), pa.float16(): pa.int16()}
 
 
 def digests(rows: pa.Table, hash_key: HashKey) -> tuple[Hashes, Hashes]:
     """Return the two halves of each row's hash; columns count in their order."""
-    return hash_key.hashes([_hashed(rows.column(name)) for name in rows.column_names])
+    return hashes(hash_key, [_hashed(rows.column(name)) for name in rows.column_names])
 
 
 def _hashed(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -317,7 +317,7 @@ class _Queries(Expressions):
         if self.take("("):
             self._arguments()
             self.expect(")")
-            if self.lexemes[start].kind == "WORD" and self.lexemes[start].value in self.functions:
+            if self.lexemes[start].kind in ("WORD", "QUOTED") and self.lexemes[start].value in self.functions:
                 self.files.add((start, self.place))
             self._ordinality()
             return True
