@@ -713,7 +713,7 @@ _CASTS = {
     "n": "hilrd",
     "m": "hilnrds",
     "f": "hilnrds",
-    "r": "hild",
+    "r": "hilnd",
     "d": "hilnr",
     "s": "philnductzgbj",
     "u": "tzs",
