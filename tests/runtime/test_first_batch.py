@@ -101,6 +101,7 @@ class _Run:
         self.application.running[self.runner.sink_id] = (self.runner, cast(Any, None))
 
     def claim(self, epoch: int = 1) -> BatchLoop:
+        self.runner.host.control.acquire(self.runner.sink_id, owner=self.runner.owner, takeover=True)
         loop = self.runner._claim(epoch)
         loop.engine = self.engine
         return loop

@@ -8,7 +8,7 @@ import pytest
 import xxhash
 from pyiceberg.types import StringType
 
-from sinkql.connectors.iceberg.keyindex import change
+from sinkql.connectors.iceberg.keyindex import change, rebuild
 from sinkql.connectors.iceberg.keyindex.index import Index
 from sinkql.errors import SinkqlError
 from sinkql.hashkey import HashKey
@@ -59,7 +59,8 @@ def test_crafted_keys_have_their_rows(sink: Sink) -> None:
 def test_keys_of_one_hash_are_told(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     flat = [pa.array([1], pa.int64())]
     sink.buckets = 1
-    monkeypatch.setattr(change, "hashes", lambda key, columns: hashes(key, [flat[0].take([0] * len(columns[0]))]))
+    for each in (change, rebuild):
+        monkeypatch.setattr(each, "hashes", lambda key, columns: hashes(key, [flat[0].take([0] * len(columns[0]))]))
     with pytest.raises(SinkqlError, match="have the same hash") as caught:
         sink.apply(_rows(["x", "y"], "a"))
     assert caught.value.code == "SQ3460"
