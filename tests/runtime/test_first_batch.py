@@ -222,5 +222,6 @@ def test_a_sink_whose_lease_was_lost_as_it_began_does_not_say_that_it_was_stoppe
 
 
 def _incarnation(run: runner.SinkRunner) -> None:
+    run.host.control.acquire(run.sink_id, owner=run.owner, takeover=True)
     with suppress(_NoSparkError):
         run._incarnation(1)
