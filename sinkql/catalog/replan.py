@@ -13,6 +13,7 @@ from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.planner import Planned
 from sinkql.planner.edit.qualify import mentions, rename
+from sinkql.planner.item.same import same
 from sinkql.planner.item.statement import own_name
 from sinkql.planner.name import around, inside, short_name
 from sinkql.planner.order import Edges, in_order, reached
@@ -49,6 +50,19 @@ def redefine(plans: MemoryCatalog, changes: Definitions) -> None:
     after = plans.copy()
     replan(after, replacements(changes, Entries(plans), plans.dependents), changes=changes)
     plans.take(after)
+
+
+def means_the_same(statement: ast.Create, name: str, plans: MemoryCatalog) -> bool:
+    """Tell whether a statement with full names differs from an item's own in the text of its options alone."""
+    entry = plans.entry(name)
+    if entry is None:
+        return False
+    after = plans.copy()
+    try:
+        redefine(after, {name: (statement, entry.facts)})
+    except SinkqlError:
+        return False
+    return same(entry.statement, statement, plans.item(name), after.item(name))
 
 
 def replacements(changes: Definitions, entries: Mapping[str, logical.Entry], users: Edges) -> tuple[Replacement, ...]:

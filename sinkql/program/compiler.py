@@ -10,7 +10,7 @@ import msgspec
 
 from sinkql import ast, logical, physical, typed
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.replan import identity, redefine
+from sinkql.catalog.replan import identity, means_the_same, redefine
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.explain import to_text
 from sinkql.extension.registry import Registry, discover
@@ -264,7 +264,11 @@ class Compiler:
             return ""
         if isinstance(new, ast.CreateSecret):
             return "its value changes"
-        return shown_difference(to_sql(present.statement, redacted=words), to_sql(new, redacted=words))
+        redacted = to_sql(present.statement, redacted=words), to_sql(new, redacted=words)
+        hidden = redacted != (to_sql(present.statement), to_sql(new))
+        if not hidden and means_the_same(new, present.name, self.catalog):
+            return ""
+        return shown_difference(*redacted)
 
     def identity(self, statement: ast.Create) -> dict[str, str]:
         if not isinstance(statement, ast.CreateSource | ast.CreateTable | ast.CreateTableFrom):

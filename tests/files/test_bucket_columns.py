@@ -111,7 +111,7 @@ def test_a_source_in_s3_without_columns_is_planned_with_the_secrets_of_its_scrip
         ("read_json('s3://data/x', connection => sql)", "SQ2501", "sql"),
         ("read_json('s3://data/x', connection => 'aws')", "SQ2646", ""),
         ("read_json('s3://data/x', connection = aws)", "SQ2646", ""),
-        ("read_json('s3://data/x', connection =>)", "SQ2646", ""),
+        ("read_json('s3://data/x', connection =>)", "SQ2201", ")"),
     ],
 )
 def test_what_is_wrong_with_a_place_in_s3_is_told_there(session: Session, place: str, code: str, at: str) -> None:

@@ -104,6 +104,27 @@ def test_server_that_crashed_goes_on(server: Postgres) -> None:
     assert _read(server, notes, end)[1] == [10, 11, 12]
 
 
+def test_where_nothing_follows_what_comes_again_the_reader_goes_on(server: Postgres) -> None:
+    """What describes a table is kept of a transaction that was read before; it is no part of one that goes on."""
+    notes = MemoryNotes()
+    first = _reading(server, notes)
+    first.stream.close()
+    _insert(server, 1)
+    end, _ = _read(server, notes, first.start, confirmed=False)
+    server.execute("CREATE TABLE other (id int)")
+    ((place,),) = server.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    again = _reading(server, notes)
+    try:
+        again.begin(end)
+        assert again.stream._comparing is not None
+        deadline = Deadline()
+        while again.stream._to < place:
+            again.stream.receive(0.1)
+            deadline.check(f"{place} of the server's log")
+    finally:
+        again.stream.close()
+
+
 def test_what_the_earlier_run_confirms_as_it_ends_counts(server: Postgres) -> None:
     first = _reading(server, MemoryNotes())
     _insert(server, 1)

@@ -106,6 +106,11 @@ class Comparing:
         self._within = kind != _COMMIT
         return kind in (_RELATION, _TYPE)  # which are sent once, for all that follows
 
+    @property
+    def skips(self) -> bool:
+        """Whether the last message is of a transaction that was read before."""
+        return self._within
+
     def passes(self, place: int) -> None:
         """Take note that the server has sent all up to a place; raises OtherServerError."""
         if not self.seen and place >= self.wanted.end:

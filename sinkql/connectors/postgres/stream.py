@@ -422,11 +422,12 @@ class PostgresStream:
             length, data = get(1)
             if length > 0:
                 if data[0] == _DATA:
-                    if self._comparing is not None and not self._takes(self._comparing, data):
+                    comparing = self._comparing
+                    if comparing is not None and not self._takes(comparing, data):
                         continue
                     parts.append(data)
                     size += length
-                    if data[HEADER] == _COMMIT:
+                    if data[HEADER] == _COMMIT or (comparing is not None and comparing.skips):
                         whole = len(parts)
                 elif data[0] == _KEEPALIVE:
                     self._keepalive(data, idle=len(parts) == whole)

@@ -12,7 +12,7 @@ from sinkql.extension.registry import Registry
 from sinkql.extension.types import kept_type, parse_type
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
-from sinkql.planner.item.same import same as means_the_same
+from sinkql.planner.item.same import same
 from sinkql.planner.name import short_name
 from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
@@ -71,13 +71,13 @@ class _Difference:
             self.fates[name] = _Fate("replace", "it is no longer valid as it is")
             return
         old, new = self._entry(self.before, name), self._entry(self.after, name)
-        same = _text(old.statement) == _text(new.statement)
-        same = same or means_the_same(old.statement, new.statement, self.before.item(name), self.after.item(name))
-        if same and not (isinstance(written, ast.CreateSecret) and other_value(name, written)):
+        as_it_was = _text(old.statement) == _text(new.statement)
+        as_it_was = as_it_was or same(old.statement, new.statement, self.before.item(name), self.after.item(name))
+        if as_it_was and not (isinstance(written, ast.CreateSecret) and other_value(name, written)):
             return
         hindrance = obstacle(old, new, self.before, self.after, self.registry)
         if hindrance is None:
-            self.fates[name] = _Fate("alter", "its value changes" if same else "its definition changes")
+            self.fates[name] = _Fate("alter", "its value changes" if as_it_was else "its definition changes")
         else:
             self.fates[name] = _Fate("replace", hindrance)
 

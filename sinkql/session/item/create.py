@@ -10,7 +10,7 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import adding, redefining, sharing_views
-from sinkql.catalog.replan import redefine
+from sinkql.catalog.replan import means_the_same
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import Given, SecretValue, given
 from sinkql.errors import Notice, SinkqlError, UnfitNameError
@@ -22,7 +22,6 @@ from sinkql.lowering.log import VIEW_ID
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.present import already_there, built_in, name_span, shown_difference
-from sinkql.planner.item.same import same
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import item_name, kind_of
@@ -255,21 +254,9 @@ def _difference(statement: ast.Create, stored: Stored, catalog: Catalog) -> str:
         return "its value changes" if _other_value(statement, stored, catalog) else ""
     redacted = to_sql(new, redacted=catalog.registry.vocabulary)
     hidden = (redacted, stored.redacted_sql) != (to_sql(new), stored.create_sql)
-    if not hidden and _means_the_same(new, stored, catalog):
+    if not hidden and means_the_same(new, stored.name, catalog.plans):
         return ""
     return shown_difference(stored.redacted_sql, redacted)
-
-
-def _means_the_same(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
-    entry = catalog.plans.entry(stored.name)
-    if entry is None:
-        return False
-    after = catalog.plans.copy()
-    try:
-        redefine(after, {stored.name: (statement, entry.facts)})
-    except SinkqlError:
-        return False
-    return same(entry.statement, statement, catalog.plans.item(stored.name), after.item(stored.name))
 
 
 def _other_value(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
