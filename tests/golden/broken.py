@@ -4,8 +4,8 @@
     CREATE SINK s «FRM» orders INTO …;
 
 The marks « » stand around the text that is wrong, or at the place where something is missing; behind the command stands
-a regular expression for what the hint has to say. Both are written by a reader who knows what was meant, not taken from
-what is printed.
+a regular expression for what the hint has to say, or the message to have expected. Both are written by a reader who
+knows what was meant, not taken from what is printed.
 """
 
 from __future__ import annotations
@@ -74,5 +74,8 @@ def on_place(case: Broken, error: SinkqlError | None) -> bool:
 
 
 def helps(case: Broken, error: SinkqlError | None) -> bool:
-    """Tell whether the hint names the fix."""
-    return error is not None and re.search(case.fix, error.hint or "") is not None
+    """Tell whether the hint names the fix, or the message what was expected there."""
+    if error is None:
+        return False
+    expected = error.message.partition(", found ")[0] if error.message.startswith("expected ") else ""
+    return any(re.search(case.fix, each) is not None for each in (error.hint or "", expected))

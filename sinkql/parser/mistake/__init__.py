@@ -2,6 +2,5 @@
 
 * `complaint`: a token that cannot stand where it stands to an error: what was expected, what was found, and the fix.
 * `habit`, `habits.toml`: forms of other SQLs, and what is written instead; those of queries, functions and types too.
-* `repair`: the change of one place after which a text can be read on.
 * `unclosed`: an error behind a string without an end to one at that string.
 """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from sinkql import vocabulary
 from sinkql.errors import SinkqlError, Span, UnexpectedWordError, line_and_column, nearest, one_of
 from sinkql.parser.mistake.habit import statement_habit
-from sinkql.parser.mistake.repair import STATEMENT_STARTS, Repair, advice, find_repair
 from sinkql.parser.read import grammar
 from sinkql.parser.read.lexical import Lexeme
 from sinkql.parser.read.reader import Reading, StuckError
@@ -27,11 +27,6 @@ _DESCRIBED = {
     "EXPRESSION": "an expression",
     **vocabulary.RUNS,
 }
-_DESCRIBED_FIX: dict[tuple[str, ...], str] = {
-    ("name",): "a name",
-    ("'…'",): "a value",
-    ("TO", "name"): '"=" and a value',
-}
 _VALUE = frozenset({"NAME", "STRING", "NUMBER"})
 _VALUE_PARTS = (
     _VALUE
@@ -39,7 +34,12 @@ _VALUE_PARTS = (
     | {"HEX", "FOR", "ON", "AT", "EVERY", "MATCHING"}
 )
 _QUERY_STARTS = ("SELECT", "VALUES", "WITH")
-
+_STATEMENT_STARTS = frozenset(
+    {
+        "ALTER", "BEGIN", "COMMENT", "COMMIT", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "ROLLBACK", "SELECT",
+        "SET", "SHOW", "SUBSCRIBE", "UPDATE", "VALIDATE",
+    }
+)  # fmt: skip
 
 FORMS = {
     "CREATE SECRET": "CREATE SECRET name AS env_var('NAME');",
@@ -69,6 +69,7 @@ FORMS = {
     "ALTER CONNECTION": "ALTER CONNECTION name SET (option = value);",
     "EXPLAIN": "EXPLAIN PHYSICAL PLAN FOR SINK name;",
 }
+_EARLY = ("FROM", "INTO", "TO", "AS")
 _CLAUSES = 12
 _LONGEST = 40
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
@@ -89,29 +90,20 @@ def complaint(stuck: StuckError) -> SinkqlError:
         return _no_connection(stuck, kind) or _no_kind(
             stuck, " ".join(each.text for each in kind), Span(kind[0].start, kind[-1].end)
         )
-    repair = find_repair(lexemes, place, stuck.reading)
-    if (
-        repair is not None
-        and repair.removed
-        and repair.place < place
-        and lexemes[repair.place].keyword in grammar.keywords()
-    ):
-        # a keyword that could stand there is what was meant
-        repair = None if lexemes[repair.place].keyword in stuck.reading.expected(repair.place) else repair
-    if repair is not None and repair.place < place and repair.inserted:
-        # a misspelt keyword that was read as a name, or one that stands where a name is missing
-        found, expected = lexemes[repair.place], stuck.reading.expected(repair.place)
+    if _taken_for_name(stuck, expected):
+        place -= 1
+        expected, found = stuck.reading.expected(place), lexemes[place]
+        return UnexpectedWordError("SQ1001", f"expected {_listed(expected)}, found {_found(found)}", found.span)
     message = f"expected {_listed(expected)}, found {_found(found)}"
-    hint = _hint(stuck, repair, found, expected)
     if found.kind in ("END", ";"):
         return UnexpectedWordError(
-            "SQ1002", message, found.span, detail=_still_open(lexemes[:place], stuck.text), hint=hint
+            "SQ1002", message, found.span, detail=_still_open(lexemes[:place], stuck.text), hint=_form(lexemes, place)
         )
-    if found.keyword in vocabulary.RESERVED and "NAME" in expected and _renames(repair):
+    if _names(stuck, expected):
         hint = f'Write it in quotes to use it as a name: "{found.value}".'
         return SinkqlError("SQ1004", message, found.span, hint=hint)
     code = "SQ1001" if place else "SQ1003"
-    return UnexpectedWordError(code, message, found.span, hint=hint)
+    return UnexpectedWordError(code, message, found.span, hint=_hint(stuck, expected))
 
 
 def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | None:
@@ -127,19 +119,31 @@ def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | 
 
 def _no_kind(stuck: StuckError, written: str, place: Span) -> SinkqlError:
     near = stuck.reading.near_kind(written)
-    hint = f"Did you mean {near}?" if near else _form(stuck.lexemes)
+    hint = f"Did you mean {near}?" if near else _form(stuck.lexemes, stuck.place)
     return UnexpectedWordError("SQ1001", f'expected {_DESCRIBED["KIND"]}, found "{written}"', place, hint=hint)
 
 
-def _renames(repair: Repair | None) -> bool:
-    return repair is None or (repair.removed == 1 and repair.inserted == ("name",))
+def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
+    """Say whether the word that is found is a keyword in the place of a name, so that quotes make it one."""
+    lexemes, place = stuck.lexemes, stuck.place
+    found = lexemes[place]
+    if found.keyword not in vocabulary.RESERVED or "NAME" not in expected:
+        return False
+    quoted = Lexeme("QUOTED", f'"{found.value}"', found.start, found.end, found.value)
+    return stuck.reading.reach([*lexemes[:place], quoted, *lexemes[place + 1 :]], place) > place + 1
+
+
+def _taken_for_name(stuck: StuckError, expected: frozenset[str]) -> bool:
+    """Say whether the word before is a keyword that was read as the name that is missing before it."""
+    before = stuck.lexemes[stuck.place - 1].keyword if stuck.place else None
+    return before in grammar.keywords() and before in expected and stuck.reading.expected(stuck.place - 1) >= {"NAME"}
 
 
 def _begins_statement(stuck: StuckError) -> bool:
     """Say whether a statement begins in a line of its own where one should have ended."""
     lexemes, place = stuck.lexemes, stuck.place
     line_break = "\n" in stuck.text[lexemes[place - 1].end : lexemes[place].start]
-    return lexemes[place].keyword in STATEMENT_STARTS and (line_break or lexemes[place].keyword in ("CREATE", "DROP"))
+    return lexemes[place].keyword in _STATEMENT_STARTS and (line_break or lexemes[place].keyword in ("CREATE", "DROP"))
 
 
 def _no_semicolon(stuck: StuckError) -> SinkqlError:
@@ -164,12 +168,13 @@ def _listed(expected: frozenset[str]) -> str:
     shown = {_DESCRIBED.get(terminal, terminal) for terminal in rest & (grammar.keywords() | _DESCRIBED.keys())}
     described += sorted(shown, key=lambda word: (word.isupper(), word))
     names = {terminal: symbol for symbol, terminal in grammar.symbols().items()}
-    described += sorted(f'"{names[terminal]}"' for terminal in rest if terminal in names)
+    signs = sorted(f'"{names[terminal]}"' for terminal in rest if terminal in names)
     if "$END" in rest:
-        described.append('";"')
-    if len(described) > _LIMIT:
-        described = [*described[:_LIMIT], "…"]
-    return one_of(described) if described else ""
+        signs.append('";"')
+    if len(described) + len(signs) > _LIMIT:  # a bracket or a comma that is left out is seen worst
+        first = [each for each in signs if each not in ('"."', '";"')]
+        return one_of([*(*first, *described)[:_LIMIT], "…"])
+    return one_of([*described, *signs]) if described or signs else ""
 
 
 def _found(lexeme: Lexeme) -> str:
@@ -201,97 +206,26 @@ def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
     return f'the "{still_open[-1].kind}" in line {line}, column {column} is still open'
 
 
-def _hint(stuck: StuckError, repair: Repair | None, found: Lexeme, expected: frozenset[str]) -> str | None:
-    """Return the fix: the change that lets the statement be read on, else a word that looks like it, else the form."""
+def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
+    """Return the fix: a keyword that is misspelt, a clause that stands elsewhere, else the form of the statement."""
     lexemes, place, reading = stuck.lexemes, stuck.place, stuck.reading
+    found = lexemes[place]
     if (
         found.kind == "."
         and lexemes[place - 1].kind in ("WORD", "QUOTED")
         and lexemes[place + 1].kind in ("WORD", "QUOTED")
     ):
         return f"This name cannot be qualified: write {lexemes[place + 1].text} alone."
-    if repair is None or not repair.inserted or (len(expected) > 1 and repair.inserted[0] not in grammar.symbols()):
-        other = _misplaced(lexemes, place, reading) if found is lexemes[place] else None
-        if other is None and (repair is None or not repair.inserted):
-            other = _empty_brackets(lexemes, place, reading)
-        if other is not None:
-            return other
-    form = _form(lexemes)
-    if form is not None and repair is not None and _unfinished(found, repair, expected):
-        return form
-    if repair is not None and not _vague(found, repair):
-        return _change(stuck, repair)
     if found.kind == "WORD" and found.keyword not in grammar.keywords():
         choices = sorted(expected & grammar.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
         near = nearest(found.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
-    return _too_early(stuck, expected) or form
-
-
-def _unfinished(found: Lexeme, repair: Repair, expected: frozenset[str]) -> bool:
-    """Say whether a statement ends before it says anything, so that a word more would be no help."""
-    if found.kind not in ("END", ";"):
-        return False
-    return repair.inserted[:1] in (("TO",), ("NULL",)) or len(expected) > _LIMIT
-
-
-def _vague(found: Lexeme, repair: Repair) -> bool:
-    """Say whether a change lets the statement be read on in a way that hardly anybody means."""
-    match repair.inserted:
-        case ("HEADERS" | "WHERE" | "AT",):
-            return True
-        case ("WITH",):
-            return found.kind != "("
-        case (".",):
-            return found.kind == ","
-    return False
-
-
-def _change(stuck: StuckError, repair: Repair) -> str:
-    found, following = stuck.lexemes[repair.place], stuck.lexemes[min(repair.place + 1, len(stuck.lexemes) - 1)]
-    match repair.inserted:
-        case ("(", ")") if repair.removed:
-            more = "" if repair.removed == 1 else " …"
-            return f"Put it in parentheses: ({'…' if found.kind == 'STRING' else found.text}{more})."
-        case ("AS", *_) if _stands_later(stuck.lexemes, stuck.place, "AS"):
-            return f"Leave out {_found(found)} …: AS follows here."
-        case (keyword, *_) if keyword.isalpha() and _stands_later(stuck.lexemes, stuck.place, keyword):
-            return f"{keyword} … goes before {_found(found)} …, not after it."
-    return advice(
-        repair,
-        _DESCRIBED_FIX.get(repair.inserted) or " ".join(_quoted(each) for each in repair.inserted),
-        _named(found),
-        end=found.kind in ("END", ";"),
-        before=_named(following) if repair.place < stuck.place else "",
-        near=found.kind == "WORD" and bool(repair.inserted) and nearest(found.text, [repair.inserted[0]]) is not None,
-    )
-
-
-def _too_early(stuck: StuckError, expected: frozenset[str]) -> str | None:
-    """Return which clause should stand before the one that is found, if it stands behind it."""
-    found = stuck.lexemes[stuck.place]
-    later = next(
-        (
-            each
-            for each in ("FROM", "INTO", "TO", "AS")
-            if each in expected and _stands_later(stuck.lexemes, stuck.place, each)
-        ),
-        None,
-    )
-    return f"{later} … goes before {_found(found)} …, not after it." if later and found.keyword else None
-
-
-def _named(lexeme: Lexeme) -> str:
-    return "the string" if lexeme.kind in ("STRING", "HEX") else _found(lexeme)
-
-
-def _quoted(written: str) -> str:
-    return written if written[0].isalpha() or written[0] == "'" else f'"{written}"'
+    return _misplaced(lexemes, place, reading) or _empty_brackets(lexemes, place, reading) or _form(lexemes, place)
 
 
 def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
-    """Return before which clause the one at `place` should stand, if the statement can be read so, or that it is there
+    """Return before which clause the one at `place` should stand, if the statement is whole then, or that it is there
     twice."""
     found = lexemes[place].keyword
     if found not in grammar.keywords():
@@ -304,30 +238,29 @@ def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str |
     outside = set(_outside(lexemes[:place]))
     if lexemes[place - 1].keyword != found and any(lexemes[at].keyword == found and at in outside for at in readable):
         return f"{found} … is already there: keep one of them."
+    for at in _outside(lexemes[place:]):
+        later = lexemes[place + at].keyword
+        if later in _EARLY and later in reading.expected(place) and _moves(lexemes, place + at, place, reading):
+            return f"{later} … goes before {found} …, not after it."
     return None
-
-
-def _stands_later(lexemes: Sequence[Lexeme], place: int, keyword: str) -> bool:
-    """Say whether a clause that is missed at `place` follows in the statement, outside of brackets."""
-    return any(lexemes[place + each].keyword == keyword for each in _outside(lexemes[place:]))
 
 
 def _empty_brackets(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
     """Return what to do about brackets without anything: mostly to leave them out, and the word before them."""
+    if lexemes[place].kind == ")" and lexemes[place - 1].kind == ",":
+        return 'Leave out "," before ")".'
     if lexemes[place].kind != ")" or lexemes[place - 1].kind != "(":
         return None
     if [each.keyword for each in lexemes[:2]] == ["CREATE", "SINK"]:  # which has no brackets that may be left out
         return "Write an option between the brackets."
-    places = (place - 2,) if lexemes[place - 2].keyword == "WITH" else (place - 1, place - 2)
-    for start in places:
-        if reading.reach([*lexemes[:start], *lexemes[place + 1 :]], start) > start:
-            word = f"{lexemes[start].keyword} " if start < place - 1 else ""
-            return f"Leave out {word}()."
-    return None
+    start = place - 2 if lexemes[place - 2].keyword == "WITH" else place - 1
+    if reading.reach([*lexemes[:start], *lexemes[place + 1 :]], start) == start:
+        return None
+    return f"Leave out {'WITH ' if start < place - 1 else ''}()."
 
 
 def _moves(lexemes: Sequence[Lexeme], place: int, at: int, reading: Reading) -> bool:
-    """Say whether what is between `at` and `place` can be read behind some of what begins at `place`."""
+    """Say whether the statement is whole with some of what begins at `place` before what begins at `at`."""
     depth = 0
     for end in range(place + 1, min(place + _LONGEST, len(lexemes))):
         depth += _DEPTH.get(lexemes[end - 1].kind, 0)
@@ -335,7 +268,8 @@ def _moves(lexemes: Sequence[Lexeme], place: int, at: int, reading: Reading) -> 
             break
         if depth == 0:
             moved = [*lexemes[:at], *lexemes[place:end], *lexemes[at:place], *lexemes[end:]]
-            if reading.reach(moved, at) >= end:
+            reached = reading.reach(moved, at)
+            if moved[reached - 1].kind in ("END", ";"):
                 return True
     return False
 
@@ -349,10 +283,22 @@ def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
             yield place
 
 
-def _form(lexemes: Sequence[Lexeme]) -> str | None:
-    """Return the form of the statement that these begin; None for a beginning that says nothing."""
+def _form(lexemes: Sequence[Lexeme], place: int) -> str | None:
+    """Return the form of the statement that is wrong at `place`; None if it begins otherwise, or as far is whole."""
     for count in (3, 2, 1):
         found = FORMS.get(" ".join(lexeme.keyword or ";" for lexeme in lexemes[:count]))
         if found is not None:
-            return f"The form is {found}"
+            return f"The form is {found}" if count >= place or _begins_so(lexemes[:place], found) else None
     return None
+
+
+def _begins_so(lexemes: Sequence[Lexeme], form: str) -> bool:
+    """Say whether a statement begins with the words of a form, which goes on behind them."""
+    words = re.findall(r"\w+|\S", form)
+    if len(words) <= len(lexemes) or words[len(lexemes)] == ";":
+        return False
+    for word, lexeme in zip(words, lexemes, strict=False):
+        named = word.islower() and (lexeme.kind == "QUOTED" or lexeme.keyword not in grammar.keywords())
+        if not named and word != (lexeme.keyword or lexeme.kind):
+            return False
+    return True

@@ -32,7 +32,7 @@ def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
         return f'A name that is a keyword needs quotes: "{found.lower()}".'
     match expected:
         case "an expression":
-            return _operand(before, found)
+            return _operand(before, found, where)
         case "a relation" if found in _ENDS and before != ",":
             return f"Write a relation after {before}."
         case "a type":
@@ -73,7 +73,7 @@ def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
 _QUERY = "Write WITH name AS (SELECT …) before the SELECT that reads it."
 
 
-def _operand(before: str, found: str) -> str | None:
+def _operand(before: str, found: str, where: str) -> str | None:
     if found in ("AND", "OR") and before in ("SELECT", *_CONDITIONS):  # before a condition alone SELECT is put
         return f"Leave out {found}."
     if found in _BINARY and before in ("SELECT", ",", *_CONDITIONS):
@@ -82,4 +82,6 @@ def _operand(before: str, found: str) -> str | None:
         return "Write an expression between the parentheses."
     if before in _WAITING and found in _ENDS:
         return f"Write an expression after {before}."
+    if before == "," and found in _ENDS:
+        return f'Leave out "," {where}.'
     return None

@@ -1,32 +1,28 @@
-"""A query that does not parse → the error with what is missing or too much: the change after which it parses."""
+"""A query that does not parse → the error with what was expected there, and a hint where the fix is plain."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from itertools import count
 from typing import Any
 
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.parser.mistake.habit import begins, habits, refused
-from sinkql.parser.mistake.repair import Repair, advice, search
 from sinkql.planner.refuse.missing import hint as hint_of_missing
 
 _KEYWORDS = (
     "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "BY", "UNION", "ALL", "JOIN", "LEFT", "ON",
     "AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "WITH",
-    "VALUES", "FILTER", "LIMIT", "USING", "INTERVAL", "ISNULL", "NOTNULL",
+    "VALUES", "FILTER", "LIMIT", "USING", "INTERVAL", "ISNULL", "NOTNULL", "GROUP BY", "ORDER BY",
 )  # fmt: skip
-_INSERTED = (")", ",", "AND", "THEN", "END", "FROM", "AS", "(", "WHEN", "SELECT", "ON", "GROUP BY", "=", "NULL")
-_OF_CASE = ("THEN", "END", "WHEN")
 _WAITING = (
     "WHERE", "HAVING", "BY", "GROUP BY", "ORDER BY", "AND", "OR", "NOT", "ON", "LIKE", "IN", "BETWEEN", "WHEN", "THEN",
     "ELSE", "=", "<", ">", "<=", ">=", "<>", "!=", "+", "-", "*", "/", "%", "||",
 )  # fmt: skip
 """Words behind which an expression is still to come."""
 _STATEMENTS = ("CREATE", "DROP", "ALTER", "INSERT", "SHOW", "SET", "EXPLAIN", "COMMIT", "BEGIN", "SUBSCRIBE", "DELETE")
-_CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION")
-_ORDER = "The order of the clauses is SELECT, FROM, WHERE, GROUP BY, HAVING."
+_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
+_ORDER = "The order of the clauses is SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT."
 _BEFORE_RELATION = ("FROM", "JOIN", "TABLE")
 _BETWEEN_COLUMNS = (",", "FROM")
 _BEFORE_COLUMN = ("SELECT", "DISTINCT", ",")
@@ -37,10 +33,6 @@ _BEGINNINGS = ("FROM", "CASE", "UNION")
 _MOST_QUOTED = 8
 _NEVER_NAMES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "WITH"})
 """Words that stand at a name's place because that was left out."""
-_NEEDLESS = (",", "(", ")", "=", ".", "AND", "OR")
-_EXPRESSIONS = ("1 = 1", "1")
-_OPERATORS = {"=<": "<=", "=>": ">=", "=!": "!="}
-_JOINED = {"GROUPBY": "GROUP BY", "ORDERBY": "ORDER BY"}
 _TRIED = 300
 _BACK = 3
 _BACK_TO_HABIT = 16
@@ -93,17 +85,14 @@ def complaint(
     if missing is not None:
         span, found = _found(tokens, stuck, text, offset)
         return SinkqlError("SQ2201", f"expected {expected}, found {found}", span, hint=missing)
-    repair = _repair(tokens, stuck, text, expected, attempt)
-    misread = repair is not None and repair.place < stuck and repair.inserted and not _moves(repair)
-    span, found = _found(tokens, repair.place if repair is not None and misread else stuck, text, offset)
-    if repair is not None and misread and repair.removed > 1:
-        start, end = _replaced(tokens, repair, text)
-        span, found = Span(offset + start, offset + end), f'"{text[start:end]}"'
-    wanted = (_wanted(repair) if repair is not None else None) or expected
+    misspelt = _misspelt(tokens, stuck, text, attempt)
+    place, near = (stuck, None) if misspelt is None else misspelt
+    span, found = _found(tokens, place, text, offset)
+    wanted = expected if near is None else near
     message = (
         f"expected {wanted}, found {found}" if wanted else f"unexpected {found.removeprefix('the ').removeprefix('a ')}"
     )
-    hint = _hint(tokens, stuck, text, repair) if repair is not None else _order(tokens, stuck)
+    hint = f"Did you mean {near}?" if near is not None else _order(tokens, stuck)
     return SinkqlError("SQ2201", message, span, hint=hint)
 
 
@@ -227,143 +216,40 @@ def _statement(tokens: Sequence[Any], stuck: int, text: str) -> int | None:
 
 
 def _order(tokens: Sequence[Any], stuck: int) -> str | None:
+    """Return the order of clauses where the one at `stuck` stands behind one that it goes before."""
     word = _first_word(tokens[stuck]) if stuck < len(tokens) else ""
-    return _ORDER if word in _CLAUSES else None
+    if word not in _CLAUSES:
+        return None
+    depth = 0
+    for token in reversed(tokens[:stuck]):
+        depth += (token.text == ")") - (token.text == "(")
+        before = _first_word(token)
+        if depth < 0 or (depth == 0 and before in ("SELECT", "UNION", "EXCEPT", "INTERSECT")):
+            return None
+        if depth == 0 and before in _CLAUSES and _CLAUSES.index(before) > _CLAUSES.index(word):
+            return _ORDER
+    return None
 
 
-def _repair(tokens: Sequence[Any], stuck: int, text: str, expected: str | None, attempt: Attempt) -> Repair | None:
-    """Return the first repair with which the text parses, else the one that gets on furthest."""
+def _misspelt(tokens: Sequence[Any], stuck: int, text: str, attempt: Attempt) -> tuple[int, str] | None:
+    """Return which word plainly misspells which keyword: with that the query is whole, or is read on."""
     if len(tokens) > _TRIED:
         return None
     there = tokens[stuck].end + 1 if stuck < len(tokens) else len(text)
-
-    def unread(repair: Repair) -> int | None:
-        start, end = _replaced(tokens, repair, text)
-        written = f" {' '.join(repair.inserted)} "
-        reached = attempt(text[:start] + written + text[end:])
-        if reached is None:
-            return 0
-        reached -= len(written) - (end - start)
-        return 1 + sum(token.start >= reached for token in tokens) if reached > there else None
-
-    return search(_repairs(tokens, stuck, text, expected), unread)
-
-
-def _replaced(tokens: Sequence[Any], repair: Repair, text: str) -> tuple[int, int]:
-    start = tokens[repair.place].start if repair.place < len(tokens) else len(text.rstrip())
-    return start, tokens[repair.place + repair.removed - 1].end + 1 if repair.removed else start
-
-
-def _repairs(tokens: Sequence[Any], stuck: int, text: str, expected: str | None) -> Iterator[Repair]:
-    """Yield changes, the likeliest first."""
-    for cost, (place, removed, inserted) in zip(count(), _changes(tokens, stuck, text, expected)):
-        yield Repair(place, removed, inserted, cost)
-
-
-def _changes(
-    tokens: Sequence[Any], stuck: int, text: str, expected: str | None
-) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    yield from _operators(tokens, stuck, text)
-    yield from _respelled(tokens, stuck)
-    # a bracket is open before a name: AS belongs to what is around it
-    yield from ((at, 0, (")",)) for at in range(max(0, stuck - _BACK), stuck) if tokens[at].text.upper() == "AS")
-    yield from _moved(tokens, stuck, text)
-    before = tokens[stuck - 1] if stuck else None
-    needless = before.text if before is not None and before.text.upper() in _NEEDLESS else None
-    if needless == ",":
-        yield stuck - 1, 1, ()
-    if stuck < len(tokens) and tokens[stuck].text == ",":
-        yield stuck, 1, ()
-    if before is not None and before.text.upper() in _WAITING:
-        yield from ((stuck, 0, (each,)) for each in _EXPRESSIONS)
-    case = any(each.text.upper() == "CASE" for each in tokens)
-    for word in _likely_first(before, expected):
-        if case or word not in _OF_CASE:
-            yield stuck, 0, (word,)
-    if stuck < len(tokens):
-        yield stuck, 1, ()
-    if needless is not None:
-        yield stuck - 1, 1, ()
-
-
-def _wanted(repair: Repair) -> str | None:
-    """Return what the repair says was expected."""
-    if not repair.inserted or _moves(repair):
-        return None
-    (word,) = repair.inserted
-    return "an expression" if word in _EXPRESSIONS else word if word[0].isalpha() else f'"{word}"'
-
-
-def _hint(tokens: Sequence[Any], stuck: int, text: str, repair: Repair) -> str:
-    if _moves(repair):
-        return _ORDER
-    if repair.inserted and repair.inserted[0] in _EXPRESSIONS:
-        return f"Write an expression after {tokens[stuck - 1].text.upper()}."
-    start, end = _replaced(tokens, repair, text)
-    operator = bool(repair.inserted) and text[start:end] in _OPERATORS
-    return advice(
-        repair,
-        repair.inserted[0] if operator else _wanted(repair) or "",
-        text[start:end] if operator else _shown(tokens, repair.place),
-        end=repair.place >= len(tokens),
-        before=_shown(tokens, stuck) if repair.place < stuck else "",
-        near=not operator,
-    )
-
-
-def _moves(repair: Repair) -> bool:
-    """Tell whether the repair puts a clause in another place."""
-    return len(repair.inserted) > 1
-
-
-def _likely_first(before: Any, expected: str | None) -> list[str]:
-    """Return the words that may be missing: what has to follow the word before, what is expected, the others."""
-    first = ["BY"] if before is not None and before.text.upper() in ("GROUP", "ORDER") else []
-    first += [each for each in _INSERTED if expected is not None and each == expected.strip('"')]
-    return [*first, *(each for each in _INSERTED if each not in first)]
-
-
-def _shown(tokens: Sequence[Any], place: int) -> str:
-    if place >= len(tokens):
-        return "the end"
-    token = tokens[place]
-    if token.token_type.name.endswith("STRING"):
-        return "the string"
-    if token.token_type.name == "VAR":
-        return f'"{token.text.lower()}"'
-    return token.text.upper() if token.text.upper() in _KEYWORDS else f'"{token.text}"'
-
-
-def _operators(tokens: Sequence[Any], stuck: int, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    for found in re.finditer(r"(?<![<>=!])(=<|=>|=!)(?![<>=])", text):
-        places = [at for at, token in enumerate(tokens) if found.start() <= token.start < found.end()]
-        if places and tokens[places[0]].start == found.start() and stuck - 2 * _BACK <= places[0] <= stuck:
-            yield places[0], len(places), (_OPERATORS[found[0]],)
-
-
-def _respelled(tokens: Sequence[Any], stuck: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Yield keywords in the place of words like them, those before the place where parsing stops included."""
+    further: tuple[int, str] | None = None
     for place in range(min(stuck, len(tokens) - 1), max(-1, stuck - _BACK - 1), -1):
         token = tokens[place]
-        if token.text.upper() in _JOINED:
-            yield place, 1, (_JOINED[token.text.upper()],)
-        if not re.fullmatch(r"\w{3,}", token.text) or token.text.upper() in _KEYWORDS:
+        if token.text.upper() in _KEYWORDS or not re.fullmatch(r"\w{3,}", text[token.start : token.end + 1]):
             continue
-        near = nearest(token.text, _KEYWORDS)
-        if near is not None:
-            yield place, 1, (near,)
-
-
-def _moved(tokens: Sequence[Any], stuck: int, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Yield the clause that begins at `stuck` before each clause that it may have to precede."""
-    if stuck >= len(tokens) or _first_word(tokens[stuck]) not in _CLAUSES:
-        return
-    following = (at for at in range(stuck + 1, len(tokens)) if _first_word(tokens[at]) in _CLAUSES)
-    end = next(following, len(tokens))
-    moved = text[tokens[stuck].start : tokens[end - 1].end + 1]
-    for place in range(stuck - 1, -1, -1):
-        if _first_word(tokens[place]) in _CLAUSES and _first_word(tokens[place]) != _first_word(tokens[stuck]):
-            yield place, end - place, (moved, text[tokens[place].start : tokens[stuck].start])
+        near = nearest(token.text, _KEYWORDS, cutoff=0.7)
+        if near is None:
+            continue
+        reached = attempt(f"{text[: token.start]}{near}{text[token.end + 1 :]}")
+        if reached is None:
+            return place, near
+        if further is None and reached - len(near) + len(token.text) > there:
+            further = place, near
+    return further
 
 
 def _first_word(token: Any) -> str:
