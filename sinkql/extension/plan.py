@@ -325,6 +325,7 @@ class SinkKind:
     `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
     `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to,
     by which a second sink into the same is refused; where that has a branch, `publish` lets all read what is on it.
+    `forget` takes away what the target keeps for a sink that is dropped, but for its rows.
     Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; of these a sink that
     is created again may have those in `anew` for the same target. `owner` is what messages call such sinks. `letters`
     returns what writes, beside a sink, its records that do not decode, which only come, with the columns given.
@@ -350,6 +351,7 @@ class SinkKind:
     count_rows: Callable[[physical.Write, Context], int | None] | None = None
     rows: ReadRows | None = None
     publish: Callable[[physical.Write, Context], Published] | None = None
+    forget: Callable[[physical.Write, Context], None] | None = None
     destination: Callable[[logical.Sink], logical.Destination] | None = None
     letters: Callable[[physical.Write, Sequence[physical.Column]], physical.Write] | None = None
     encoded: FindEncoded | None = None

@@ -15,9 +15,12 @@ from sinkql import ast
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.running.control import Control
 from sinkql.catalog.system import LAYOUT
+from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Context
 from sinkql.parser import parse
 from sinkql.session import Session
+from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.drop import drop, sink_folder
 from support.fault import armed
 from support.patience import Deadline, ended, joined
@@ -169,9 +172,22 @@ def _disown(session: Session) -> None:
         connection.execute("UPDATE journal SET process = 'another start'")
 
 
-def test_a_drop_ends_the_lease(piped: Session) -> None:
-    id_, control = sink_id(piped), piped.catalog.control
-    control.acquire(id_, owner="run", takeover=False)
+def test_a_drop_ends_the_lease_and_takes_the_tag_of_the_table_along(session: Session) -> None:
+    session.execute(PIPELINE)
+    id_ = sink_id(session)
+    control = session.catalog.control
+    epoch = control.acquire(id_, owner="run", takeover=False)
+    (job,) = session.jobs([NAME])
+    access = CatalogAccess(session.catalog)
+    context = Context(NAME, id_, sink_folder(session.catalog, id_), access.secret, access.job_store)
+    writer = session.catalog.registry.writer(job.write, context)
+    writer.open()
+    writer.claim({}, epoch=epoch)
     control.release(id_, owner="run")
-    piped.execute(_DROP)
+    assert isinstance(writer, IcebergWriter)
+    target = writer._target
+    assert [name for name in target.load().metadata.refs if name.startswith("sinkql_")]
+    (result,) = session.execute(_DROP)
+    assert result.notices == ()
     assert not control.held(id_)
+    assert set(target.load().metadata.refs) == {"main"}

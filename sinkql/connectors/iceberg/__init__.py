@@ -99,6 +99,12 @@ def _publish(write: physical.Write, context: Context) -> Published:
     return publish(write, context)
 
 
+def _forget(write: physical.Write, context: Context) -> None:
+    from sinkql.connectors.iceberg.commit.forget import forget
+
+    forget(write, context)
+
+
 def _rows(
     write: physical.Write,
     context: Context,
@@ -143,6 +149,7 @@ connector = Connector(
             count_rows=_count_rows,
             rows=_rows,
             publish=_publish,
+            forget=_forget,
             destination=destination,
             letters=plan.letters,
         ),

@@ -296,9 +296,9 @@ CODES = {
     "SQ4309": _code(
         (
             "A source was dropped, and what its server keeps for it, such as a replication slot, or its log in S3, "
-            "could not be deleted; or a sink, and its state where STATE of its cluster says: the server does not "
-            "answer, or does not let the user of the connection do that."
+            "could not be deleted; or a sink, and its state where STATE of its cluster says, or the tag that its table "
+            "has of it: the server does not answer, or does not let the user of the connection do that."
         ),
-        "Delete it there; until then a replication slot holds the server's log.",
+        "Delete it there; until then a replication slot holds the server's log, and a tag a snapshot with its files.",
     ),
 }

@@ -22,6 +22,7 @@ from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
 from sinkql.session.item.captured import captured_sources, forget_captured
 from sinkql.session.item.state import forget_states, kept_states
+from sinkql.session.item.tagged import forget_tags
 from sinkql.session.result import Result
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
@@ -122,6 +123,7 @@ def _stopped(
     number = catalog.journal.begin(intent, content)
     try:
         _stop(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
+        left += forget_tags(sinks, catalog)  # while there are the connections
         yield left
     except BaseException:
         # Nothing is gone yet: whoever interrupts a DROP that waits wants the sinks back as they were.

@@ -48,6 +48,17 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
     earlier proposal was found, below the claim of another run. What is found so itself is the last that this run does.
     """
     proposal.check(table, table)
+    landed = False
+    try:
+        found = _land(target, table, proposal, most_conflicts=most_conflicts)
+        landed = True
+    finally:
+        target.tags.done(landed=landed)
+    proposal.stands(found)
+    return found
+
+
+def _land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int) -> Table:
     failures = conflicts = 0
     parents = set()
     while True:
@@ -57,7 +68,6 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
         if isinstance(outcome, Table) or proposal.landed(now):
             target.tidy(table, now)
             target.check_branch(table, now)
-            proposal.stands(now)
             return now
         error = outcome
         proposal.check(table, now)
@@ -92,10 +102,13 @@ def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Excep
     except Exception as error:
         return error  # the parent's files may be gone with the table: the load will tell
     faults.point("commit-request")
+    tag = (prepared.tag,) if prepared.tag is not None and target.tags.now else ()
     try:
-        after = target.post(table, prepared.requirements, prepared.updates)
+        after = target.post(table, prepared.requirements, (*prepared.updates, *tag))
         faults.point("commit-reply")
     except Exception as error:
+        if tag:
+            target.tags.failed(error)
         return error
     return after
 

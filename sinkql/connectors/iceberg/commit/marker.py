@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from sinkql.connectors.iceberg.commit.lineage import Passed, has_left
 from sinkql.connectors.iceberg.table.branch import called
 from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_once
 from sinkql.errors import SinkqlError, UnfitTableError
@@ -122,9 +123,11 @@ def sealed(encoded: Mapping[str, str], *, snapshot: int) -> dict[str, str]:
     return {**encoded, "sinkql.snapshot": str(snapshot), "sinkql.seal": _seal(values)}
 
 
-def as_property(encoded: Mapping[str, str], *, snapshot: int, sequence: int) -> str:
-    """Return the value of the property that goes with `encoded` in the same commit."""
+def as_property(encoded: Mapping[str, str], *, snapshot: int, sequence: int, parent: int | None) -> str:
+    """Return the value of the property that goes with `encoded` in the same commit, on top of the snapshot `parent`."""
     values: dict[str, Any] = {**_unprefixed(encoded), "snapshot": str(snapshot), "sequence": sequence}
+    if parent is not None:
+        values["parent"] = str(parent)
     return json.dumps({**values, "seal": _seal(values)}, separators=(",", ":"))
 
 
@@ -170,10 +173,10 @@ class _Holding:
 
 def _holding(table: Table, sink: str) -> _Holding | None:
     noted = _noted(table, sink)
-    last: Snapshot | None = None
+    line: list[Snapshot] = []
     copied = noted is None and property_name(sink) in table.properties
     for snapshot in ancestry(table):
-        last = snapshot
+        line.append(snapshot)
         values = own(snapshot, sink)
         if values is None:
             copied |= _says(snapshot, "sink") == sink
@@ -182,17 +185,25 @@ def _holding(table: Table, sink: str) -> _Holding | None:
         if _ahead(noted, snapshot) or _left(table, sink, sequence):
             raise rolled_back(table, sink)
         return _Holding(values, snapshot.snapshot_id, sequence)
-    if noted is None:
-        if _left(table, sink, 0):
-            raise rolled_back(table, sink)
+    last = _last(table, sink, noted)
+    if last is None:
         if copied:
             raise _strange(table, sink)
         return None
-    # A parent of None does not mean that this is where the table began: some catalogs cut it off when they expire.
-    known = any(str(snapshot.snapshot_id) == noted["snapshot"] for snapshot in table.metadata.snapshots)
-    if known or last is None or noted["sequence"] >= (last.sequence_number or 0):
+    parent = last.values.get("parent")
+    if has_left(table, line, Passed(last.snapshot, last.sequence, int(parent) if parent is not None else None)):
         raise rolled_back(table, sink)
-    return _Holding(noted, int(noted["snapshot"]), noted["sequence"])
+    return last
+
+
+def _last(table: Table, sink: str, noted: Mapping[str, Any] | None) -> _Holding | None:
+    """Return the sink's last commit, none of which is in what is known of main: by the property, or by its tag."""
+    found = _Holding(noted, int(noted["snapshot"]), noted["sequence"]) if noted is not None else None
+    for snapshot in table.metadata.snapshots:
+        values, sequence = own(snapshot, sink), snapshot.sequence_number or 0
+        if values is not None and (found is None or sequence > found.sequence):
+            found = _Holding(values, snapshot.snapshot_id, sequence)
+    return found
 
 
 def _ahead(noted: Mapping[str, Any] | None, newest: Snapshot) -> bool:

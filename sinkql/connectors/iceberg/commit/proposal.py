@@ -6,7 +6,7 @@ A claim, which takes the table under a new epoch; a batch's files and offsets; a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, Prepared, prepare
 from sinkql.connectors.iceberg.table.evolve import evolved
 from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, own_empty, rows
+from sinkql.connectors.iceberg.table.tag import tagged
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Marker, RedoBatchError, Switch, claimed
@@ -75,7 +76,8 @@ class Claim:
         begins = {} if kept else markers.begins(self._sink, marker.epoch)
         if self._switch is not None and marker.plan in self._switch.again:
             schema = None  # it comes with the rows, which readers see as they were until then
-        return prepare(table, FileChange(), _notes(self._sink, summary, begins), by=_by(marker), schema=schema)
+        notes = _notes(table, self._sink, summary, begins)
+        return _tagged(prepare(table, FileChange(), notes, by=_by(marker), schema=schema), self._sink)
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this claim."""
@@ -137,13 +139,14 @@ class BatchCommit:
     def prepare(self, table: Table) -> Prepared:
         """Write the snapshot's manifests."""
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.marker.commit)
-        notes = _notes(self.marker.sink, summary, markers.consistency(self.marker))
+        notes = _notes(table, self.marker.sink, summary, markers.consistency(self.marker))
         try:
-            return prepare(table, self.files, notes, by=_by(self.marker), schema=self.schema)
+            prepared = prepare(table, self.files, notes, by=_by(self.marker), schema=self.schema)
         except FileNotFoundError as error:
             if self.expected.upsert or not self.files.remove:
                 raise
             raise RedoBatchError(str(error)) from error  # rows of others were to go, and are in other files by now
+        return _tagged(prepared, self.marker.sink)
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this commit."""
@@ -191,9 +194,10 @@ class CompactionCommit:
             raise RedoBatchError("another writer deleted rows of the table")
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.id, compaction=self.id)
         try:
-            return prepare(table, self.files, _notes(self.marker.sink, summary), by=_by(self.marker))
+            prepared = prepare(table, self.files, _notes(table, self.marker.sink, summary), by=_by(self.marker))
         except FileNotFoundError as error:
             raise RedoBatchError(str(error)) from error
+        return _tagged(prepared, self.marker.sink)
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this compaction."""
@@ -224,13 +228,19 @@ def _by(marker: Marker) -> str:
     return f"sinkql-{marker.sink}-{marker.epoch}-"
 
 
+def _tagged(prepared: Prepared, sink: str) -> Prepared:
+    """Return it with the sink's tag, which goes along."""
+    return replace(prepared, tag=tagged(sink, prepared.snapshot))
+
+
 def _notes(
-    sink: str, summary: Mapping[str, str], properties: Mapping[str, str] = MappingProxyType({})
+    table: Table, sink: str, summary: Mapping[str, str], properties: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[int, int], Notes]:
-    """Return what a snapshot says of its sink, once it has a number."""
+    """Return what a snapshot on top of a table says of its sink, once it has a number."""
+    parent = table.metadata.current_snapshot_id
 
     def notes(snapshot: int, sequence: int) -> Notes:
-        value = markers.as_property(summary, snapshot=snapshot, sequence=sequence)
+        value = markers.as_property(summary, snapshot=snapshot, sequence=sequence, parent=parent)
         return Notes(markers.sealed(summary, snapshot=snapshot), {**properties, markers.property_name(sink): value})
 
     return notes

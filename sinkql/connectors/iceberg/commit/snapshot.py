@@ -33,6 +33,7 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -83,13 +84,15 @@ class Notes:
 class Prepared:
     """A snapshot whose manifests are written: what to post, and under which requirements.
 
-    `files` are the locations that it names and that were written for it: they must be durable first.
+    `files` are the locations that it names and that were written for it: they must be durable first. `tag` is posted
+    with it where the catalog takes tags.
     """
 
     snapshot: int
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     files: frozenset[str] = field(default=frozenset())
+    tag: SetSnapshotRefUpdate | None = None
 
 
 def prepare(

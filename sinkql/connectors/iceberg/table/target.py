@@ -21,6 +21,7 @@ from sinkql.connectors.iceberg.storage.failure import missing, of_storage
 from sinkql.connectors.iceberg.storage.local import local_folder, settle
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.failure import explain, transient
+from sinkql.connectors.iceberg.table.tag import Tags
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class TargetTable:
     hint_file: bool = False
     branch: str | None = None
     patience: Patience = field(default=Patience())
+    tags: Tags = field(default_factory=Tags, compare=False)
 
     @property
     def identifier(self) -> tuple[str, ...]:

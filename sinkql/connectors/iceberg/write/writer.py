@@ -29,6 +29,7 @@ from sinkql.connectors.iceberg.table.evolve import with_schema
 from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_again, write_once
 from sinkql.connectors.iceberg.table.layout import Layout
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
+from sinkql.connectors.iceberg.table.tag import Tags
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode
 from sinkql.connectors.iceberg.write.compacting import Compacting
@@ -97,6 +98,8 @@ class IcebergWriter(Writer):
             connection=write.connection.name,
             hint_file=options["catalog_type"] == "sql",
             branch=write.options.get("branch"),
+            # S3 Tables expires no snapshots of a table with tags
+            tags=Tags(taken=options["catalog_type"] != "s3tablesrest"),
         )
         self._opened = target
         claimed = None if write.options.get("letters") else self._claimed_before()  # theirs is made anew

@@ -1,0 +1,49 @@
+"""Sinks that are dropped → what their tables keep for them alone, such as a tag of a last commit, gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from sinkql import physical
+from sinkql.catalog.catalog import Catalog
+from sinkql.errors import Notice, SinkqlError
+from sinkql.extension.on_error import keeps_letters
+from sinkql.extension.stream import Context
+from sinkql.lowering.job import lower
+from sinkql.planner.name import short_name
+from sinkql.runtime.batch.letter import COLUMNS
+from sinkql.session.item.access import CatalogAccess
+
+
+def forget_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
+    """Take away what tables keep for sinks that have run, and are stopped; return what could not be."""
+    left = []
+    for name, sink_id in sinks.items():
+        with suppress(SinkqlError):  # one that cannot be planned any more
+            job = lower(name, catalog.plans) if catalog.control.begun(sink_id) else None
+            for write in _writes(job, catalog) if job is not None else ():
+                left += _forget(name, write, sink_id, catalog)
+    return left
+
+
+def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
+    """Yield what a sink writes, and the letters beside it."""
+    yield job.write
+    letters = catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
+    if letters is not None and any(map(keeps_letters, job.reads())):
+        yield letters(job.write, COLUMNS)
+
+
+def _forget(name: str, write: physical.Write, sink_id: str, catalog: Catalog) -> Iterator[Notice]:
+    kind = catalog.registry.sinks.get(write.connector)
+    if kind is None or kind.forget is None:
+        return
+    access = CatalogAccess(catalog)
+    context = Context(name, sink_id, catalog.database.folder, access.secret, access.job_store)
+    try:
+        kind.forget(write, context)
+    except (SinkqlError, OSError) as error:
+        why = error.message if isinstance(error, SinkqlError) else str(error)
+        message = f'the table of sink "{short_name(name)}" still has a tag for it, which keeps a snapshot: {why}'
+        yield Notice("SQ4309", message, hint="Remove the tag whose name begins with sinkql_, once nothing needs it.")
