@@ -120,6 +120,7 @@ class Maintainer:
         table = self.load()
         count = keep or self.chance.randrange(1, 4)
         kept = {each.snapshot_id for each in islice(ancestry(table), count)}
+        kept |= {ref.snapshot_id for ref in table.metadata.refs.values()}
         gone = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in kept]
         if not gone:
             return
