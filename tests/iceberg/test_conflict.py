@@ -230,6 +230,7 @@ def _expired_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, name: str, place: s
             monkeypatch.undo()
             others = Maintainer(lambda: lake.table(name), random.Random(0))
             strangers.compact(lake.table(name))
+            strangers.forget_tags(lake.table(name))
             others.expire(keep=1)
 
     monkeypatch.setattr(faults, "point", point)

@@ -123,6 +123,7 @@ def test_nothing_but_a_strangers_marker_is_an_error_by_that_name(lake: Lake, nam
     sink.start()
     sink.put((1, "a"))
     _append(lake.table(name), _said(lake.table(name)), (9, "theirs"))
+    strangers.forget_tags(lake.table(name))
     strangers.expire_all_but_head(lake.table(name))
     before = lake.table(name).properties[markers.property_name(sink.id)]
     match how:
