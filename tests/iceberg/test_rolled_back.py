@@ -14,7 +14,7 @@ from sinkql.connectors.iceberg.table.sql import KnowingCatalog
 from sinkql.connectors.iceberg.table.tag import tag_name
 from sinkql.errors import SinkqlError
 from support import strangers
-from support.lake import Lake, Sink
+from support.lake import NAMESPACE, Lake, Sink
 from support.readers import pyiceberg_rows
 from support.seaweed import Seaweed
 
@@ -61,6 +61,21 @@ def test_a_rollback_that_commits_and_an_expiry_hide_is_told(
         with pytest.raises(SinkqlError) as caught:
             refused()
         assert caught.value.code == "SQ3501"
+
+
+@pytest.mark.soak
+def test_a_rollback_is_told_as_far_back_as_a_table_keeps_its_metadata(lake: Lake, name: str) -> None:
+    catalog = lake.catalog()
+    catalog.create_namespace(NAMESPACE)
+    catalog.create_table((NAMESPACE, name), strangers.rows_of([]).schema)
+    sink = begun(lake, name)
+    rolled_back(lake.table(name))
+    for number in range(40):
+        strangers.append(lake.table(name), (70 + number, "theirs"))
+    strangers.expire_all_but_head(lake.table(name))
+    with pytest.raises(SinkqlError) as caught:
+        sink.put((9, "z"))
+    assert caught.value.code == "SQ3501"
 
 
 @pytest.mark.parametrize("commits", [0, 2])

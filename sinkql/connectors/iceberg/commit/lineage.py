@@ -15,8 +15,8 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-_OLDER = 32
-"""Metadata files that are read at most."""
+_OLDER = 100
+"""Metadata files that are read at most; as many as a table keeps, if it does not say how many."""
 _TRACED = 64
 
 
