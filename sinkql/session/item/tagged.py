@@ -18,7 +18,7 @@ from sinkql.session.item.access import CatalogAccess
 
 def forget_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
     """Take away what tables keep for sinks that have run, and are stopped; return what could not be."""
-    left = []
+    left: list[Notice] = []
     for name, sink_id in sinks.items():
         with suppress(SinkqlError):  # one that cannot be planned any more
             job = lower(name, catalog.plans) if catalog.control.begun(sink_id) else None
