@@ -53,6 +53,16 @@ def type_hint(text: str, known: Callable[[str], bool], others: str) -> str:
 
     instead = habits().type.get(name)
     if instead is not None:
-        return f"Write {instead}."
+        return f"Write {_with_digits(instead, words[0])}."
     near = nearest(name, _NAMES)
     return f"Did you mean {near}?" if near else others
+
+
+def _with_digits(instead: str, written: str) -> str:
+    """Return a type with the digits or the length that are written behind the other's name."""
+    digits = re.search(r"\((\d+)(?:\s*,\s*(\d+))?\)", written)
+    if digits is None:
+        return instead
+    if instead == "text" and digits[2] is None:
+        return f"varchar({digits[1]})"
+    return f"numeric({digits[1]}, {digits[2] or 0})" if instead.startswith("numeric") else instead

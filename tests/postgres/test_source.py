@@ -195,8 +195,12 @@ _REFUSED = [
     ("SQ2002", f"CREATE TABLE odd (a bigint); {_source('several', 'FOR TABLES (odd)')}", "public.odd AS odd_2"),
     ("SQ2812", _source("several", "FOR TABLES (odd)", options=", TEXT COLUMNS (odd.q)"), "Did you mean odd."),
     ("SQ2813", _source("several", "FOR TABLES (odd)", options=", EXCLUDE COLUMNS (public.users.id)"), "a view may"),
-    ("SQ2814", _source("every", "FOR TABLES (cash)"), "TEXT COLUMNS (public.cash.amount)"),
-    ("SQ2814", f"{_source('every')} CREATE TABLE t FROM SOURCE s (REFERENCE cash);", "TEXT COLUMNS (amount)"),
+    ("SQ2814", _source("every", "FOR TABLES (cash)"), "Add TEXT COLUMNS (public.cash.amount) to the options"),
+    (
+        "SQ2814",
+        f"{_source('every')} CREATE TABLE t FROM SOURCE s (REFERENCE cash);",
+        "Write WITH (TEXT COLUMNS (amount))",
+    ),
 ]
 
 

@@ -150,12 +150,14 @@ def plan_table(
     for each in server.columns:
         if each.name not in columns.excluded and _type(each, columns) is None:
             way = ".".join((*table.name, each.name)) if statement.subsource else each.name
+            option = f"EXCLUDE COLUMNS ({way})"
+            where = f"Add {option} to the options of the source" if statement.subsource else f"Write WITH ({option})"
             raise SinkqlError(
                 "SQ2814",
                 f'column "{each.name}" of table "{".".join(table.name)}" has type {each.problem or each.type}, which '
                 "is not supported",
                 span,
-                hint=f"Leave it out with EXCLUDE COLUMNS ({way}).",
+                hint=f"{where}, which leaves it out.",
             )
     captured = _captured(server, columns)
     return logical.SourceTable(table.name, table_options(source.options, captured), _shape(server, columns))

@@ -83,12 +83,14 @@ def plan_table(
         if each.sql_type is None:
             full = [quoted(part) for part in (*table.name, each.name)]
             way = ".".join(full) if statement.subsource else full[-1]
+            where = "Add {} to the options of the source" if statement.subsource else "Write WITH ({})"
+            text, out = (where.format(f"{what} COLUMNS ({way})") for what in ("TEXT", "EXCLUDE"))
             raise SinkqlError(
                 "SQ2814",
                 f'column "{each.name}" of table "{".".join(table.name)}" has type {each.type.name}, which is not '
                 "supported",
                 span,
-                hint=f"Read it as text with TEXT COLUMNS ({way}), or leave it out with EXCLUDE COLUMNS ({way}).",
+                hint=f"{text}, which reads it as text. {out}, which leaves it out.",
             )
     return logical.SourceTable(table.name, table_options(source.options, _captured(server)), _shape(server))
 

@@ -22,9 +22,10 @@ CODES = {
     ),
     "SQ3101": _code(
         "A source reads a row that does not fit its format or its columns.",
-        "Correct the record where it comes from, if it is read again then, as files are. Otherwise run ALTER SOURCE … "
-        "SET (ON ERROR = SKIP), which leaves such records out and counts them, or SET (ON ERROR = DEAD LETTER), which "
-        "keeps them in a table of their own as well.",
+        "Correct the record where it comes from, if it is read again then, as files are. A source of a database that "
+        "is created WITH (TEXT COLUMNS (…)) reads the column as text, with values such as NaN. Otherwise run ALTER "
+        "SOURCE … SET (ON ERROR = SKIP), which leaves such records out and counts them, or SET (ON ERROR = DEAD "
+        "LETTER), which keeps them in a table of their own as well.",
     ),
     "SQ3102": _code(
         (

@@ -28,8 +28,8 @@ class Form:
     """A form of statements or queries elsewhere: how it is found, and what is said of it.
 
     `before` matches all words before it, `found` its own first ones, which {0} stands for in message and hint. `back`
-    is how many words before the form are what is wrong, in place of itself. `wrong` is an example, `right` the same
-    after the hint, None if the hint says no rewrite.
+    is how many words before the form are what is wrong, in place of itself; with `here` reading stops just where the
+    form of a query begins. `wrong` is an example, `right` the same after the hint, None if the hint says no rewrite.
     """
 
     found: str
@@ -39,17 +39,23 @@ class Form:
     right: str | None = None
     before: str = ".*"
     back: int = 0
+    here: bool = False
     code: str = "SQ1006"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call elsewhere and the same here, over columns of the given types; or advice, and then `call` is a name."""
+    """A call elsewhere and the same here, over columns of the given types; or advice, and then `call` is a name.
+
+    The rewrite gives `gives` for the rows `given`, and so does the call where it is known.
+    """
 
     call: str
     write: str | None = None
     advice: str | None = None
     columns: str = ""
+    given: str = ""
+    gives: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -107,6 +107,9 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         raise SinkqlError("SQ2212", f"{target} out of range: '{text}'", span, hint=hint) from None
     if value is None and target.name == "numeric" and _NUMBER.fullmatch(text.strip(_BLANK)):
         raise _unfit(text, target, span)
+    if value is None and target.name in _INTEGERS and _WHOLE.fullmatch(text.strip(_BLANK)):
+        hint = "Use numeric." if target.name in ("bigint", "uint8") else "Use bigint or numeric."
+        raise SinkqlError("SQ2212", f"'{text}' is out of range for type {target}", span, hint=hint)
     if value is None:
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=_hint(target))
     return constant(value, target, span)
@@ -229,6 +232,8 @@ def _integer(text: str, target: Type) -> int | None:
     return value if value in RANGES[target.name] else None
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_INTEGERS = frozenset(RANGES)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 

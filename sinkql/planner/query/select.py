@@ -169,7 +169,10 @@ def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
     if not isinstance(star, exp.Star):
         return [_Wanted(output_name(syntax, node), node.this if isinstance(node, exp.Alias) else node)]
     if any(star.args.values()):
-        raise SinkqlError("SQ2215", "EXCEPT, REPLACE and RENAME are not supported after *", syntax.span(node))
+        hint = "Write the columns instead of *."
+        raise SinkqlError(
+            "SQ2215", "EXCEPT, REPLACE and RENAME are not supported after *", syntax.span(node), hint=hint
+        )
     name = qualifier(node) if isinstance(node, exp.Column) else ()
     columns = scope.star(name)
     if columns is None:

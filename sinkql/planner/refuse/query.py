@@ -36,7 +36,7 @@ _NEVER_NAMES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "WITH"})
 _TRIED = 300
 _BACK = 3
 _BACK_TO_HABIT = 16
-_AHEAD = 4
+_AHEAD = 5
 Attempt = Callable[[str], int | None]
 """Return where a text does not parse, None if it does."""
 
@@ -189,7 +189,7 @@ def _habit(tokens: Sequence[Any], stuck: int, text: str, offset: int) -> SinkqlE
         ahead = " ".join(text[each.start : each.end + 1].upper() for each in tokens[place : place + _AHEAD])
         for form in habits().query:
             found = begins(form, ahead)
-            if found is not None:
+            if found is not None and (place == stuck or not form.here):
                 last = tokens[min(place + found.count(" "), len(tokens) - 1)]
                 return refused(form, found, Span(offset + tokens[place].start, offset + last.end + 1))
     return None
