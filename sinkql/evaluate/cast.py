@@ -190,6 +190,7 @@ _TO_TEXT: dict[str, Convert] = {
     "timestamptz": lambda value: f"{_shown_time(value.astimezone(UTC))}+00",
     "uuid": str,
     "interval": str,
+    "jsonb": str,
     **dict.fromkeys(SUBTYPES, str),
     "bytea": lambda value: f"\\x{value.hex()}",
 }

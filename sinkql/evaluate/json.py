@@ -10,6 +10,7 @@ from typing import Any
 from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
 from sinkql.logical import Call
 from sinkql.logical.jsonb import Digits, jsonb, member_order, parsed, printed
+from sinkql.logical.jsonpath import index_of, path_steps
 
 NO_KEY = "field name must not be null"
 _MISSING = object()
@@ -45,23 +46,30 @@ def _at(document: Any, step: str | int) -> Any:
     if isinstance(step, str):
         return document.get(step, _MISSING) if isinstance(document, dict) else _MISSING
     if isinstance(document, list):
-        return document[step] if step < len(document) else _MISSING
-    return document if step == 0 and not isinstance(document, dict) else _MISSING
+        return document[step] if -len(document) <= step < len(document) else _MISSING
+    return document if step in (0, -1) and not isinstance(document, dict) else _MISSING
 
 
-def _path_text(text: str, path: str) -> str | None:
+def at_path(text: str, path: str) -> str | None:
+    """Return the text of what is at a path."""
+    found = _at_path(text, path)
+    return None if found is _MISSING else printed(found)
+
+
+def text_at_path(text: str, path: str) -> str | None:
+    """Return what is at a path as text; NULL for JSON's null."""
     return shown(_at_path(text, path))
 
 
 def _at_path(text: str, path: str) -> Any:
-    """Return what is at a path whose last step is a number: an index or a key."""
-    *keys, last = [step.strip() for step in path.strip("{}").split(",")]
     found = parsed(text)
-    for key in keys:
-        found = _at(found, key)
-    if isinstance(found, list):
-        return _at(found, int(last))
-    return _at(found, last)
+    for step in path_steps(path):
+        if isinstance(found, list) and step is not None:
+            index = index_of(step)
+            found = _MISSING if index is None else _at(found, index)
+        else:
+            found = _MISSING if step is None else _at(found, step)
+    return found
 
 
 def _typeof(text: str) -> str:
@@ -209,7 +217,8 @@ def _entries(name: str, value_of: Callable[[Any], Any]) -> Make:
 FORMS: dict[str, Make] = {
     **dict.fromkeys(("->(jsonb,text)", "->(jsonb,integer)"), strict(member)),
     **dict.fromkeys(("->>(jsonb,text)", "->>(jsonb,integer)"), strict(member_text)),
-    "#>>(jsonb,text)": strict(_path_text),
+    "#>(jsonb,text)": strict(at_path),
+    "#>>(jsonb,text)": strict(text_at_path),
     "?(jsonb,text)": strict(_has),
     "@>(jsonb,text)": strict(_contains),
     "jsonb_typeof(jsonb)": strict(_typeof),

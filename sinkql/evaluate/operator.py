@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 from sinkql.evaluate.failure import Make, Row, Value, strict
 from sinkql.evaluate.number import FLOATS, compared
 from sinkql.logical import Call, Type
+from sinkql.logical.array import leaf, levels
 from sinkql.logical.interval import order_of, read_interval
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.range import order_of as order_of_range
@@ -26,7 +28,25 @@ def order_key(type_: Type) -> Callable[[Any], Any] | None:
         return lambda text: order_of(read_interval(text))
     if type_.name in SUBTYPES:
         return lambda text: order_of_range(text, type_.name)
+    if type_.name == "array":
+        return _array_key(type_)
     return _same if type_.name in _PLAIN or type_.name in RANGES or type_.name == "numeric" else None
+
+
+def _array_key(type_: Type) -> Callable[[Any], Any] | None:
+    """Return what arrays are ordered by: their elements, of which NULL is the last, and then by how many there are."""
+    key, within = order_key(leaf(type_)), levels(type_) - 1
+    if key is None:
+        return None
+
+    def found(value: tuple[Any, ...]) -> tuple[Any, ...]:
+        sizes = [len(value)]
+        for _ in range(within):
+            sizes.append(len(value[0]) if value else 0)
+            value = tuple(chain.from_iterable(value))
+        return tuple((each is None, each if each is None else key(each)) for each in value), *sizes
+
+    return found
 
 
 def _same(value: Any) -> Any:

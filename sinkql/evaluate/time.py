@@ -6,6 +6,7 @@ import calendar
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from math import isfinite
 from typing import Any, TypeVar
 
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
@@ -120,6 +121,30 @@ def _binned(given: Interval | str, instant: datetime, origin: datetime) -> datet
     stride = read_interval(given) if isinstance(given, str) else given
     width = timedelta(days=stride.days, microseconds=stride.micros)
     return origin + (instant - origin) // width * width
+
+
+def _timestamp(year: int, month: int, day: int, hour: int, minute: int, second: float | Decimal) -> datetime:
+    if min(year, month, day) < 1:
+        raise RefusedError("date field value out of range")
+    micros = _micros_of(second)
+    clock = (hour * 60 + minute) * 60_000_000 + micros
+    if not (0 <= hour <= 24 and 0 <= minute < 60 and 0 <= micros <= 60_000_000) or clock > DAY:
+        raise RefusedError("time field value out of range")
+    return datetime(year, month, day) + timedelta(microseconds=clock)
+
+
+def _micros_of(second: float | Decimal) -> int:
+    """Return seconds as microseconds, of which there are too many for a minute where they are no number."""
+    if not isfinite(second):
+        return DAY
+    return round(float(second) * 1_000_000)
+
+
+def _of_parts(months: int, days: int, micros: int) -> str:
+    """Return an interval as columns have it; refuse one that is none."""
+    if not -(2**31) <= min(months, days) <= max(months, days) < 2**31:
+        raise RefusedError("interval out of range")
+    return show_interval(Interval(months, days, micros))
 
 
 def _read(read: Callable[[str], Any]) -> Make:
@@ -266,6 +291,8 @@ FORMS: dict[str, Make] = {
     "EXTRACT(text,interval)": _of_interval(lambda value: fit(Decimal(value))),
     "date_part(text,interval)": _of_interval(float),
     "make_date(integer,integer,integer)": strict(date),
+    "make_timestamp(integer,integer,integer,integer,integer,any)": strict(_timestamp),
+    "$interval(bigint,bigint,bigint)": strict(_of_parts),
     "to_date(text,text)": _read(moment.read_date),
     "to_timestamp(text,text)": _read(moment.read_instant),
     "to_timestamp(bigint)": strict(lambda seconds: _EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds)),

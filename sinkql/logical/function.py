@@ -207,7 +207,7 @@ _CONDITION = (
     *_entries("num_nulls(any…) → integer", "num_nonnulls(any…) → integer", nullable=Nullable.NEVER),
 )
 _JSONB = (
-    *_entries("->>(jsonb,text) → text", "#>>(jsonb,text) → text", nullable=Nullable.ALWAYS),
+    *_entries("->>(jsonb,text) → text", "#>>(jsonb,text) → text", "#>(jsonb,text) → jsonb", nullable=Nullable.ALWAYS),
     # in Postgres's text, whichever engine computes it; an element that is null is NULL
     *_entries(
         "->(jsonb,text) → jsonb",
@@ -298,6 +298,8 @@ _TIME = (
         "AT TIME ZONE(timestamp,text) → timestamptz",
         "make_date(integer,integer,integer) → date",
         "make_timestamp(integer,integer,integer,integer,integer,any) → timestamp",
+        # of months, days and microseconds, as columns have it
+        "$interval(bigint,bigint,bigint) → interval",
         "to_date(text,text) → date",
         "to_timestamp(text,text) → timestamptz",
         "to_timestamp(bigint) → timestamptz",
@@ -408,6 +410,7 @@ CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
         **{(a, b): 1 for a in _INSTANTS for b in _INSTANTS if a != b},
         ("boolean", "integer"): 1,
         ("integer", "boolean"): 1,
+        ("jsonb", "text"): 1,
     }
 )
 """All that a Cast may be, by the names of its types, with its meaning version."""

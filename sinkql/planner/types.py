@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sinkql import logical
 from sinkql.extension.types import composed_type, nested_type
+from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT as BIGINT
 from sinkql.logical.type import BOOLEAN as BOOLEAN
@@ -85,6 +86,16 @@ def instant(type_: Type) -> bool:
 def comparable(type_: Type) -> bool:
     """Tell whether equal values of a type are the same, and others are not equal."""
     return type_ not in (JSONB, INTERVAL) and not type_.nested
+
+
+def compared(type_: Type) -> bool:
+    """Tell whether values of a type have = and <: those of arrays have, where their elements do."""
+    return comparable(type_) or (type_.name == "array" and comparable(leaf(type_)) and not ranged(leaf(type_)))
+
+
+def grouped(type_: Type) -> bool:
+    """Tell whether rows can be grouped by values of a type: the same ones are equal, and no others."""
+    return comparable(type_) or (compared(type_) and not floating(leaf(type_)))
 
 
 def ranged(type_: Type) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql.logical import Call, Expression, Interval, Literal
+from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.array import NO_STEP, UNMATCHED, levels
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.literal import day_time
@@ -46,9 +46,22 @@ def _first(place: str, level: int) -> str:
 
 
 def _flat(place: str, call: Call, argument: int) -> str:
-    for _ in range(levels(call.arguments[argument].type) - 1):
+    return _elements(place, call.arguments[argument].type)
+
+
+def _elements(place: str, type_: Type) -> str:
+    for _ in range(levels(type_) - 1):
         place = f"flatten({place})"
     return place
+
+
+def ordered(place: str, type_: Type) -> str:
+    """Return what Spark orders as arrays are: by elements, of which NULL is the last, then by how many there are."""
+    elements = f"transform({_elements(place, type_)}, `$e` -> struct(`$e` IS NULL, `$e`))"
+    if levels(type_) == 1:
+        return elements
+    sizes = ", ".join(_size(place, level) for level in range(levels(type_)))
+    return f"IF({place} IS NULL, NULL, struct({elements}, {sizes}))"
 
 
 def _among(call: Call) -> Form:

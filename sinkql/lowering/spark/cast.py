@@ -187,6 +187,7 @@ TO_TEXT = {
     "bytea": r"concat('\\x', lower(hex(@0)))",
     "uuid": "@0",
     "interval": "@0",
+    "jsonb": "@0",
     **dict.fromkeys(SUBTYPES, "@0"),
 }
 """How values are shown as text, by the names of their types."""

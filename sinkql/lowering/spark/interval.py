@@ -5,7 +5,7 @@ from __future__ import annotations
 from sinkql.logical import Call, Interval, Literal
 from sinkql.logical.interval import show_interval
 from sinkql.logical.type import DAY, SECOND
-from sinkql.lowering.spark.text import Form, Spelling, text_literal
+from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
 
 
 def _count(place: str, unit: str) -> str:
@@ -68,5 +68,36 @@ _SHOWN = (
     f"IF(`$d` IS NULL, NULL, concat_ws(' ', IF({_DAYS} = 0, NULL, concat({_DAYS}, IF({_DAYS} = 1, ' day', ' days'))), "
     f"IF({_REST} = 0 AND `$d` <> 0, NULL, {_TIME})))"
 )
-FORMS: dict[str, Spelling] = {"$held(interval)": _held, "$order(interval)": _order}
+_CLOCK = "abs(CAST(@2 AS DECIMAL(20,0)))"
+
+
+def _amount(value: str, unit: str, sign: str = "''") -> str:
+    return f"IF({value} = 0, NULL, concat({sign}, {value}, IF({value} = 1, ' {unit}', ' {unit}s')))"
+
+
+def _clock(micros: int, most: int | None = None) -> str:
+    count = f"{_CLOCK} div {micros}BD{f' % {most}' if most else ''}"
+    return f"IF({count} < 10, concat('0', {count}), CAST({count} AS STRING))"
+
+
+_MICROS = f"CAST({_CLOCK} % {SECOND}BD AS STRING)"
+_PLUS = "IF(@0 < 0 AND @1 > 0, '+', '')"
+_MADE = (
+    f"concat_ws(' ', {_amount('(@0 div 12)', 'year')}, {_amount('(@0 % 12)', 'mon')}, "
+    f"{_amount('@1', 'day', _PLUS)}, "
+    "IF(@2 = 0 AND (@0 <> 0 OR @1 <> 0), NULL, concat("
+    "CASE WHEN @2 < 0 THEN '-' WHEN @1 < 0 OR @1 = 0 AND @0 < 0 THEN '+' ELSE '' END, "
+    f"{_clock(3600 * SECOND)}, ':', {_clock(60 * SECOND, 60)}, ':', {_clock(SECOND, 60)}, "
+    f"IF({_MICROS} = '0', '', concat('.', trim(TRAILING '0' FROM lpad({_MICROS}, 6, '0')))))))"
+)
+_BOUNDS = "BETWEEN -2147483648L AND 2147483647L"
+_OF_PARTS = Form(
+    "CASE WHEN @0 IS NULL OR @1 IS NULL OR @2 IS NULL THEN NULL "
+    f"WHEN @0 NOT {_BOUNDS} OR @1 NOT {_BOUNDS} THEN {raised('interval out of range', 'STRING')} ELSE {_MADE} END"
+)
+FORMS: dict[str, Spelling] = {
+    "$held(interval)": _held,
+    "$order(interval)": _order,
+    "$interval(bigint,bigint,bigint)": _OF_PARTS,
+}
 """By id."""

@@ -12,9 +12,14 @@ from collections.abc import Sequence
 
 from sinkql.logical import Call, Expression, Literal
 from sinkql.logical.jsonb import jsonb, member_order
+from sinkql.logical.jsonpath import is_index, is_plain_key, path_steps
 from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type, text_literal
 
 _Step = str | int
+JSON_PART, JSON_TEXT = "sinkql_json_part", "sinkql_json_text"
+"""Functions of Python's: a jsonb and `k` and a key, or `i` and an index → the part as jsonb, or as text."""
+JSON_PATH, JSON_PATH_TEXT = "sinkql_json_path", "sinkql_json_path_text"
+"""The same of a jsonb and a path."""
 
 
 def _segments(text: str, outside: str, inside: str) -> str:
@@ -113,14 +118,28 @@ def path(steps: Sequence[_Step], *, marked: bool = False) -> str:
 
 
 def _chain(expression: Expression) -> tuple[Expression, list[_Step]]:
-    """Return what a chain of -> begins with, and its keys and indexes: it is one path."""
+    """Return what a chain of -> begins with, and its keys and indexes, which are one path of Spark's own.
+
+    There are none where Spark has no such path for the last of them.
+    """
     if not isinstance(expression, Call) or expression.function not in (*_GETS, *_TEXTS):
         return expression, []
     below, step = expression.arguments
     whole, steps = _chain(below) if isinstance(below, Call) and below.function in _GETS else (below, [])
     value = _constant(step)
-    assert isinstance(value, str | int)
+    spelled = is_plain_key(value) if isinstance(value, str) else value is not None and value >= 0
+    if value is None or not spelled or (value == 0 and steps[-1:] == [0]):
+        return expression, []
     return whole, [*steps, value]
+
+
+def _one_step(function: str, call: Call) -> Form:
+    """Take a part in Python, by a key or an index that may be computed."""
+    step = call.arguments[1]
+    known = _constant(step)
+    kind = "i" if step.type.name == "integer" else "k"
+    shown = text_literal(f"{kind}{known}") if known is not None else f"concat('{kind}', CAST(@1 AS STRING))"
+    return Form(f"{function}(@0, {shown})", apart=True)
 
 
 def _constant(expression: Expression) -> str | int | None:
@@ -131,6 +150,8 @@ def _constant(expression: Expression) -> str | int | None:
 def _text(call: Call) -> Form:
     """Take a text: as Spark gives it where that is exact."""
     whole, steps = _chain(call)
+    if not steps:
+        return _one_step(JSON_TEXT, call)
     slow = _part_text(_marked_part(steps))
     if steps[-1] == 0:
         return Form(slow, operands=(whole,))
@@ -141,12 +162,17 @@ def _text(call: Call) -> Form:
 
 def _json(call: Call) -> Form:
     whole, steps = _chain(call)
+    if not steps:
+        return _one_step(JSON_PART, call)
     return Form(_part(_marked_part(steps)), operands=(whole,))
 
 
 def _path_text(call: Call) -> Form:
-    """Take the text at a path whose last step is a number: an index or a key."""
-    keys = [step.strip() for step in str(_constant(call.arguments[1])).strip("{}").split(",")]
+    """Take the text at a path: in SQL where its last step alone is a number, an index or a key."""
+    steps = path_steps(str(_constant(call.arguments[1])))
+    keys = [step for step in steps if step is not None and is_plain_key(step)]
+    if len(keys) < len(steps) or not keys[-1:] or any(map(is_index, keys[:-1])) or not keys[-1].isdecimal():
+        return Form(f"{JSON_PATH_TEXT}(@0, @1)", apart=True)
     index, key = path([*keys[:-1], int(keys[-1])], marked=True), path(keys, marked=True)
     places = ", ".join(f"get_json_object(`$m`, {each})" for each in (index, key))
     return Form(f"transform(array({MARKED}), `$m` -> {_part_text(f'coalesce({places})')})[0]")
@@ -247,6 +273,7 @@ FORMS: dict[str, Spelling] = {
     **dict.fromkeys(_GETS, _json),
     **dict.fromkeys(_TEXTS, _text),
     "#>>(jsonb,text)": _path_text,
+    "#>(jsonb,text)": Form(f"{JSON_PATH}(@0, @1)", apart=True),
     "?(jsonb,text)": _has_key,
     "@>(jsonb,text)": _contains,
     "jsonb_typeof(jsonb)": Form(_TYPEOF),

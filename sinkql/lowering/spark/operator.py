@@ -8,6 +8,7 @@ from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.meaning import FEW_DAYS
 from sinkql.logical.type import DAY, SECOND, UINT2, UINT4, UINT8
+from sinkql.lowering.spark.array import ordered
 from sinkql.lowering.spark.interval import shift_by_text
 from sinkql.lowering.spark.literal import day_time
 from sinkql.lowering.spark.text import (
@@ -152,6 +153,8 @@ def _places(call: Call) -> list[str]:
     """Return the places of operands that are compared: decimals as wide as it takes for Spark to compare them."""
     types = [each.type for each in call.arguments]
     places = [f"@{place}" for place in range(len(types))]
+    if types[0].name == "array" and call.function.startswith(("<", ">", "BETWEEN")) and call.function[1] != ">":
+        return [ordered(place, type_) for place, type_ in zip(places, types, strict=True)]
     if any(type_.name != "numeric" for type_ in types):
         return places
     scales = [type_.scale or 0 for type_ in types]

@@ -140,6 +140,25 @@ def _date_bin(call: Call) -> Form:
     return Form(template, operands=(value, origin))
 
 
+def _make_timestamp(call: Call) -> Form:
+    if all(isinstance(each, Literal) for each in call.arguments):
+        return Form("make_timestamp_ntz(@0, @1, @2, @3, @4, @5)")
+    micros = "rint(@5 * 1000000D)"
+    clock = f"(@3 * 60L + @4) * 60000000L + CAST({micros} AS BIGINT)"
+    wrong = (
+        f"@3 NOT BETWEEN 0 AND 24 OR @4 NOT BETWEEN 0 AND 59 OR {micros} NOT BETWEEN 0D AND 60000000D "
+        f"OR {clock} > 86400000000L"
+    )
+    failed = raised("time field value out of range", "TIMESTAMP_NTZ")
+    known = " AND ".join(f"@{place} IS NOT NULL" for place in range(6))
+    value = f"CAST(timestamp_micros(unix_date(make_date(@0, @1, @2)) * 86400000000L + {clock}) AS TIMESTAMP_NTZ)"
+    early = raised("date field value out of range", "TIMESTAMP_NTZ")
+    return Form(
+        f"CASE WHEN NOT ({known}) THEN NULL WHEN @0 < 1 OR @1 < 1 OR @2 < 1 THEN {early} "
+        f"WHEN {wrong} THEN {failed} ELSE {value} END"
+    )
+
+
 def _make_date(call: Call) -> Form:
     # a negative year is one before Christ in Postgres, and zero is an error
     unknown = [place for place, each in enumerate(call.arguments) if not _positive(each)]
@@ -261,7 +280,7 @@ FORMS: dict[str, Spelling] = {
     **{f"date_bin(interval,{type_},{type_})": _date_bin for type_ in _INSTANTS},
     **{f"AT TIME ZONE({type_},text)": _at_time_zone for type_ in _INSTANTS},
     "make_date(integer,integer,integer)": _make_date,
-    "make_timestamp(integer,integer,integer,integer,integer,any)": Form("make_timestamp_ntz(@0, @1, @2, @3, @4, @5)"),
+    "make_timestamp(integer,integer,integer,integer,integer,any)": _make_timestamp,
     "to_date(text,text)": _read("to_date", "DATE"),
     "to_timestamp(text,text)": _read("to_timestamp", "TIMESTAMP", "Z"),
     "to_timestamp(bigint)": Form("timestamp_seconds(@0)"),

@@ -19,7 +19,6 @@ _REFUSED = {
     ("text", "interval"): "of texts, only constants are read as intervals",
     **{("text", name): "of texts, only constants are read as ranges" for name in SUBTYPES},
     ("numrange", "text"): "the text of a numeric depends on a display scale; take lower() and upper()",
-    ("jsonb", "text"): "the text form of jsonb is not kept; use ->>",
 }
 
 

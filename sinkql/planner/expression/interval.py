@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Call, Interval, Literal
+from sinkql.logical import function as functions
 from sinkql.logical.interval import RangeError, read_interval
-from sinkql.logical.type import SECOND, Type
+from sinkql.logical.type import BIGINT, SECOND, Type
 from sinkql.planner.expression.typed import Typed, call
 
 
@@ -26,10 +28,27 @@ def parse_interval(text: str, span: Span, unit: str | None = None) -> Interval:
 def held(value: Typed) -> Typed:
     """Return an interval as columns have it, and not as Spark computes with it."""
     if _product(value):
-        hint = "Use a constant interval, or the difference of two timestamps."
-        raise SinkqlError("SQ2214", "a multiple of an interval is not supported here", value.span, hint=hint)
+        return _multiple(value)
     computed = value.difference is not None or isinstance(value.constant, Interval)
     return call("$held(interval)", (value,), value.span) if computed else value
+
+
+def _multiple(value: Typed) -> Typed:
+    """Return a multiple of a constant interval by its parts."""
+    assert isinstance(value.tree, Call)
+    factor, interval = value.tree.arguments
+    assert isinstance(interval, Literal)
+    assert isinstance(interval.value, Interval)
+    times = functions.cast(factor, BIGINT) if factor.type != BIGINT else factor
+    parts = (interval.value.months, interval.value.days, interval.value.micros)
+    products = [
+        functions.call("*(bigint,bigint)", (times, logical.literal(part, BIGINT, value.span)), value.span)
+        if part
+        else logical.literal(0, BIGINT, value.span)
+        for part in parts
+    ]
+    tree = functions.call("$interval(bigint,bigint,bigint)", products, value.span)
+    return Typed(tree, tree.type)
 
 
 def _product(value: Typed) -> bool:
@@ -43,18 +62,20 @@ def order(value: Typed) -> Typed:
 
 def shift(instant: Typed, interval: Typed, *, sign: str) -> Typed:
     """Add an interval to a timestamp (`+`), or take it off (`-`): months first, then days and time."""
-    if _product(interval):
-        _check_times(interval)
-    elif not isinstance(interval.constant, Interval):
+    plain = _is_plain(interval) if _product(interval) else isinstance(interval.constant, Interval)
+    if not plain:
         interval = held(interval)
     return call(f"{sign}({instant.type.name},interval)", (instant, interval))
 
 
-def _check_times(product: Typed) -> None:
-    """Refuse all multiples of an interval but those of a constant number of days or whole seconds."""
+def _is_plain(product: Typed) -> bool:
+    """Tell whether this is a multiple of a constant number of days or whole seconds, which has a form of its own."""
     assert isinstance(product.tree, Call)
     interval = product.tree.arguments[1]
     value = interval.value if isinstance(interval, Literal) else None
-    if not isinstance(value, Interval) or value.months or value.micros % SECOND or (value.days and value.micros):
-        hint = "Use a constant interval, n * INTERVAL '1 day' or n * INTERVAL '1 second'."
-        raise SinkqlError("SQ2214", "this multiple of an interval is not supported", product.span, hint=hint)
+    return (
+        isinstance(value, Interval)
+        and not value.months
+        and not value.micros % SECOND
+        and not (value.days and value.micros)
+    )

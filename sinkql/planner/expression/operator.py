@@ -124,7 +124,7 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
         type_ = types.TEXT
     if type_ == types.INTERVAL:
         return tuple(order(coerced(value, type_)) for value in values)
-    if type_ is not None and not types.comparable(type_):
+    if type_ is not None and not types.compared(type_):
         hint = "Compare j ->> 'key'." if type_ == types.JSONB else part_of(type_)
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span, hint=hint)
     if type_ is None:
@@ -185,6 +185,19 @@ def _times(interval: Typed, factor: Typed, span: Span) -> Typed:
         scaled = Interval(*(part * factor.constant for part in (value.months, value.days, value.micros)))
         return constant(scaled, types.INTERVAL, span)
     return call(f"*({factor.type.name},interval)", (factor, interval), span)
+
+
+def interval_of(parts: Sequence[tuple[Typed, Interval]], total: Interval, span: Span) -> Typed:
+    """Return the interval of a constant one and multiples of others, by bigints, as columns have it."""
+    sums: list[Typed] = []
+    for unit in ("months", "days", "micros"):
+        found = constant(getattr(total, unit), types.BIGINT, span)
+        for factor, one in parts:
+            if getattr(one, unit):
+                many = arithmetic("*", factor, constant(getattr(one, unit), types.BIGINT, span), span)
+                found = many if found.constant == 0 else arithmetic("+", found, many, span)
+        sums.append(found)
+    return call("$interval(bigint,bigint,bigint)", sums, span)
 
 
 def concatenate(left: Typed, right: Typed, span: Span) -> Typed:

@@ -1,44 +1,37 @@
-"""Functions and operators of jsonb: their keys and paths are constants, and such that they have an exact form."""
+"""Functions and operators of jsonb: their paths are constants, and their keys texts or integers."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import msgspec
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical import Call, Expression, Literal, Type
+from sinkql.logical import Call, Expression, Type
 from sinkql.logical.function import CASTS
+from sinkql.logical.jsonpath import is_index, is_plain_key, path_steps, written_path
 from sinkql.planner import types
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT, UNKNOWN
 
-Step = str | int
 _GETS = ("->(jsonb,text)", "->(jsonb,integer)")
 
 
 def get(value: Typed, step: Typed, span: Span) -> Typed:
     """Plan `value -> step`."""
     _check(value, span)
-    key = _step(step)
-    check_path([*_steps(value), _key(key)], span)
+    key = _step("->", step)
     return call(f"->(jsonb,{key.type.name})", (value, key), span)
 
 
 def get_text(value: Typed, step: Typed, span: Span) -> Typed:
     """Plan `value ->> step`."""
     _check(value, span)
-    key = _step(step)
-    steps = [*_steps(value), _key(key)]
-    check_path(steps, span)
-    if steps == [0]:
-        raise SinkqlError("SQ2214", "->> 0 of a whole value is not supported", span, hint="Use jsonb -> 0.")
+    key = _step("->>", step)
     return call(f"->>(jsonb,{key.type.name})", (_looked_into(value), key), span)
 
 
@@ -54,76 +47,53 @@ def _first_meaning(node: Expression) -> Expression:
     return msgspec.structs.replace(node, version=1, arguments=(_first_meaning(below), step))
 
 
-def _step(value: Typed) -> Typed:
+def _step(operator: str, value: Typed) -> Typed:
     known = value.constant
     if isinstance(known, str):
         return constant(known, TEXT, value.span)
-    if value.type == INTEGER and isinstance(known, int):
-        return value
-    raise SinkqlError("SQ2214", "the key of -> and ->> must be a constant", value.span)
-
-
-def _key(step: Typed) -> Step:
-    assert isinstance(step.constant, str | int)
-    return step.constant
-
-
-def _steps(value: Typed) -> list[Step]:
-    """Return the keys and indexes of the chain of -> that a value is: it is looked up as one path."""
-    found: list[Step] = []
-    node = value.tree
-    while isinstance(node, Call) and node.function in _GETS:
-        node, step = node.arguments
-        assert isinstance(step, Literal)
-        assert isinstance(step.value, str | int)
-        found.insert(0, step.value)
-    return found
-
-
-def check_path(steps: Sequence[Step], span: Span) -> None:
-    """Refuse a path that has no exact form (SQ2214)."""
-    for step in steps:
-        if isinstance(step, str) and not re.fullmatch(r"[\w .:/@#$%&+=~-]+", step):
-            raise SinkqlError("SQ2214", f"the key '{step}' is not supported", span)
-    if any(isinstance(step, int) and step < 0 for step in steps):
-        raise SinkqlError("SQ2214", "a negative index is not supported", span)
-    if any(first == second == 0 for first, second in pairwise(steps)):
-        raise SinkqlError("SQ2214", "an element 0 of an element 0 is not supported", span)
+    return typed(operator, value, TEXT if value.type in (TEXT, UNKNOWN) else INTEGER)
 
 
 def path_text(value: Typed, path: Typed, span: Span) -> Typed:
-    """Plan `value #>> '{a,b,0}'`: a last number is an index or a key."""
-    steps = path_steps(constant_text("#>>", path, "path"), path.span)
-    if not steps[-1].isdigit():
-        return _texts(value, steps, span)
+    """Plan `value #>> '{a,b,0}'`: a number is an index or a key."""
     _check(value, span)
-    check_path([*steps[:-1], int(steps[-1])], span)
-    return call("#>>(jsonb,text)", (_looked_into(value), typed("#>>", path, TEXT)), span)
+    text = constant_text("#>>", path, "path")
+    steps = _steps(text, path.span)
+    if _are_keys(steps):
+        return _texts(value, steps, span)
+    return call("#>>(jsonb,text)", (_looked_into(value), constant(text, TEXT, path.span)), span)
 
 
 def path_json(value: Typed, path: Typed, span: Span) -> Typed:
     """Plan `value #> '{a,b}'`."""
-    steps = path_steps(constant_text("#>", path, "path"), path.span)
-    if steps[-1].isdigit():
-        raise SinkqlError("SQ2214", "#> with a number is not supported", path.span, hint="Use -> 0.")
+    _check(value, span)
+    text = constant_text("#>", path, "path")
+    steps = _steps(text, path.span)
+    if not _are_keys(steps):
+        return call("#>(jsonb,text)", (value, constant(text, TEXT, path.span)), span)
     for step in steps:
         value = get(value, constant(step, TEXT, path.span), span)
     return value
 
 
-def _texts(value: Typed, steps: Sequence[str], span: Span) -> Typed:
+def _texts(value: Typed, steps: Sequence[str | None], span: Span) -> Typed:
     for step in steps[:-1]:
         value = get(value, constant(step, TEXT, span), span)
     return get_text(value, constant(steps[-1], TEXT, span), span)
 
 
-def path_steps(text: str, span: Span) -> list[str]:
-    """Return the keys of a path literal; numbers are keys or indexes, and are refused but at the end."""
-    match = re.fullmatch(r"\{([^{}\"\\]+)\}", text)
-    steps = [step.strip() for step in match[1].split(",")] if match else []
-    if not steps or not all(steps) or any(re.fullmatch(r"-?\d+", step) for step in steps[:-1]) or steps[-1][0] == "-":
-        raise SinkqlError("SQ2214", f"the path '{text}' is not supported", span, hint="Use j -> 'a' -> 0 ->> 'b'.")
-    return steps
+def _steps(text: str, span: Span) -> list[str | None]:
+    """Return the steps of a path, which is written as an array."""
+    try:
+        return path_steps(text)
+    except ValueError:
+        message = f"invalid input syntax for a path: '{text}'"
+        raise SinkqlError("SQ2212", message, span, hint="Write its steps in braces, as '{a,0,b}'.") from None
+
+
+def _are_keys(steps: Sequence[str | None]) -> bool:
+    """Tell whether there are steps, and none of them may be an index."""
+    return bool(steps) and not any(step is None or is_index(step) for step in steps)
 
 
 def has_key(value: Typed, key: Typed, span: Span) -> Typed:
@@ -148,7 +118,8 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
         message = "@> takes a flat constant object of texts, integers, booleans and nulls"
         raise SinkqlError("SQ2214", message, wanted.span)
     for key in found:
-        check_path([key], wanted.span)
+        if not is_plain_key(key):
+            raise SinkqlError("SQ2214", f"the key '{key}' is not supported here", wanted.span)
     return call("@>(jsonb,text)", (_looked_into(value), constant(text, TEXT, wanted.span)), span)
 
 
@@ -160,12 +131,11 @@ def _check(value: Typed, span: Span) -> None:
         raise SinkqlError("SQ2211", f"this operator takes jsonb, found {value.type.name}", span, hint=hint)
 
 
-def _path_text(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    arity(name, arguments, span, 2, 99)
-    keys = [constant_text(name, key, "key") for key in arguments[1:]]
-    if any(re.fullmatch(r"-?\d+", key) for key in keys):
-        raise SinkqlError("SQ2214", f"{name}() with a number is not supported", span, hint="Use ->> 0.")
-    return _texts(arguments[0], keys, span)
+def _path(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 99)
+    path = written_path([constant_text(name, key, "key") for key in arguments[1:]])
+    plan = path_text if name.endswith("_text") else path_json
+    return plan(arguments[0], constant(path, TEXT, span), span)
 
 
 def as_json(name: str, value: Typed) -> Typed:
@@ -257,7 +227,8 @@ def _build_array(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 HANDLERS: dict[str, Handler] = {
-    "jsonb_extract_path_text": _path_text,
+    "jsonb_extract_path": _path,
+    "jsonb_extract_path_text": _path,
     "jsonb_build_object": _build_object,
     "jsonb_build_array": _build_array,
     "to_jsonb": _to_jsonb,

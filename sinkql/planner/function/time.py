@@ -7,19 +7,31 @@ from decimal import Decimal
 from zoneinfo import available_timezones
 
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.logical import Interval
+from sinkql.logical import Call, Interval
 from sinkql.logical.pattern import PatternError
 from sinkql.logical.timeform import read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import coerced, decimal
-from sinkql.planner.expression.operator import arithmetic
-from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.expression.operator import arithmetic, interval_of
+from sinkql.planner.expression.typed import Typed, call, cast_to, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.function.number import to_char
 from sinkql.planner.function.pattern import refused
-from sinkql.planner.types import BIGINT, DATE, DOUBLE, INTERVAL, NUMERIC, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, UNKNOWN
+from sinkql.planner.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UNKNOWN,
+)
 
 _UNITS = (
     "microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year",
@@ -165,25 +177,24 @@ def _date_bin(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     )
 
 
-def _positive(value: Typed) -> bool:
-    return isinstance(value.constant, int) and value.constant >= 1
-
-
 def _make_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 6, 6)
-    if not all(isinstance(value.constant, int) for value in arguments[:5]) or arguments[5].constant is None:
-        raise SinkqlError("SQ2214", "make_timestamp() takes constants only", span)
-    if not all(_positive(value) for value in arguments[:3]):
+    known = all(isinstance(value.constant, int) for value in arguments[:5]) and arguments[5].constant is not None
+    if known and any(isinstance(value.constant, int) and value.constant < 1 for value in arguments[:3]):
         raise SinkqlError("SQ2212", "date field value out of range", span)
-    second = arguments[5] if arguments[5].type != UNKNOWN else typed(name, arguments[5], NUMERIC)
-    return call("make_timestamp(integer,integer,integer,integer,integer,any)", (*arguments[:5], second))
+    parts = arguments[:5] if known else [typed(name, value, INTEGER) for value in arguments[:5]]
+    second = arguments[5]
+    if not known or second.type == UNKNOWN:
+        second = typed(name, second, NUMERIC if known else DOUBLE)
+    return call("make_timestamp(integer,integer,integer,integer,integer,any)", (*parts, second))
 
 
 def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    """Plan make_interval of constants, and of one value that is computed."""
+    """Plan make_interval: of constants it is one, and of one other value a multiple of one."""
     arity(name, arguments, span, 0, len(_MAKE_INTERVAL))
     total = Interval()
     computed: list[tuple[Typed, Interval]] = []
+    seconds: Typed | None = None
     for value, unit in zip(arguments, _MAKE_INTERVAL, strict=False):
         known = value.constant
         if unit == "secs" and isinstance(known, Decimal):
@@ -192,23 +203,35 @@ def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed
             total = _sum(total, _scaled(_ONE[unit], known))
         elif types.whole(value.type):
             computed.append((value, _ONE[unit]))
+        elif unit == "secs" and types.implicit(value.type, DOUBLE):
+            seconds = typed(name, value, DOUBLE)
         else:
             message = f"argument {unit} of make_interval() takes an integer, found {value.type.called}"
             raise SinkqlError("SQ2211", message, value.span)
     if max(abs(total.months), abs(total.days)) >= 2**31 or abs(total.micros) >= 2**63:
         raise SinkqlError("SQ2212", "the interval is out of range", span, hint="Write fewer years, days or hours.")
-    if not computed:
+    if not computed and seconds is None:
         return constant(total, INTERVAL, span)
-    if len(computed) > 1 or total != Interval():
-        message = "make_interval() of several values is supported of constants only"
-        hint = "Add them one after the other: at + make_interval(days => a) + make_interval(hours => b)."
-        raise SinkqlError("SQ2214", message, span, hint=hint)
+    if len(computed) != 1 or seconds is not None or total != Interval():
+        return _parted(computed, seconds, total, span)
     ((value, one),) = computed
     whole = Interval(days=1) if one.days else Interval(micros=1_000_000) if one.micros else one
     many = one.days or one.micros // 1_000_000 or 1
     if many > 1:  # as a multiple of a day or a second, which has a form
         value = arithmetic("*", coerced(value, BIGINT), constant(many, BIGINT, span), span)
     return arithmetic("*", value, constant(whole, INTERVAL, span), span)
+
+
+def _parted(computed: list[tuple[Typed, Interval]], seconds: Typed | None, total: Interval, span: Span) -> Typed:
+    """Return the interval of a constant one, multiples of others, and seconds."""
+    found = interval_of([*((coerced(value, BIGINT), one) for value, one in computed)], total, span)
+    if seconds is None:
+        return found
+    assert isinstance(found.tree, Call)
+    months, days, micros = (Typed(each, BIGINT) for each in found.tree.arguments)
+    scaled = arithmetic("*", seconds, constant(1e6, DOUBLE, span), span)
+    micros = arithmetic("+", micros, cast_to(scaled, BIGINT), span)
+    return call("$interval(bigint,bigint,bigint)", (months, days, micros), span)
 
 
 def _sum(left: Interval, right: Interval) -> Interval:

@@ -17,13 +17,16 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Branch, Case, Type
 from sinkql.planner import types
+from sinkql.planner.expression.composite import fields
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import wide
 from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
 from sinkql.planner.expression.typed import call as expression
+from sinkql.planner.function.composite import record
 from sinkql.planner.query import collecting
 from sinkql.planner.query.grouping import Groupings
+from sinkql.planner.query.relation import check_group
 from sinkql.planner.query.scope import Groups, Scope, identifier, resolved
 from sinkql.planner.query.translate import Translator
 from sinkql.planner.query.translation import SubqueryContext, Windowing
@@ -136,7 +139,11 @@ class GroupContext:
             if name != "count" or distinct:
                 raise SinkqlError("SQ2211", f"{name}(*) does not exist: only count() takes *", span)
             return self.calls.add("count", _where(None, condition), types.BIGINT, span)
-        argument = self.rows.translate(values[0])
+        rows = name == "count" and isinstance(values[0], exp.Tuple)
+        if rows:
+            argument = record([self.rows.translate(each) for each in values[0].expressions], self.rows.span(values[0]))
+        else:
+            argument = self.rows.translate(values[0])
         if argument.type == types.UNKNOWN:
             argument = coerced(argument, types.TEXT)
         return _PLANS[name](_Aggregate(name, argument, condition, distinct, span, self.calls)).at(span)
@@ -204,9 +211,33 @@ def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
 
 def _count(call: _Aggregate) -> Typed:
     argument = held(call.argument) if call.argument.type == types.INTERVAL else call.argument
-    if call.distinct and not types.comparable(argument.type):
+    if call.distinct and argument.type.name == "record":
+        argument = _told_apart(argument)
+    elif call.distinct and not types.grouped(argument.type):
         raise SinkqlError("SQ2214", f"count() of {argument.type.called} is not supported here", call.span)
     return call.add("count", argument, types.BIGINT, distinct=call.distinct)
+
+
+def _told_apart(row: Typed) -> Typed:
+    """Return a record of which equal ones are the same; raises SQ2214 where a field has no equality."""
+    parts = []
+    for field_ in fields(row):
+        check_group(field_.type, row.span, "count(DISTINCT …)")
+        parts.append(_with_one_zero(field_) if types.floating(field_.type) else field_)
+    return _where_there(row, record(parts, row.span))
+
+
+def _with_one_zero(value: Typed) -> Typed:
+    zero = constant(0.0, types.DOUBLE, value.span)
+    return expression("+(double precision,double precision)", (coerced(value, types.DOUBLE), zero))
+
+
+def _where_there(row: Typed, value: Typed) -> Typed:
+    """Return a value where a row is not NULL."""
+    if not row.nullable:
+        return value
+    there = expression("NOT(boolean)", (expression("IS NULL(any)", (row,), row.span),), row.span)
+    return Typed(Case((Branch(there.tree, value.tree),), None, value.type, row.span), value.type)
 
 
 def _sum(call: _Aggregate) -> Typed:

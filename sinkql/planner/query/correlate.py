@@ -154,7 +154,7 @@ def _aggregate(relation: logical.Aggregate, fresh: Fresh) -> Correlated | None:
     groups = [(each.name, Typed(each.expression, each.expression.type)) for each in relation.group]
     conditions = []
     for each in pairs:
-        if each is None or not types.comparable(each.inner.type):
+        if each is None or not types.grouped(each.inner.type):
             return None
         name = fresh()
         groups.append((name, Typed(each.inner, each.inner.type)))
@@ -396,7 +396,7 @@ def correlated(
 def grouping(condition: Expression, relation: logical.Relation) -> bool:
     """Tell whether a condition is an equality whose inner side rows can be grouped by."""
     found = pair(condition, joins.names_of(relation))
-    return found is not None and types.comparable(found.inner.type)
+    return found is not None and types.grouped(found.inner.type)
 
 
 def _by_values(

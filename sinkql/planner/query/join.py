@@ -11,6 +11,7 @@ from sinkql.logical import Branch, Case, Change, Expression, JoinKey, JoinKind, 
 from sinkql.logical.expression import NOWHERE, Call, Literal, Reference, literal, walk
 from sinkql.logical.function import call, cast
 from sinkql.logical.type import MOST_DIGITS
+from sinkql.planner import types
 from sinkql.planner.query.keys import of_join
 
 _EQUAL, _SAME = "=(any,any)", "IS NOT DISTINCT FROM(any,any)"
@@ -157,7 +158,7 @@ def alike(left: Expression, right: Expression, *, safe: bool) -> tuple[Expressio
     `safe` ones compare as the values do, also in their order.
     """
     if left.type == right.type:
-        return left, right
+        return (left, right) if types.grouped(left.type) else None
     if left.type.name != "numeric" or right.type.name != "numeric":
         return None
     whole = max(left.type.whole_digits, right.type.whole_digits)

@@ -240,9 +240,13 @@ class Planner:
         if not names:
             return relation
         renamed = query_relation.renamed(relation, names, self.syntax.span(alias))
-        for name in (each.name for each in renamed.shape.columns):
-            if SAME in name:  # the list is too short for it
-                written = name.partition(SAME)[0]
+        listed = [each.name for each in renamed.shape.columns]
+        # what the list is too short for has its own name again, if no other column has it
+        own = [name.partition(SAME)[0] for name in listed]
+        if own != listed and len(set(own)) == len(own):
+            return query_relation.renamed(renamed, own, self.syntax.span(alias))
+        for name, written in zip(listed, own, strict=True):
+            if SAME in name and self.once is None:
                 message = f'column "{written}" is specified more than once'
                 hint = "Give all columns names in the list."
                 raise SinkqlError("SQ2008", message, self.syntax.span(alias), hint=hint)

@@ -61,7 +61,7 @@ _INSTEAD = {"jsonb": "Use values of it, as j ->> 'key'.", "interval": "Use its t
 
 def check_group(type_: logical.Type, span: Span, where: str) -> None:
     """Refuse values of which equal ones are not the same."""
-    if not types.comparable(type_):
+    if not types.grouped(type_):
         message = f"{type_} is not allowed in {where}: its values cannot be compared exactly"
         raise SinkqlError("SQ2214", message, span, hint=_INSTEAD.get(type_.name) or part_of(type_))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span
 from sinkql.logical import Branch, Case
 from sinkql.logical.typetext import flat
 from sinkql.planner import types
@@ -270,10 +270,36 @@ def _dot(t: Translation, node: Any) -> Typed:
         whole = t.span(node)
         name = re.search(r'(?:"(?:[^"]|"")*"|[^\s."]+)$', t.syntax.written(node))
         place = whole if name is None else Span(whole.end - len(name[0]), whole.end)
+        inner = node.this.unnest()
+        if isinstance(inner, exp.Column) and len(inner.parts) == 1:
+            found = _of_row(t, inner, node.expression, whole)
+            if found is not None:
+                return found
         return field(t.translate(node.this), identifier(node.expression), whole, place)
     if not isinstance(node.expression, exp.Anonymous) or str(node.this.name).lower() != _SCHEMA:
         raise unsupported(node, t.span(node))
     return t.translate(node.expression)
+
+
+def _of_row(t: Translation, row: Any, name: Any, span: Span) -> Typed | None:
+    """Return `(t).name`, where t is a relation in FROM and no column; None where it is a column, or nothing."""
+    try:
+        t.context.column(row, t.span(row))
+    except MissingColumnError:
+        try:
+            return t.context.column(exp.Column(this=name.copy(), table=row.this.copy()), span)
+        except MissingError as error:
+            if error.code == "SQ2202":
+                return None
+            raise
+    return None
+
+
+def _named_argument(t: Translation, node: Any) -> Typed:
+    called = node.parent
+    name = str(called.this).lower() if isinstance(called, exp.Anonymous) else "this function"
+    message = f"{name}() takes no named arguments" if name.isidentifier() else f"{name} takes no named arguments"
+    raise SinkqlError("SQ2211", message, t.span(node), hint="Write the values in their order, without names.")
 
 
 def _map(t: Translation, node: Any) -> Typed:
@@ -379,6 +405,7 @@ def _scalar(t: Translation, node: Any) -> Typed:
 
 
 _HANDLERS: dict[type, Handler] = {
+    exp.Kwarg: _named_argument,
     **PREDICATES,
     exp.JSONExtractScalar: _binary(functions_json.get_text),
     exp.JSONExtract: _of_map(functions_composite.value_at, functions_json.get),

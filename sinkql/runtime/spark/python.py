@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
 from sinkql.evaluate.failure import RefusedError
-from sinkql.evaluate.json import read
+from sinkql.evaluate.json import at_path, member, member_text, read, text_at_path
 from sinkql.lowering.spark.cast import READ_JSON
+from sinkql.lowering.spark.json import JSON_PART, JSON_PATH, JSON_PATH_TEXT, JSON_TEXT
 
 
 def register(session: SparkSession) -> None:
     """Let the session's SQL call them."""
-    session.udf.register(READ_JSON, _read_json, StringType())
+    for name, function in _FUNCTIONS.items():
+        session.udf.register(name, function, StringType())
 
 
 def _read_json(text: str | None) -> str | None:
@@ -22,3 +26,23 @@ def _read_json(text: str | None) -> str | None:
         return read(text)
     except RefusedError as error:
         return f"!{error}"
+
+
+def _strict(function: Callable[[str, str], str | None]) -> Callable[[str | None, str | None], str | None]:
+    def found(text: str | None, argument: str | None) -> str | None:
+        return None if text is None or argument is None else function(text, argument)
+
+    return found
+
+
+def _step(text: str) -> str | int:
+    return text[1:] if text[0] == "k" else int(text[1:])
+
+
+_FUNCTIONS: dict[str, Callable[..., str | None]] = {
+    READ_JSON: _read_json,
+    JSON_PART: _strict(lambda text, step: member(text, _step(step))),
+    JSON_TEXT: _strict(lambda text, step: member_text(text, _step(step))),
+    JSON_PATH: _strict(at_path),
+    JSON_PATH_TEXT: _strict(text_at_path),
+}
