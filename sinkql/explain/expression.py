@@ -14,7 +14,7 @@ from sinkql.vocabulary import QUOTED, quoted
 
 # how strongly SQL binds a text; an operand that binds more weakly stands in parentheses
 _OR, _AND, _NOT, _PREDICATE, _OTHER, _SUM, _PRODUCT, _SIGN, _ATOM = range(9)
-_FIELDS = ("->", "->>", "#>>")
+_FIELDS = ("->", "->>", "#>", "#>>")
 _INFIX = {
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "IS NOT DISTINCT FROM"), _PREDICATE),
     **dict.fromkeys(("||", "&", "|", "#", "<<", ">>", "~", "~*"), _OTHER),

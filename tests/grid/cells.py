@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from expressions import vectors
 from grid import edges, values
-from grid.exceptions import BESIDE_NULL, documented, is_of_jsonb
+from grid.exceptions import BESIDE_NULL, documented
 from grid.judge import ERROR, Answer, Judge
 from grid.templates import Template
 from sinkql import evaluate, logical
@@ -118,8 +118,6 @@ def _differences(cell: Cell, engines: dict[str, Outcome], report: Report) -> Ite
             yield f"{name} gives {_shown(outcome)}, Postgres {cell.answer!r}"
     mine, its = engines["evaluator"], engines.get("Spark")
     if its is None or mine[0] == "unsure" or _same(mine, its):
-        return
-    if is_of_jsonb(cell.template):
         return
     if {mine[0], its[0]} == {"value", "error"} and _beside_null(cell):
         report.met.add(BESIDE_NULL.name)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _VIEW = "grid_rows"
 _TOGETHER = 24
+_PYTHON = "sinkql_"
+"""What names of functions of Python's begin with; generated code calls none of them."""
+_FEW = 3
 Outcome = tuple[str, Any]
 """`value` and what it is, or `error` and its message."""
 
@@ -98,12 +101,27 @@ class Engine:
     def _failed(self, expression: logical.Expression, numbers: Iterable[int]) -> dict[int, Outcome]:
         """Return the rows on which the code that Spark generates fails, row by row."""
         scala = self.spark.sparkContext._jvm.scala
+        if _PYTHON in spark_sql(expression):
+            return self._failed_in_python(expression, numbers)
         try:
             project = self._projection(expression)
         except (PySparkException, Py4JJavaError) as error:
             return dict.fromkeys(numbers, ("error", f"no plan: {str(error)[:300]}"))
         tried = ((number, _tried(scala.util.Success(self.rows[number]), project)) for number in numbers)
         return {number: ("error", message) for number, message in tried if message is not None}
+
+    def _failed_in_python(self, expression: logical.Expression, numbers: Iterable[int]) -> dict[int, Outcome]:
+        """Return the rows on which an expression fails that calls Python: the first few are tried, each in a query."""
+        failed: dict[int, Outcome] = {}
+        for place, number in enumerate(numbers):
+            if place >= _FEW:
+                failed[number] = "error", "not tried"
+                continue
+            try:
+                self.spark.table(_VIEW).where(f"row_number = {number}").selectExpr(spark_sql(expression)).collect()
+            except (PySparkException, Py4JJavaError) as error:
+                failed[number] = "error", str(error)[:300]
+        return failed
 
     def _projection(self, expression: logical.Expression) -> Any:
         frame = self.spark.table(_VIEW).selectExpr(f"{spark_sql(expression)} AS x")

@@ -101,20 +101,7 @@ def _early(template: Template, outcome: Any, expected: str | None, row: Sequence
     return outcome[0] == "value" and expected == f"{ERROR}22008" and "years" in template.sql
 
 
-_JSONB = re.compile(r"\b[j][0-2]\b|jsonb")
-
-
-def is_of_jsonb(template: Template) -> bool:
-    """Tell whether a template has a jsonb, whose texts the engines do not agree on."""
-    return bool(_JSONB.search(template.sql))
-
-
-def _of_jsonb(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    return is_of_jsonb(template)
-
-
 DOCUMENTED = (
-    Documented("texts of jsonb", "are not yet those of Postgres in Spark", _of_jsonb, of_spark=True),
     Documented(
         "letters whose other case is longer or another letter's",
         "docs/types.md: the case of \u0130, \u00df and the like",

@@ -121,7 +121,7 @@ def _unfit(text: str, target: Type, span: Span) -> SinkqlError:
     try:
         over = Decimal(text.strip(_BLANK)).adjusted() >= digits
     except InvalidOperation:
-        over = True
+        over = re.search(r"[eE]-", text) is None
     if over:
         message = f"numeric field overflow: '{text}' does not fit {target}"
         return SinkqlError("SQ2212", message, span, hint=f"A {target} has at most {digits} digits before the point.")

@@ -1,0 +1,67 @@
+"""Functions of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grid.templates.template import NUMBERS, NUMERICS, Template, plain
+
+
+def numbers() -> Iterator[Template]:
+    yield from plain(*(f"abs(@{code}0)" for code in NUMBERS))
+    for code in ("d", *NUMERICS, "i"):
+        yield from plain(*(f"{name}(@{code}0)" for name in ("ceil", "floor", "sign", "round", "trunc", "ceiling")))
+    for code in NUMERICS:
+        yield from plain(
+            *(f"{name}(@{code}0, {digits})" for name in ("round", "trunc") for digits in (-28, -12, -1, 0, 1, 2, 5, 10))
+        )
+    yield from plain(
+        *(
+            f"{name}(@{code}0)"
+            for code in ("d", "r", "i")
+            for name in ("sqrt", "ln", "log", "log10", "exp", "cbrt", "radians", "degrees", "sin", "cos", "tan")
+        )
+    )
+    yield from plain(
+        "power(@d0, @d1)",
+        "pow(@d0, @i1)",
+        "power(@i0, 2)",
+        "power(@d0, 0.5)",
+        "atan2(@d0, @d1)",
+        "pi()",
+        "factorial(@l0)",
+        "factorial(@i0)",
+        "to_hex(@l0)",
+        "to_hex(@i0)",
+        "div(@n0, @n1)",
+        "div(@m0, @m1)",
+        "div(@i0, @i1)",
+        "div(@f0, @f1)",
+        "div(@n0, @m1)",
+        "width_bucket(@d0, @d1, @d2, 5)",
+        "width_bucket(@d0, 0, 10, @i1)",
+        "width_bucket(@d0, 10, 0, 4)",
+        "width_bucket(@i0, @i1, @i2, 3)",
+        "width_bucket(@d0, @d1, 10, 2147483647)",
+    )
+    for form in (
+        "9",
+        "999",
+        "0000",
+        "9,999.99",
+        "FM999.99",
+        "S999",
+        "999PR",
+        "MI999.9",
+        "9.99EEEE",
+        "RN",
+        "FMRN",
+        "999V99",
+        "99th",
+        "FM0.0000000000",
+        "SG9999999999999999999.99",
+        "999.9S",
+        "FM9999TH",
+    ):
+        for code in ("h", "i", "l", "n", "m", "r", "d"):
+            yield from plain(f"to_char(@{code}0, '{form}')")
