@@ -36,7 +36,10 @@ def _loud(test: Callable[[Template, str], bool]) -> Test:
 
 
 _NUMERIC = re.compile(r"\b[nmflx][0-2]\b|numeric|factorial")
-_NOT_READ = re.compile(r"::(?:time|timestamp|timestamptz|date|numeric|bytea)$|to_date\(|to_timestamp\(|decode\(")
+_NOT_READ = re.compile(
+    r"::(?:time|timestamp|timestamptz|date|numeric|smallint|integer|bigint|bytea)$"
+    r"|to_date\(|to_timestamp\(|decode\("
+)
 
 
 def _wide(template: Template, expected: str) -> bool:
