@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,8 +80,9 @@ def _let_files_be_open() -> None:
 
 def _have_the_same_examples() -> None:
     """Have Hypothesis make the same examples in each run; others with the profile "random", as `make soak` has it."""
-    settings.register_profile("same", derandomize=True)
-    settings.register_profile("random", derandomize=False)
+    timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be slow
+    settings.register_profile("same", timeless, derandomize=True)
+    settings.register_profile("random", timeless, derandomize=False)
     settings.load_profile("same")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
@@ -22,9 +23,41 @@ class CsvOptions:
     comment: str | None = described("the character that a line of comment begins with", default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class CsvFileOptions(CsvOptions):
+    """The options of FORMAT CSV that only files have."""
+
+    skip_blank_lines: bool = described("leave out lines with nothing on them, which are else records", default=False)
+    columns_by: Literal["NAME", "POSITION"] = described(
+        "how columns are found where there is a header: by its names, or by their order", default="NAME"
+    )
+
+
+def csv_file_form(format_: ast.Format, *, owner: str) -> dict[str, Any]:
+    """Return how CSV files are written, as `csv_form` does; raises SQ2414 for what is said of no header."""
+    given = bind(format_.options, CsvFileOptions, owner=owner, span=format_.span)
+    by_position = given.columns_by == "POSITION"
+    if by_position and (format_.names or not format_.header):
+        raise SinkqlError(
+            "SQ2414",
+            "COLUMNS BY = POSITION "
+            + ("contradicts the names after HEADER" if format_.names else "is for files that have a header"),
+            option_span(format_.options, "COLUMNS BY", format_.span),
+            hint="Leave it out." if not format_.names else "Leave out the names, or COLUMNS BY.",
+        )
+    return {
+        **_form(format_, given),
+        **({"skip_blank_lines": True} if given.skip_blank_lines else {}),
+        **({"by_position": True} if by_position else {}),
+    }
+
+
 def csv_form(format_: ast.Format, *, owner: str) -> dict[str, str]:
     """Return how CSV is written, less what is as always; raises SQ2412 and SQ2414 as Postgres refuses it."""
-    given = bind(format_.options, CsvOptions, owner=owner, span=format_.span)
+    return _form(format_, bind(format_.options, CsvOptions, owner=owner, span=format_.span))
+
+
+def _form(format_: ast.Format, given: CsvOptions) -> dict[str, str]:
     if format_.delimiter is not None and given.delimited_by is not None:
         span = option_span(format_.options, "DELIMITED BY", format_.span)
         raise SinkqlError("SQ2102", "option DELIMITED BY is given twice", span, hint="Keep one of them.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import BinaryIO
 
@@ -17,19 +17,23 @@ Places = np.ndarray | list[int]
 
 BLOCK = 1 << 20
 _LONGEST = 128 << 20  # one quote that is not closed must not take all memory
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(rb"[^\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a file is written: single characters, the text of NULL, and what a line of comment begins with."""
+    """How a file is written: single characters, the text of NULL, and what a line of comment begins with.
+
+    With `skip_blank_lines`, a record with nothing in it is none.
+    """
 
     delimiter: str = ","
     quote: str = '"'
     escape: str = '"'
     null: str = ""
     comment: str | None = None
+    skip_blank_lines: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,14 @@ class Records:
     def part(self, first: int, stop: int) -> Records:
         """Return some of the records, with the block that they are of."""
         return Records(self.data, self.begins[first:stop], self.ends[first:stop], self.first_line, self.line_end)
+
+    def written(self) -> Records:
+        """Return the records but for those with nothing on their lines."""
+        sizes = self.ends - self.begins
+        blank = sizes == 0
+        if self.line_end == b"\r\n":
+            blank |= (sizes == 1) & (np.frombuffer(self.data, np.uint8)[self.begins] == ord("\r"))
+        return replace(self, begins=self.begins[~blank], ends=self.ends[~blank]) if blank.any() else self
 
     def line(self, record: int) -> int:
         """Return the number of the line in which a record begins."""
@@ -87,6 +99,7 @@ class Splitter:
     def __init__(self, form: Form) -> None:
         self._quote, self._escape = form.quote.encode(), form.escape.encode()
         self._comment = form.comment.encode() if form.comment else None
+        self._skip_blank_lines = form.skip_blank_lines
         self._first_line, self._lines, self._old_lines = (
             _RecordEnd(self._quote, self._escape, ends) for ends in (b"\r\n", b"\n", b"\r")
         )
@@ -99,14 +112,17 @@ class Splitter:
         rest, first = b"", line == 1
         while True:
             data = stream.read(
-                max(BLOCK, len(rest), len(_BOM))
+                max(BLOCK, len(rest), len(BOM))
             )  # as much again: a long record is not searched many times over
-            block = (rest + data).removeprefix(_BOM) if first else rest + data
+            block = (rest + data).removeprefix(BOM) if first else rest + data
             first, ended = False, not data
             line_end = line_end or self._line_end(block, ended=ended)
             begins, ends, used = self._cut(block, line_end, ended=ended) if line_end or ended else ([], [], 0)
-            if len(begins):
-                yield Records(block[:used], np.asarray(begins), np.asarray(ends), line, line_end)
+            found = Records(block[:used], np.asarray(begins), np.asarray(ends), line, line_end)
+            if self._skip_blank_lines:
+                found = found.written()
+            if len(found):
+                yield found
             line += block.count(line_end[-1:] or b"\n", 0, used)
             rest = block[used:]
             if ended:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from io import BytesIO
+from itertools import chain, count
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.csv as pc
 
 from sinkql import physical
 from sinkql.decode.convert import Failures, from_text
-from sinkql.decode.csv_records import Form, Records, Splitter, inside
+from sinkql.decode.csv_records import BOM, Form, Records, Splitter, inside
 from sinkql.decode.json_lines import without
 from sinkql.extension.stream import Decoded, Failure, UndecodableError, WideError
 from sinkql.repeated import Repeated
@@ -35,22 +36,30 @@ _FORM = {field.name for field in fields(Form)}
 class CsvRows:
     """Decode CSV streams into `columns`.
 
-    With a header, columns go by name, the one in `names` if that is given, and others in the file are left out.
+    With a header, columns go by name, the one in `names` if that is given, and others in the file are left out; or they
+    go `by_position`, and the header is passed over.
     """
 
     def __init__(
-        self, columns: Sequence[physical.Column], form: Form, *, header: bool, names: Sequence[str] = ()
+        self,
+        columns: Sequence[physical.Column],
+        form: Form,
+        *,
+        header: bool,
+        names: Sequence[str] = (),
+        by_position: bool = False,
     ) -> None:
         self._columns = columns
         self._names = list(names) or [column.name for column in columns]
-        self._form, self._header = form, header
+        self._form, self._header, self._by_position = form, header, by_position
         self._splitter, self._fields = Splitter(form), Fields(form)
 
     @classmethod
     def of(cls, options: Mapping[str, Any], columns: Sequence[physical.Column]) -> CsvRows:
         """Return the decoder of a planned format, whose options leave out what is as in `Form`."""
         form = Form(**{name: value for name, value in options.items() if name in _FORM})
-        return cls(columns, form, header=options["header"], names=options.get("names", ()))
+        by_position = options.get("by_position", False)
+        return cls(columns, form, header=options["header"], names=options.get("names", ()), by_position=by_position)
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
         """Yield the stream's rows by blocks; raises UndecodableError where its header lacks columns."""
@@ -99,6 +108,27 @@ class CsvRows:
         records = next(self._splitter.blocks(stream), None)
         return self._header_of(records) if records is not None else []
 
+    def named(self, data: bytes, names: Sequence[str] = ()) -> bytes:
+        """Return a file's data with other names in its header: without `names` its own, made such that all differ.
+
+        Raises UndecodableError.
+        """
+        records = next(self._splitter.blocks(BytesIO(data)), None)
+        if records is None:
+            return data
+        found, names = list(names), self._header_of(records)
+        for place, name in enumerate(names[len(found) :], 1):
+            given = name or f"column{place}"
+            others = chain((given,), (f"{given}_{number}" for number in count(2)))
+            found.append(next(each for each in others if each not in found and (each == name or each not in names)))
+        end = records.ends[0] - records.returned(0)
+        return self._form.delimiter.join(map(self._quoted, found)).encode() + data[end:]
+
+    def _quoted(self, text: str) -> str:
+        for each in dict.fromkeys((self._form.escape, self._form.quote)):
+            text = text.replace(each, self._form.escape + each)
+        return f"{self._form.quote}{text}{self._form.quote}"
+
     def _header_of(self, records: Records) -> list[str]:
         found = records.error or self._fields.of(records, 0)
         if isinstance(found, str):
@@ -108,12 +138,18 @@ class CsvRows:
     def _layout(self, records: Records) -> _Layout:
         """Return where the header has the columns; raises UndecodableError."""
         names = self._header_of(records)
+        if self._by_position:
+            if len(names) != len(self._names):
+                raise UndecodableError(f"its header has {len(names)} fields, and the source {len(self._names)} columns")
+            return _Layout(len(names), tuple(range(len(names))))
         missing = [name for name in self._names if name not in names]
         if missing:
             raise UndecodableError(f"its header has no column {', '.join(missing)}; it has {', '.join(names)}")
         twice = sorted({name for name in self._names if names.count(name) > 1})
         if twice:
-            raise UndecodableError(f"its header has {', '.join(twice)} more than once")
+            raise UndecodableError(
+                f"its header has {', '.join(twice)} more than once, which takes the option COLUMNS BY = POSITION"
+            )
         return _Layout(len(names), tuple(names.index(name) for name in self._names))
 
     # --- fields ------------------------------------------------------------------------------------------------------
@@ -137,8 +173,8 @@ class CsvRows:
         if table.width > 1 and int((records.ends - records.begins).min()) < len(records.line_end):
             return None  # of a blank line Arrow makes a row of NULLs
         data = records.data[records.begins[0] : records.ends[-1]]
-        if not self._fields.plain(data, records):
-            return None
+        if data.startswith(BOM) or not self._fields.plain(data, records):
+            return None  # Arrow leaves out such a mark, which is one at the beginning of a file alone
         names = [f"f{place}" for place in range(table.width)]
         try:
             found = pc.read_csv(

@@ -11,13 +11,14 @@ import pytest
 
 from files.test_files_reader import _ALL, _CSV, _drain, _put, _reader, _rows
 from sinkql.connectors.files import content, reader
+from sinkql.connectors.files.compression import Compression, Written
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.reader import whole_lines
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Limit, Offsets
 
 _ENDINGS = {"gzip": ".gz", "bz2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
-_WORDS = {"gzip": "GZIP", "bz2": "BZIP2", "zstd": "ZSTD", "lz4": "LZ4"}
+_WORDS: dict[str, Compression] = {"gzip": "GZIP", "bz2": "BZIP2", "zstd": "ZSTD", "lz4": "LZ4"}
 
 
 def _json(first: int, stop: int) -> bytes:
@@ -40,16 +41,16 @@ def test_a_file_of_several_members_is_read_whole_by_its_name_or_by_the_option(tm
     for name, compression in ((f"a.json{_ENDINGS[codec].upper()}", "AUTO"), ("a.json", _WORDS[codec])):
         home = tmp_path / name
         _put(home, name, data)
-        batches, _ = _drain(_reader(home, compression=compression), _ALL)
+        batches, _ = _drain(_reader(home, written=Written(compression)), _ALL)
         assert [list(range(1500))] == [[row["id"] for row in batch] for batch in batches]
         _put(home / "csv", name, table)
-        batches, _ = _drain(_reader(home / "csv", compression=compression, format=_CSV), _ALL)
+        batches, _ = _drain(_reader(home / "csv", written=Written(compression), format=_CSV), _ALL)
         assert [[row["id"] for row in batch] for batch in batches] == [[7, 8]]
 
 
 def test_a_name_means_nothing_where_the_option_says_what_it_is(tmp_path: Path) -> None:
     _put(tmp_path, "a.json.gz", _json(0, 3))
-    batches, _ = _drain(_reader(tmp_path, compression="NONE"), _ALL)
+    batches, _ = _drain(_reader(tmp_path, written=Written("NONE")), _ALL)
     assert [[row["id"] for row in batch] for batch in batches] == [[0, 1, 2]]
 
 

@@ -47,6 +47,13 @@ def test_files_of_nasty_fields_are_read_as_copy_reads_them(form: Form, monkeypat
         records += _held_against_copy(nasty(seed, form, rows=rows, width=_WIDTH), form)
 
 
+def test_a_mark_of_the_byte_order_is_text_but_at_the_beginning_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a block begins with it."""
+    record = "\ufeffd,e,f\n".encode()
+    monkeypatch.setattr(csv_records, "BLOCK", 40 * len(record))
+    assert _held_against_copy(record * 200, Form()) == 200
+
+
 _PIECES = (",", ",", ",", '"', '""', "\n", "\r\n", "a", "é", "12", " ", "\\", "\0")
 
 

@@ -40,7 +40,6 @@ def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
         "format": _JSON,
         "policy": "fail",
         "max_files": None,
-        "compression": "AUTO",
     }
     (tmp_path / "in").mkdir(exist_ok=True)
     settings |= changes

@@ -8,7 +8,7 @@
 * `listing`: the durable log of the files that were read, in segments that are merged and swept.
 * `reader`: offsets → splits → rows.
 * `scan`: files that a query names → rows.
-* `compression`: a compressed file → its bytes.
+* `compression`, `encoding`: a file that is compressed, or in another encoding → its text in UTF-8.
 * `json_array`: a file that is one array → its members; lines of JSON, and CSV, are read by `sinkql.decode`.
 * `stored`: files with columns in types of their own → an Arrow array of each declared column.
 * `avro`: the blocks of Avro files, which Arrow does not read.
@@ -32,7 +32,7 @@ from sinkql.connectors.files.plan import (
     plan_stored,
     sample,
 )
-from sinkql.decode.csv_form import CsvOptions
+from sinkql.decode.csv_form import CsvFileOptions
 from sinkql.extension.on_error import OnErrorOptions
 from sinkql.extension.plan import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
 from sinkql.extension.store import ObjectStore
@@ -104,9 +104,10 @@ overwritten later stops the sink, and one that is removed does not. It needs bot
 `FORMAT JSON ARRAY`: a file is one array of such objects. `FORMAT CSV WITH HEADER`: columns go by name, and others in
 the file are left out; `WITH HEADER ("Order Id", "Name")` names the header's field of each column. `FORMAT CSV WITH n
 COLUMNS` or declared columns without a header: by place. Options of CSV follow in brackets, as in
-`FORMAT CSV WITH HEADER (DELIMITED BY ';', NULL AS 'NA')`. Files whose names end in `.gz`,
-`.bz2`, `.zst` or `.lz4` are read compressed; `COMPRESSION` says it where names do not. A file of several compressed
-members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
+`FORMAT CSV WITH HEADER (DELIMITED BY ';', NULL AS 'NA')`. With `COLUMNS BY = POSITION` the names in the header do not
+matter, which may be empty or there twice. Files whose names end in `.gz`, `.bz2`, `.zst` or `.lz4`, and archives of a
+single file that end in `.zip`, are read compressed; `COMPRESSION` says it where names do not. A file of several
+compressed members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
 `FORMAT PARQUET`, `FORMAT ORC` and `FORMAT AVRO`: columns go by name, and others in the file are left out. A column has
 the declared type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs are
 records, maps and lists their own, all three also `jsonb`, as Avro's unions of several types are. A block of an Avro
@@ -136,7 +137,7 @@ connector = Connector(
     ),
     formats=(
         FormatKind("JSON", plan_json, Decoding(_open_json, _lines_of_json)),
-        FormatKind("CSV", plan_csv, Decoding(_open_csv, quote=_quote_of_csv), CsvOptions),
+        FormatKind("CSV", plan_csv, Decoding(_open_csv, quote=_quote_of_csv), CsvFileOptions),
         FormatKind("PARQUET", plan_stored, Decoding(_open_parquet, stored=_open_parquet)),
         FormatKind("ORC", plan_stored, Decoding(_open_orc, stored=_open_orc)),
         FormatKind("AVRO", plan_avro, Decoding(_open_avro, stored=_open_avro)),

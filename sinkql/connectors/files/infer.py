@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connectors.files.compression import Compression, codec_of, plain
+from sinkql.connectors.files.compression import Written
 from sinkql.connectors.files.content import Place
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.decode.csv_rows import CsvRows
@@ -28,6 +28,7 @@ from sinkql.logical.type import Field, Type, parse_type, record_type
 
 _FILES = 6
 _BYTES = 1 << 20
+_PLAIN = Written()
 _NAME = re.compile(r"[^$\x00][^\x00]*")
 
 Columns = Sequence[tuple[str, str]]
@@ -39,7 +40,7 @@ def infer(
     files: Sequence[SeenFile],
     decoding: Decoding,
     options: Mapping[str, Any],
-    compression: Compression = "AUTO",
+    written: Written = _PLAIN,
     notes: list[str] | None = None,
 ) -> Columns:
     """Return the columns that files have; none where there is nothing to tell.
@@ -50,17 +51,17 @@ def infer(
     notes = [] if notes is None else notes
     if decoding.stored is not None:
         return _stored(place, _some(files), decoding.stored(options, ()), notes)
-    samples = [(path, data) for path, data in _samples(place, files, compression) if data.strip()]
+    samples = [(path, data) for path, data in _samples(place, files, written) if data.strip()]
     return _csv(samples, decoding, options, notes) if options["name"] == "CSV" else _json(samples, decoding, options)
 
 
-def _samples(place: Place, files: Sequence[SeenFile], compression: Compression) -> Iterator[tuple[str, bytes]]:
+def _samples(place: Place, files: Sequence[SeenFile], written: Written) -> Iterator[tuple[str, bytes]]:
     """Yield the beginnings of some files, whole lines of them, with what messages call them."""
     for file in _some(files):
         path = place.shown(file.name)
         with _opened(place, file) as opened:
             try:
-                with plain(opened, codec_of(file.name, compression), size=file.size) as stream:
+                with written.plain(opened, file) as stream:
                     data = stream.read(_BYTES)
                     more = bool(stream.read(1))
             except (OSError, pa.ArrowException, UndecodableError) as error:
@@ -133,6 +134,8 @@ def _leave_out(names: Sequence[str], path: str, notes: list[str]) -> None:
 def _csv(
     samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any], notes: list[str]
 ) -> Columns:
+    if options.get("by_position"):
+        samples, options = _renamed(samples, options)
     names: list[str] = []
     texts: dict[str, list[str]] = {}
     for path, data in samples:
@@ -141,7 +144,8 @@ def _csv(
         except UndecodableError as error:
             raise _invalid(path, str(error)) from error
         if len(set(head)) < len(head) or not all(_NAME.fullmatch(name) for name in head):
-            raise _invalid(path, "its header has a name that is empty, reserved or there more than once")
+            odd = "its header has a name that is empty, reserved or there more than once"
+            raise _invalid(path, odd, hint=_BY_POSITION)
         before, names = names, [name for name in names if name in head] if names else head
         _leave_out([name for name in before if name not in head], samples[0][0], notes)
         _leave_out([name for name in head if before and name not in before], path, notes)
@@ -157,9 +161,29 @@ def _csv(
     return _kept(found, "text", samples, decoding, options)
 
 
+def _renamed(
+    samples: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
+) -> tuple[Sequence[tuple[str, bytes]], Mapping[str, Any]]:
+    """Return samples whose columns go by position as such that have the names of the first one, which all differ."""
+    named = {name: value for name, value in options.items() if name != "by_position"}
+    rows, found, names = CsvRows.of(named, ()), list[tuple[str, bytes]](), list[str]()
+    for path, data in samples:
+        try:
+            head = rows.names(BytesIO(data))
+            if names and len(head) != len(names):
+                raise _invalid(path, f"its header has {len(head)} fields, and that of the files before it {len(names)}")
+            found.append((path, rows.named(data, names)))
+            names = names or rows.names(BytesIO(found[0][1]))
+        except UndecodableError as error:
+            raise _invalid(path, str(error)) from error
+    return found, named
+
+
 def _json(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
     values: dict[str, list[Any]] = {}
     for path, data in samples:
+        if not options.get("array") and _one_array(data):
+            raise _invalid(path, "it is a JSON array", hint="Write FORMAT JSON ARRAY.")
         values |= {name: [] for name in _members(data) if name not in values}
         (rows,) = _decoded(path, data, decoding, {**options, "whole": True}, [("data", "jsonb")]).values()
         for row in rows:
@@ -174,6 +198,18 @@ def _json(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Map
         if column
     ]
     return _kept(found, "jsonb", samples, decoding, {**options, "whole": False})
+
+
+def _one_array(data: bytes) -> bool:
+    """Tell whether data begin an array that holds all rows of a file, not lines of which each is an array."""
+    if not data.lstrip().startswith(b"["):
+        return False
+    first, _, rest = data.strip().partition(b"\n")
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return True
+    return not rest
 
 
 def _members(data: bytes) -> Iterator[str]:
@@ -238,10 +274,14 @@ def _parts(decoder: Decoder, data: bytes, options: Mapping[str, Any]) -> Iterato
             raise
 
 
-def _invalid(path: str, why: str) -> InvalidFileError:
-    return InvalidFileError(
-        "SQ3102",
-        f'file "{path}" cannot be sampled: {why}',
-        hint="Correct the file or the FORMAT, or declare the columns: "
-        "CREATE SOURCE s (id bigint, name text) FROM FILES ….",
-    )
+_DECLARED = (
+    "Correct the file or the FORMAT, or declare the columns: CREATE SOURCE s (id bigint, name text) FROM FILES …."
+)
+_BY_POSITION = (
+    "Write FORMAT CSV WITH HEADER (COLUMNS BY = POSITION), which calls the third column column3 if it has no name, and "
+    "the second one of a name name_2."
+)
+
+
+def _invalid(path: str, why: str, *, hint: str = _DECLARED) -> InvalidFileError:
+    return InvalidFileError("SQ3102", f'file "{path}" cannot be sampled: {why}', hint=hint)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
-from sinkql.connectors.files.compression import Compression
+from sinkql.connectors.files.compression import Compression, Written
+from sinkql.connectors.files.encoding import encoding_of
 from sinkql.connectors.files.folder import Folder
 from sinkql.decode.columns import check_names, declared
-from sinkql.decode.csv_form import csv_form
+from sinkql.decode.csv_form import csv_file_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
 from sinkql.extension.on_error import OnErrorOptions
 from sinkql.extension.options import bind, described, option_span
@@ -42,8 +43,9 @@ class FilesOptions:
     recursive: bool = described("read subfolders too", default=False)
     follow: bool = described("wait for new files; `false` is not supported yet", default=True)
     compression: Compression = described(
-        "what the files are compressed with; AUTO: the endings .gz, .bz2, .zst and .lz4 say it", default="AUTO"
+        "what the files are compressed with; AUTO: the endings .gz, .bz2, .zst, .lz4 and .zip say it", default="AUTO"
     )
+    encoding: str = described("the encoding of the files, such as LATIN1, WIN1252, SJIS or UTF16", default="UTF8")
     infer: bool = described("find the columns in a sample of the files where none are declared", default=True)
     max_files_per_commit: int | None = described(
         "how many files one commit takes at most; 10000 if left out", default=None
@@ -94,6 +96,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             option_span(statement.options, "COMPRESSION", statement.kind_span),
             hint="Leave out COMPRESSION; the files are read in any case.",
         )
+    encoding = _encoding(statement, options.encoding, format_.name)
     planned = format_.plan(statement, statement.format)
     columns = (
         planned.columns if planned.columns is not None else declared(statement.columns, owner="sources from files")
@@ -121,9 +124,33 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             "format": {"name": format_.name, **planned.options},
             "tuning": tuning,
             **({} if options.compression == "AUTO" else {"compression": options.compression}),
+            **({} if encoding is None else {"encoding": encoding}),
         },
         logical.Shape(columns, keys, logical.Change.APPEND),
     )
+
+
+def _encoding(statement: ast.CreateSource, given: str, format_: str) -> str | None:
+    """Return the encoding of files that are not in UTF-8; raises SQ2336 and SQ2419."""
+    span = option_span(statement.options, "ENCODING", statement.kind_span)
+    try:
+        found = encoding_of(given)
+    except LookupError:
+        raise SinkqlError(
+            "SQ2419",
+            f'"{given}" is no encoding of texts',
+            span,
+            hint="Write ENCODING = 'LATIN1', 'WIN1252', 'SJIS', 'GB18030', 'UTF16', or another name that Postgres or "
+            "Python has.",
+        ) from None
+    if found is not None and format_ in STORED:
+        raise SinkqlError(
+            "SQ2336",
+            f"ENCODING is not for {format_} files, whose texts are in UTF-8",
+            span,
+            hint="Leave out ENCODING.",
+        )
+    return found
 
 
 def _check_place(statement: ast.CreateSource, path: str, planning: Planning) -> None:
@@ -212,9 +239,10 @@ def sample(statement: ast.CreateSource, planning: Planning, access: Access | Non
             return {}
         from sinkql.connectors.files.infer import infer  # pyarrow, only where a sample is taken
 
-        decoding, compression = planning.format(format_).decoding, planned.options.get("compression", "AUTO")
+        decoding, options = planning.format(format_).decoding, planned.options
+        written = Written(options.get("compression", "AUTO"), options.get("encoding"))
         notes: list[str] = []
-        found = infer(place, files, decoding, planned.options["format"], compression, notes)
+        found = infer(place, files, decoding, options["format"], written, notes)
     facts: logical.Facts = {"columns": [list(column) for column in found]}
     return {**facts, "notes": notes} if notes and found else facts
 
@@ -263,14 +291,14 @@ def named(options: Mapping[str, Any]) -> bool:
         case "JSON":
             return not form["whole"]
         case "CSV":
-            return form["header"] is True and "names" not in form
+            return form["header"] is True and not form.keys() & {"names", "by_position"}
         case name:
             return name in STORED
 
 
 def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
     """Plan FORMAT CSV: columns by name with a header, by place without one."""
-    options = {"header": format_.header, **csv_form(format_, owner="CSV files")}
+    options = {"header": format_.header, **csv_file_form(format_, owner="CSV files")}
     if statement.columns:
         if format_.names and len(format_.names) != len(statement.columns):
             raise SinkqlError(

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connectors.files.bucket import Bucket, BucketWatch
-from sinkql.connectors.files.compression import Compression, codec_of, plain
+from sinkql.connectors.files.compression import Written
 from sinkql.connectors.files.content import (
     LONGEST_LINE,
     PART_BYTES,
@@ -94,7 +94,7 @@ class FilesReader(Reader):
     decoding: Decoding
     policy: OnError
     max_files: int | None
-    compression: Compression = "AUTO"
+    written: Written = Written()
     log: Log = field(init=False, repr=False, compare=False)
     told: Log = field(init=False, repr=False, compare=False)
     """The same for figures, which another thread asks for: what `log` has in memory is of where batches are."""
@@ -120,7 +120,7 @@ class FilesReader(Reader):
             context.formats[options["format"]["name"]],
             on_error(options),
             options["tuning"]["max_files_per_commit"],
-            options.get("compression", "AUTO"),
+            Written(options.get("compression", "AUTO"), options.get("encoding")),
         )
 
     def here(self) -> bool:
@@ -250,7 +250,7 @@ class FilesReader(Reader):
                     return self.decoding.stored(self.format, ()).rows(stream)
             except (UndecodableError, GoneError):
                 return 0  # which is said where it is read
-        return file.size // _GUESSED_ROW_BYTES if self._codec(file) else file.lines
+        return file.size // _GUESSED_ROW_BYTES if not self._plainly(file) else file.lines
 
     def _open(self, file: SeenFile) -> BinaryIO:
         try:
@@ -301,13 +301,13 @@ class FilesReader(Reader):
     def _divisible(self, file: SeenFile) -> bool:
         if self.folder.pinned and file.size <= _SPLIT_BYTES:
             return False  # so that it is fetched once
-        return (self.decoding.lines(self.format) or self._quote() != b"") and self._codec(file) is None
+        return (self.decoding.lines(self.format) or self._quote() != b"") and self._plainly(file)
 
     def _quote(self) -> bytes:
         return self.decoding.quote(self.format)
 
-    def _codec(self, file: SeenFile) -> str | None:
-        return codec_of(file.name, self.compression) if self.decoding.stored is None else None
+    def _plainly(self, file: SeenFile) -> bool:
+        return self.decoding.stored is not None or self.written.plainly(file.name)
 
     def attachments(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the log's segments, as paths below the sink's state folder."""
@@ -345,7 +345,7 @@ class FilesReader(Reader):
         if self.decoding.stored is not None or len(splits) > _SMALL_FILES:
             return False
         files = [from_data(split["file"]) for split in splits]
-        return sum(file.size for file in files) <= _SMALL_BYTES and not any(map(self._codec, files))
+        return sum(file.size for file in files) <= _SMALL_BYTES and all(map(self._plainly, files))
 
     def _ranges(self, file: SeenFile, begin: int) -> Iterator[Split]:
         if self.decoding.stored is not None:
@@ -454,7 +454,7 @@ class FilesReader(Reader):
         try:
             with (
                 BufferedReader(source, _BLOCK_BYTES) as buffered,
-                plain(buffered, self._codec(file), size=file.size) as stream,
+                self.written.plain(buffered, file) as stream,
             ):
                 if not self.decoding.lines(self.format):
                     yield from self._decoded(file, decoder, stream, tally, before=0)
@@ -492,14 +492,26 @@ class FilesReader(Reader):
     def _tallied(
         self, file: SeenFile, parts: Iterator[Decoded], tally: Tally, *, before: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        bad = BadRecords(self.source, self.policy, _CORRECT)
         for decoded in parts:
             tally.rows += decoded.records
             for failure in decoded.failures:
+                bad = BadRecords(self.source, self.policy, self._remedy(failure.raw))
                 position = f"{file.name}:{before + failure.line}"
                 about = {"header": decoded.head.decode(errors="replace")} if decoded.head else {}
                 bad.take(tally, RowError(position, "SQ3101", failure.message, failure.raw, about=about))
             yield decoded.batch
+
+    def _remedy(self, raw: bytes) -> str:
+        """Return what to do about a record that does not decode."""
+        if self.format["name"] == "CSV" and not raw:
+            return "Correct the file, or create the source with FORMAT CSV … (SKIP BLANK LINES = true)."
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return "Correct the file, or create the source with the ENCODING that its files have."
+        if self.format["name"] == "JSON" and not self.format.get("array") and raw.lstrip().startswith(b"["):
+            return "Correct the file; if its rows are in one array, create the source with FORMAT JSON ARRAY."
+        return _CORRECT
 
     def _too_long(self, file: SeenFile, error: LongLineError) -> SinkqlError:
         return SinkqlError(

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connectors.files.compression import codec_of, plain
+from sinkql.connectors.files.compression import Written
 from sinkql.connectors.files.content import LONGEST_LINE, ChangedError, LongLineError, Place, undecodable
 from sinkql.connectors.files.folder import Folder, regular
 from sinkql.connectors.files.infer import infer
@@ -73,7 +73,7 @@ class FilesScan:
 
     def _decoded(self, path: str, file: SeenFile, opened: BinaryIO) -> Iterator[pa.RecordBatch]:
         decoder, before = self.decoding.open(self.options, self.columns), 0
-        with plain(opened, codec_of(file.name), size=file.size) as stream:
+        with Written().plain(opened, file) as stream:
             for block in whole_lines(stream) if self.decoding.lines(self.options) else (None,):
                 for part in decoder.decode(stream if block is None else text_of(block, before)):
                     for failure in part.failures:
@@ -157,7 +157,7 @@ def _begins(place: Place, file: SeenFile) -> bytes:
     """Return the first character of a file that is no white space."""
     with place.open(file) as opened:
         try:
-            with plain(opened, codec_of(file.name), size=file.size) as stream:
+            with Written().plain(opened, file) as stream:
                 found: bytes = stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
         except (OSError, pa.ArrowException, UndecodableError) as error:
             raise undecodable(place.shown(file.name), "JSON", error) from error

@@ -128,8 +128,8 @@ CODES = {
         "Leave out SNAPSHOT = false. The sink then begins with the rows that are there, and its counts have them all.",
     ),
     "SQ2336": _code(
-        "COMPRESSION is given for files that are compressed within, column by column.",
-        "Leave out COMPRESSION.",
+        "COMPRESSION or ENCODING is given for files that are compressed within, and have their texts in UTF-8.",
+        "Leave it out.",
     ),
     "SQ2337": _code(
         "A transform in PARTITION BY, or SORT BY, does not take columns of that type.",
@@ -305,6 +305,10 @@ CODES = {
     "SQ2417": _code(
         "A column of a files source has a type that cannot be read from files.",
         "Use one of the types that the hint lists, or text and a cast in a view.",
+    ),
+    "SQ2419": _code(
+        "ENCODING of a files source names no encoding of texts.",
+        "Use a name that Postgres or Python has, such as LATIN1, WIN1252 or SJIS.",
     ),
     "SQ2420": _code(
         "INSERT or UPDATE would give a table two rows with the same primary or unique key.",
