@@ -37,14 +37,13 @@ def csv_file_form(format_: ast.Format, *, owner: str) -> dict[str, Any]:
     """Return how CSV files are written, as `csv_form` does; raises SQ2414 for what is said of no header."""
     given = bind(format_.options, CsvFileOptions, owner=owner, span=format_.span)
     by_position = given.columns_by == "POSITION"
-    if by_position and (format_.names or not format_.header):
+    span = option_span(format_.options, "COLUMNS BY", format_.span)
+    if by_position and format_.names:
         raise SinkqlError(
-            "SQ2414",
-            "COLUMNS BY = POSITION "
-            + ("contradicts the names after HEADER" if format_.names else "is for files that have a header"),
-            option_span(format_.options, "COLUMNS BY", format_.span),
-            hint="Leave it out." if not format_.names else "Leave out the names, or COLUMNS BY.",
+            "SQ2414", "COLUMNS BY = POSITION contradicts the names after HEADER", span, hint="Leave out one of them."
         )
+    if by_position and not format_.header:
+        raise SinkqlError("SQ2414", "COLUMNS BY = POSITION is for files that have a header", span, hint="Leave it out.")
     return {
         **_form(format_, given),
         **({"skip_blank_lines": True} if given.skip_blank_lines else {}),

@@ -38,7 +38,8 @@ def test_a_file_of_several_members_is_read_whole_by_its_name_or_by_the_option(tm
     empty = _compressed(b"", codec) if codec != "bz2" else b""  # Arrow takes one of bz2 for damage
     data = _compressed(_json(0, 1000), codec) + empty + _compressed(_json(1000, 1500), codec)
     table = b"".join(_compressed(part, codec) for part in (b"id,na", b"me\n7,x\n8", b",y\n"))
-    for name, compression in ((f"a.json{_ENDINGS[codec].upper()}", "AUTO"), ("a.json", _WORDS[codec])):
+    ways: list[tuple[str, Compression]] = [(f"a.json{_ENDINGS[codec].upper()}", "AUTO"), ("a.json", _WORDS[codec])]
+    for name, compression in ways:
         home = tmp_path / name
         _put(home, name, data)
         batches, _ = _drain(_reader(home, written=Written(compression)), _ALL)

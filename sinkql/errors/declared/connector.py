@@ -291,7 +291,10 @@ CODES = {
         "Write the columns with their types after the name of the source.",
     ),
     "SQ2414": _code(
-        "Options of FORMAT CSV contradict each other: one character has two meanings, or is in the text of NULL.",
+        (
+            "Options of FORMAT CSV contradict each other: one character has two meanings, or is in the text of NULL, or "
+            "columns go by position where there is no header, or one whose names are given."
+        ),
         "Choose different characters for DELIMITED BY, QUOTE and COMMENT, and a NULL AS without them.",
     ),
     "SQ2415": _code(
