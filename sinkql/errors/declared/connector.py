@@ -292,8 +292,8 @@ CODES = {
     ),
     "SQ2414": _code(
         (
-            "Options of FORMAT CSV contradict each other: one character has two meanings, or is in the text of NULL, or "
-            "columns go by position where there is no header, or one whose names are given."
+            "Options of FORMAT CSV contradict each other: one character has two meanings, or is in the text of NULL, "
+            "or columns go by position where there is no header, or one whose names are given."
         ),
         "Choose different characters for DELIMITED BY, QUOTE and COMMENT, and a NULL AS without them.",
     ),
