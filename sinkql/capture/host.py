@@ -60,7 +60,7 @@ class Pace:
     parallel: int = 4
     full_seconds: float = 60.0
     first_wait: float = 1.0
-    longest_wait: float = 60.0
+    longest_wait: float = 20.0
 
     def entry_after(self, clients: Sequence[Client]) -> float:
         """Return after how many seconds an entry ends, by how often sinks commit."""

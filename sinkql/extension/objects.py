@@ -233,6 +233,8 @@ class Objects:
         )
 
     def _failure(self, error: Exception) -> SinkqlError:
+        if not code_of(error):
+            self.client.close()  # its connections, which S3 may have lost; the next request opens others
         option = self.purpose.option
         allow = "s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject on what is below"
         return s3_failure(error, self.bucket, self.store, allow=f"{allow} {option}", option=option)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
-from sinkql.connectors.kafka.client import Client, Troubles
+from sinkql.connectors.kafka.client import Client, Troubles, is_lost, lose
 from sinkql.errors import SinkqlError, nearest
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ _MOVED = (
     "REPLICA_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE",
 )  # fmt: skip
 """What is answered where another broker leads a partition, or none, or one that has only begun to."""
+_SETTINGS = {"socket.timeout.ms": 10_000, "socket.connection.setup.timeout.ms": 10_000}
+"""A connection that has answered nothing for so long is closed and opened again."""
 _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 
 
@@ -63,12 +66,28 @@ class Admin:
     client: Client
     troubles: Troubles = field(default_factory=Troubles)
     _kafka: Any = None
+    _made_at: float = field(default_factory=time.monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
+        self._kafka = self._opened(self.troubles)
+
+    def _opened(self, troubles: Troubles) -> Any:
         try:
-            self._kafka = AdminClient({**self.client.settings(), "error_cb": self.troubles})
+            return AdminClient({**self.client.settings(), **_SETTINGS, "error_cb": troubles})
         except KafkaException as error:
             raise self.client.unusable(error) from None
+
+    def _replace(self, lost: Any) -> None:
+        """Replace a client that got no answer: the brokers may be there for any other one.
+
+        Threads that still wait for the old client keep it; the first of them that fails replaces it for all.
+        """
+        with self._lock:
+            if self._kafka is lost:
+                troubles = Troubles(answered=self.troubles.answered)
+                self._kafka, self.troubles = self._opened(troubles), troubles
+                self._made_at = time.monotonic()
 
     def check(self) -> None:
         """Raise SQ427x where no broker answers, or not to this user."""
@@ -232,7 +251,24 @@ class Admin:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _patiently(self, ask: Callable[[float], T]) -> T:
-        """Ask again while there is no answer; `ask` takes when that began. Raises SQ427x."""
+        """Ask again while there is no answer; `ask` takes when that began. Raises SQ427x.
+
+        A client that got nothing in all that time is replaced.
+        """
+        used = self._kafka
+        if is_lost(self.client, self._made_at):
+            self._replace(used)
+            used = self._kafka
+        try:
+            return self._asked(ask)
+        except UnknownError:
+            raise
+        except SinkqlError:
+            lose(self.client)
+            self._replace(used)
+            raise
+
+    def _asked(self, ask: Callable[[float], T]) -> T:
         self._listen()
         began = time.monotonic()
         while True:

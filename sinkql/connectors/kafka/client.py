@@ -254,3 +254,16 @@ class Troubles:
         """Return the text of the last error of one of these names; None where there was none since then."""
         found = (text for at, name, text in reversed(self.last) if name in names and containing in text and at >= since)
         return next(found, None)
+
+
+_LOST: dict[Client, float] = {}
+
+
+def lose(client: Client) -> None:
+    """Note that brokers left a client of a connection without an answer: other clients may be lost to them, too."""
+    _LOST[client] = time.monotonic()
+
+
+def is_lost(client: Client, made_at: float) -> bool:
+    """Return whether a client of a connection, made at a monotonic time, may have been lost since."""
+    return _LOST.get(client, 0.0) >= made_at

@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sinkql.connectors.kafka.admin import admin_of
-from sinkql.connectors.kafka.client import Client, Troubles
+from sinkql.connectors.kafka.client import Client, Troubles, is_lost, lose
 from sinkql.errors import GoneError, SinkqlError
 
 _KEPT = 32
@@ -26,7 +26,9 @@ _MOST_MESSAGES = 8192
 _LIST_BYTES = 8 << 20
 _STEP_S = 0.05
 _STILL_S = 10.0
-_PATIENCE_S = 60.0
+_LOST_S = 15.0
+"""After how long a consumer to which nothing comes is replaced."""
+_PATIENCE_S = 75.0
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -61,29 +63,63 @@ class Range:
 
 
 @dataclass(slots=True)
+class Assigned:
+    """A consumer of one partition."""
+
+    client: Client
+    wanted: Range
+    consumer: Any
+    troubles: Troubles
+    made_at: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, client: Client, wanted: Range) -> Assigned:
+        """Return a new one."""
+        return cls(client, wanted, *_consumer(client, wanted.group, **({} if wanted.committed else _UNCOMMITTED)))
+
+    def replace(self, at: int) -> None:
+        """Go on at an offset with a new consumer: the brokers may have lost this one's connections."""
+        lost = self.consumer
+        self.consumer, self.troubles = _consumer(
+            self.client, self.wanted.group, **({} if self.wanted.committed else _UNCOMMITTED)
+        )
+        self.made_at = time.monotonic()
+        self.assign(at)
+        lost.close()
+
+    def assign(self, at: int) -> None:
+        """Read on from an offset."""
+        self.consumer.assign([TopicPartition(self.wanted.topic, self.wanted.partition, at)])
+
+
+@dataclass(slots=True)
 class Consumers:
     """Consumers that nobody uses now, by what they read: to make one takes connections to the brokers."""
 
-    _idle: OrderedDict[tuple[Client, str, int, str, bool], tuple[Any, Troubles]] = field(default_factory=OrderedDict)
+    _idle: OrderedDict[tuple[Client, str, int, str, bool], Assigned] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def one(self, client: Client, wanted: Range) -> Iterator[tuple[Any, Troubles]]:
+    def one(self, client: Client, wanted: Range) -> Iterator[Assigned]:
         """Give a consumer of a partition; one that raised is not used again."""
         key = (client, wanted.topic, wanted.partition, wanted.group, wanted.committed)
         with self._lock:
             found = self._idle.pop(key, None)
-        consumer, troubles = found or _consumer(client, wanted.group, **({} if wanted.committed else _UNCOMMITTED))
+        if found is not None and is_lost(client, found.made_at):
+            found.consumer.close()
+            found = None
+        assigned = found or Assigned.of(client, wanted)
+        assigned.wanted = wanted
         try:
-            yield consumer, troubles
+            yield assigned
         except BaseException:
-            consumer.close()
+            assigned.consumer.close()
             raise
         with self._lock:
-            self._idle[key] = (consumer, troubles)
-            oldest = self._idle.popitem(last=False)[1][0] if len(self._idle) > _KEPT else None
+            self._idle[key] = assigned
+            oldest = self._idle.popitem(last=False)[1] if len(self._idle) > _KEPT else None
         if oldest is not None:
-            oldest.close()
+            oldest.consumer.close()
 
 
 @lru_cache(maxsize=1)
@@ -108,43 +144,44 @@ def messages(client: Client, wanted: Range) -> Iterator[list[Any]]:
     """
     if wanted.begin >= wanted.end:
         return
-    with _consumers(os.getpid()).one(client, wanted) as (consumer, troubles):
-        consumer.assign([_place(wanted, wanted.begin)])
-        yield from _fetched(client, wanted, consumer, troubles)
-        consumer.unassign()
+    with _consumers(os.getpid()).one(client, wanted) as assigned:
+        assigned.assign(wanted.begin)
+        yield from _fetched(assigned)
+        assigned.consumer.unassign()
 
 
-def _place(wanted: Range, offset: int) -> TopicPartition:
-    return TopicPartition(wanted.topic, wanted.partition, offset)
-
-
-def _fetched(client: Client, wanted: Range, consumer: Any, troubles: Troubles) -> Iterator[list[Any]]:
+def _fetched(assigned: Assigned) -> Iterator[list[Any]]:
+    client, wanted, replaced = assigned.client, assigned.wanted, False
     at, moved_at, most = wanted.begin, time.monotonic(), _FIRST_MESSAGES
     while at < wanted.end:
         before, unknown = at, None
         with _uncollected():
-            found = consumer.consume(min(most, wanted.end - at), _STEP_S)
+            found = assigned.consumer.consume(min(most, wanted.end - at), _STEP_S)
             if found and _all_wanted(found, wanted.end):
                 taken, at = found, found[-1].offset() + 1
             else:
-                taken, at, unknown = _wanted(found, client, wanted, troubles, at)
+                taken, at, unknown = _wanted(found, client, wanted, assigned.troubles, at)
             if taken:
                 most = _next(taken)
                 yield taken
                 taken.clear()
             found.clear()
         if at > before:
-            moved_at = time.monotonic()
-        elif time.monotonic() - moved_at > _STILL_S:
+            moved_at, replaced = time.monotonic(), False
+        elif (still := time.monotonic() - moved_at) > _STILL_S:
             _check(client, wanted, at)
-            if time.monotonic() - moved_at > _PATIENCE_S:
-                raise client.trouble(troubles) or client.unreachable()
+            if still > _PATIENCE_S:
+                raise client.trouble(assigned.troubles) or client.unreachable()
+            if still > _LOST_S and not replaced:  # a client that asks for the end gets an answer
+                replaced = True
+                lose(client)
+                assigned.replace(at)
         if unknown is not None:  # right after others were deleted, brokers do not know messages that they have
             _check(client, wanted, at)
             if time.monotonic() - moved_at > _STILL_S:
-                raise client.failure(unknown, troubles)
+                raise client.failure(unknown, assigned.troubles)
             time.sleep(_STEP_S)
-            consumer.assign([_place(wanted, at)])
+            assigned.assign(at)
 
 
 def size_of(client: Client, wanted: Range) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -16,6 +17,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension import identity
 from sinkql.extension.capture import SKIP
 from sinkql.extension.secret import reveal
+from sinkql.extension.silence import Silence
 from sinkql.extension.tunnel import Tunnel
 
 Connection = Any  # PyMySQL publishes no types
@@ -33,9 +35,17 @@ class UnencryptedError(SinkqlError):
 
 
 class _Connection(GuardedConnection):
-    """A connection, and the tunnel that it goes through, which is closed with it."""
+    """A connection, and the tunnel that it goes through, which is closed with it.
+
+    Whatever waits for the server ends where that has lost the connection.
+    """
 
     tunnel: Tunnel | None = None
+    silence: Silence | None = None
+
+    def _read_query_result(self, *args: Any, **options: Any) -> Any:
+        with guarded(self):
+            return super()._read_query_result(*args, **options)
 
     def close(self) -> None:
         try:
@@ -81,7 +91,7 @@ def connect(
             autocommit=True,
             charset="utf8mb4",
             connect_timeout=_CONNECT_S,
-            read_timeout=timeout,
+            read_timeout=_CONNECT_S,  # of what is said until the user is in
             write_timeout=timeout,
             program_name="sinkql",
             defer_connect=True,
@@ -91,6 +101,7 @@ def connect(
         connection.verified = options.get("ssl_mode", "disabled").startswith("verify")
         connection.refused = refusal(name, where)
         connection.connect(_through(opened) if opened is not None else None)
+        connection._read_timeout = timeout
     except BaseException as error:
         if opened is not None:
             opened.close()
@@ -99,7 +110,31 @@ def connect(
         if isinstance(error, pymysql.Error | OSError | RuntimeError):
             raise failure(error, name=name, where=where) from error
         raise
+    again = partial(connect, options, secret, name=name, timeout=timeout or _CONNECT_S, tunnel=tunnel)
+    connection.silence = Silence(connection._sock.fileno, partial(_works, again, connection.thread_id()))
     return connection
+
+
+def guarded(connection: Connection) -> AbstractContextManager[None]:
+    """Return a block for what waits for the server."""
+    silence: Silence | None = getattr(connection, "silence", None)
+    return silence or nullcontext()
+
+
+def _works(connect: Callable[[], Connection], session: int) -> bool:
+    """Ask a server over a new connection whether it works on what a session has asked for.
+
+    One that sleeps, or waits for its client to read, has done that. Where a proxy is between, its answer is enough.
+    """
+    with closing(connect()) as connection:
+        mine, found = rows(connection, "SELECT CONNECTION_ID()")[0][0], rows(connection, _SESSION, (session,))
+        if mine != connection.thread_id():
+            return True
+    return any(command != "Sleep" and state not in _TO_CLIENT for command, state in found)
+
+
+_SESSION = "SELECT command, state FROM information_schema.processlist WHERE id = %s"
+_TO_CLIENT = ("Writing to net", "Sending to client", "Reading from net", "Receiving from client")
 
 
 def _through(tunnel: Tunnel) -> socket.socket:

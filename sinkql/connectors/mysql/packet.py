@@ -26,7 +26,7 @@ BLOCK = 8 << 20
 """About how many bytes are decoded at once."""
 
 _HEARTBEAT_S = 5
-_DEAD_S = 60.0
+_DEAD_S = 30.0
 _PAUSE_S = 0.002
 _DUMP_GTID = 0x1E
 _ERROR, _END = 0xFF, 0xFE

@@ -16,7 +16,7 @@ from pymysql.err import raise_mysql_exception
 from sinkql.capture.columnar import Block
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target
-from sinkql.connectors.mysql.connection import Connection, failing, rows
+from sinkql.connectors.mysql.connection import Connection, failing, guarded, rows
 from sinkql.connectors.mysql.event import log_place
 from sinkql.connectors.mysql.facts import keyed
 from sinkql.connectors.mysql.letter import Unfit
@@ -340,25 +340,32 @@ def _beyond(keys: Sequence[str], values: Sequence[str]) -> str:
 
 def _packets(connection: Connection, query: str) -> Iterator[list[bytes]]:
     """Yield a query's rows as the server sends them, a block at a time, and none twice; always at least one list."""
-    connection._execute_command(COMMAND.COM_QUERY, query)
-    head = connection._read_packet()
-    for _ in range(head.read_length_encoded_integer() + 1):  # the columns, and what ends them
-        connection._read_packet()
+    with guarded(connection):
+        connection._execute_command(COMMAND.COM_QUERY, query)
+        head = connection._read_packet()
+        for _ in range(head.read_length_encoded_integer() + 1):  # the columns, and what ends them
+            connection._read_packet()
+    more = True
+    while more:
+        with guarded(connection):
+            found, more = _block(connection)
+        if found:
+            yield found
+
+
+def _block(connection: Connection) -> tuple[list[bytes], bool]:
+    """Return rows of the query that runs, and whether there may be more."""
     found: list[bytes] = []
     size = 0
-    while True:
+    while size < BLOCK:
         packet = _packet(connection)
         if packet[:1] == b"\xfe" and len(packet) < 9:
-            break
+            return found, False
         if packet[:1] == b"\xff":
             raise_mysql_exception(packet)
         found.append(packet)
         size += len(packet)
-        if size >= BLOCK:
-            yield found
-            found, size = [], 0
-    if found:
-        yield found
+    return found, True
 
 
 def _packet(connection: Connection) -> bytes:

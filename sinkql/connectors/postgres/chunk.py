@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from sinkql.capture.columnar import Offsets
+from sinkql.connectors.postgres.connect import guarded
 from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, fitting
 from sinkql.connectors.postgres.slot import Connection, look, read_place
@@ -246,7 +247,8 @@ class PostgresChunkRead:
         types = [query.selected[each].type.bare.oid for each in query.key]
         listed = sql.SQL(", ").join(_output(sql.SQL(f"${number + 1}")) for number in range(len(values)))
         asked = sql.SQL("SELECT {}").format(listed).as_bytes(connection)
-        result = connection.pgconn.exec_params(asked, values, types, [1] * len(values), 0)
+        with guarded(connection):
+            result = connection.pgconn.exec_params(asked, values, types, [1] * len(values), 0)
         if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
             raise psycopg.errors.error_from_result(result)
         return tuple((result.get_value(0, number) or b"").decode() for number in range(len(values)))

@@ -6,8 +6,9 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sinkql import logical, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
+from sinkql.extension.silence import Silence
 from sinkql.extension.tunnel import Tunnel, carried_tunnel, planned_tunnel
 
 _TIMEOUT_S = 10
@@ -31,9 +33,17 @@ APPLICATION = "sinkql"
 
 
 class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection, and the tunnel that it goes through, which is closed with it."""
+    """A connection, and the tunnel that it goes through, which is closed with it.
+
+    Whatever waits for the server ends where that has lost the connection.
+    """
 
     tunnel: Tunnel | None = None
+    silence: Silence | None = None
+
+    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:  # psycopg's types are its own
+        with self.silence or nullcontext():
+            return super().wait(gen, *args, **options)
 
     def close(self) -> None:
         super().close()
@@ -97,7 +107,46 @@ class Login:
                     tunnel.close()
                 raise failure(error, options, user=given["user"]) from None  # its text may have the user's name
             found.tunnel = tunnel
+            found.silence = Silence(found.fileno, partial(self._works, self._session(found)))
             return found
+
+    def _session(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int | None:
+        """Return the number of the connection's process on the server; None where a pooler is between."""
+        try:
+            row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
+        except psycopg.Error as error:
+            connection.close()
+            raise failure(error, self.options) from error
+        assert row is not None
+        return row[0] if row[0] == connection.info.backend_pid else None
+
+    def _works(self, session: int | None) -> bool:
+        """Ask the server over a new connection whether it works on what a session has asked for."""
+        with closing(self.connect()) as connection:
+            row = connection.execute(_WORKS, [session]).fetchone()
+        return session is None or (row is not None and row[0])
+
+
+_WORKS = """
+SELECT coalesce(state = 'active', true) AND coalesce(wait_event_type, '') NOT IN ('Client', 'Activity')
+FROM pg_catalog.pg_stat_activity WHERE pid = %s
+"""
+"""A process that waits for its client has done what it got; one that waits for others has nothing to send."""
+
+
+def guarded(connection: psycopg.Connection[tuple[Any, ...]]) -> AbstractContextManager[None]:
+    """Return a block for calls of libpq that wait for the server without psycopg."""
+    silence = connection.silence if isinstance(connection, _Connection) else None
+    return silence or nullcontext()
+
+
+def works(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    """Ask the server over a new connection whether it works on what this one wants."""
+    silence = connection.silence if isinstance(connection, _Connection) else None
+    try:
+        return silence is None or silence.alive()
+    except SinkqlError:
+        return False
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sinkql.capture.columnar import Block, Mask, Offsets, either
 from sinkql.connectors.postgres.column import Places, decode, read
+from sinkql.connectors.postgres.connect import guarded
 from sinkql.connectors.postgres.rows import AT
 from sinkql.connectors.postgres.tuples import GarbledError
 from sinkql.connectors.postgres.types import ServerColumn
@@ -46,20 +47,21 @@ class Copied:
 def copy_out(connection: psycopg.Connection[tuple[object, ...]], query: str, columns: Sequence[ServerColumn]) -> Copied:
     """Return the rows of a query, whose columns are those of `columns`; raises psycopg.Error."""
     link = connection.pgconn
-    result = link.exec_(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode())
-    if result.status != psycopg.pq.ExecStatus.COPY_OUT:
-        raise psycopg.errors.error_from_result(result)
-    parts = []
-    get = link.get_copy_data
-    size, data = get(0)
-    while size > 0:
-        parts.append(data)
+    with guarded(connection):
+        result = link.exec_(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode())
+        if result.status != psycopg.pq.ExecStatus.COPY_OUT:
+            raise psycopg.errors.error_from_result(result)
+        parts = []
+        get = link.get_copy_data
         size, data = get(0)
-    result = link.get_result()  # type: ignore[assignment]  # there is one, since the copy has ended
-    while (more := link.get_result()) is not None:
-        more.clear()
-    if size != -1 or result.status != psycopg.pq.ExecStatus.COMMAND_OK:
-        raise psycopg.errors.error_from_result(result)
+        while size > 0:
+            parts.append(data)
+            size, data = get(0)
+        result = link.get_result()  # type: ignore[assignment]  # there is one, since the copy has ended
+        while (more := link.get_result()) is not None:
+            more.clear()
+        if size != -1 or result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
     return read_copy(parts, columns)
 
 

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from sinkql.connectors.postgres.chunk import END, Connect, DroppedError, PostgresChunkRead, Query, complete
 from sinkql.connectors.postgres.column import binary_as_text
+from sinkql.connectors.postgres.connect import guarded, works
 from sinkql.connectors.postgres.message import HEADER, Messages
 from sinkql.connectors.postgres.publication import UNKNOWN
 from sinkql.connectors.postgres.slot import (
@@ -36,6 +37,7 @@ from sinkql.connectors.postgres.tuples import GarbledError
 from sinkql.connectors.postgres.types import server_table
 from sinkql.connectors.postgres.watch import Sent, Watch, forget_known, look_at
 from sinkql.errors import SinkqlError
+from sinkql.extension import silence
 from sinkql.extension.capture import (
     SKIP,
     CapturedSource,
@@ -51,6 +53,7 @@ from sinkql.extension.capture import (
 _BLOCK = 8 << 20
 _FEEDBACK_S = 1.0
 _QUESTION_S = 0.2
+_LAST_CHANCE_MS = 1000
 _WATCH_S = 1.0
 _WATCH_TIMES = 20
 """What looking at many tables, or at a server that is slow to answer, takes of the time at most is one in so many."""
@@ -102,7 +105,7 @@ class PostgresStream:
         self._parts: list[bytes | memoryview] = []
         self._size = self._whole = 0
         self._moved = self._to = self._confirmed = 0
-        self._told_at = 0.0
+        self._told_at = self._heard = 0.0
         self._widths: dict[str, float] = {}
         self._watch: Watch | None = None
         self._seen: _Seen | None = None
@@ -349,9 +352,11 @@ class PostgresStream:
         names = sql.Literal('"' + self._publication.replace('"', '""') + '"')
         begin = place if self._comparing is None else self._comparing.wanted.commit
         command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {shown(begin)} ({', '.join(options)})")
-        result = link.pgconn.exec_(command.format(names).as_bytes(link))
+        with guarded(link):
+            result = link.pgconn.exec_(command.format(names).as_bytes(link))
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
             raise psycopg.errors.error_from_result(result)
+        self._heard = time.monotonic()
 
     def receive(self, seconds: float) -> Sequence[Event]:
         """Wait up to so long, and return what came: up to about 8 MB, whole transactions where they are shorter."""
@@ -417,10 +422,11 @@ class PostgresStream:
         link, parts = connection.pgconn, self._parts
         get, poll = link.get_copy_data, select.poll()
         poll.register(link.socket, select.POLLIN)
-        size, whole, most = self._size, self._whole, _BLOCK
+        size, whole, most, heard = self._size, self._whole, _BLOCK, False
         while size < most:
             length, data = get(1)
             if length > 0:
+                heard = True
                 if data[0] == _DATA:
                     comparing = self._comparing
                     if comparing is not None and not self._takes(comparing, data):
@@ -441,6 +447,12 @@ class PostgresStream:
                 break
             link.consume_input()
         self._size, self._whole = size, whole
+        if heard:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > silence.SILENCE_S:  # it was asked each second how far it is
+            if not works(connection) and not poll.poll(_LAST_CHANCE_MS):
+                raise psycopg.OperationalError("the server closed the connection unexpectedly: it sends nothing")
+            self._heard = time.monotonic()
 
     def _takes(self, comparing: Comparing, data: bytes | memoryview) -> bool:
         """Tell whether a message is new where what was read last comes once more."""

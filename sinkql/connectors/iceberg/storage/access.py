@@ -22,6 +22,8 @@ TOKEN, TOKEN_EXPIRY = "gcs.oauth2.token", "gcs.oauth2.token-expires-at"
 KEYS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token", TOKEN, TOKEN_EXPIRY)
 _OF_CLIENT = ("client.access-key-id", "client.secret-access-key", "client.session-token")
 _GIVE_UP = timedelta(minutes=1)
+_S3_PATIENCE = {"s3.connect-timeout": "5", "s3.request-timeout": "15"}
+"""In seconds."""
 _PATIENT = f"{__name__}.PatientFileIO"
 _STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 
@@ -55,7 +57,14 @@ def job_stores(write: physical.Write, context: Context) -> Stores:
 
 
 class PatientFileIO(PyArrowFileIO):
-    """Give Google's Cloud Storage a minute to answer; its own library would wait for a quarter of an hour."""
+    """Give stores as long to answer as makes sense.
+
+    Google's Cloud Storage gets a minute: its own library would wait for a quarter of an hour. S3 gets longer than the
+    3 seconds of Arrow, in which a store that is slow, and answers, would never be read.
+    """
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        super().__init__({**_S3_PATIENCE, **properties})
 
     def _initialize_gcs_fs(self) -> FileSystem:
         # pyiceberg has no property for it: the file system is made again of what it was made of

@@ -32,7 +32,7 @@ from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 from sinkql.vocabulary import join_name
 
-_TIMEOUT = (5.0, 60.0)
+_TIMEOUT = (5.0, 30.0)
 _TOKENS = "/v1/oauth/tokens"
 _DELEGATION = "X-Iceberg-Access-Delegation"
 _EXPIRY = "s3.session-token-expires-at-ms"
@@ -265,7 +265,10 @@ def limit(session: Session) -> None:
 
 
 class _TimeoutAdapter(BaseAdapter):
-    """Send through another adapter, so that its signing and retries stay."""
+    """Send through another adapter, so that its signing and retries stay.
+
+    Where there is no answer, connections that are kept are closed: the server may have lost them as well.
+    """
 
     def __init__(self, inner: BaseAdapter) -> None:
         super().__init__()
@@ -273,7 +276,11 @@ class _TimeoutAdapter(BaseAdapter):
 
     def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:  # the border of requests
         options["timeout"] = options.get("timeout") or _TIMEOUT
-        return self._inner.send(request, *args, **options)
+        try:
+            return self._inner.send(request, *args, **options)
+        except (requests.ConnectionError, requests.Timeout):
+            self._inner.close()  # it is opened again by the next request
+            raise
 
     def close(self) -> None:
         self._inner.close()

@@ -18,7 +18,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from sinkql import faults
-from sinkql.connectors.kafka.client import Client, Troubles
+from sinkql.connectors.kafka.client import Client, Troubles, lose
 from sinkql.errors import SinkqlError
 
 _PATIENCE_S = 60.0
@@ -41,6 +41,8 @@ _REFUSED = (
 )  # fmt: skip
 _SETTINGS = {
     "transaction.timeout.ms": _TIMEOUT_MS,
+    "socket.timeout.ms": 20_000,  # a connection that has answered nothing for so long is closed and opened again
+    "socket.connection.setup.timeout.ms": 10_000,
     "linger.ms": 5,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 65_536,
@@ -169,7 +171,10 @@ class Transactions:
         left, moved_at = len(self._kafka), time.monotonic()
         while left:
             self._kafka.poll(0.1)
-            if self._failed or self.over(moved_at):
+            if self._failed:
+                raise self._undelivered()
+            if self.over(moved_at):
+                lose(self.client)
                 raise self._undelivered()
             if (now := len(self._kafka)) != left:
                 left, moved_at = now, time.monotonic()
@@ -182,7 +187,10 @@ class Transactions:
                 step(10.0)
                 return
             except KafkaException as error:
-                if not error.args[0].retriable() or self.over(began):
+                if not error.args[0].retriable():
+                    raise self._wrong(error) from None
+                if self.over(began):
+                    lose(self.client)
                     raise self._wrong(error) from None
                 self._kafka.poll(0.1)
 

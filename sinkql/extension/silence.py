@@ -1,0 +1,141 @@
+"""A call that waits for a server → its end, where the server has lost the connection and never says so.
+
+A machine between that keeps a connection open answers TCP's own questions for the server. So where nothing has come for
+a while, the server is asked over a new connection whether it still works on what this one wants.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+
+SILENCE_S = 20.0
+"""After how long without a byte the server is asked, and as long after that again."""
+_LOOK_S = 1.0
+_LAST_DATA_RECEIVED = slice(52, 56)
+"""Where Linux's `struct tcp_info` has the milliseconds since the last data."""
+
+
+@dataclass(eq=False, slots=True)
+class Silence:
+    """Shut a connection down in whose block nothing comes for long, unless the server is `alive`.
+
+    `fileno` gives the socket. `alive` returns whether the server works on what was asked; it may raise. Blocks of one
+    object do not overlap, but for one within another.
+    """
+
+    fileno: Callable[[], int]
+    alive: Callable[[], bool]
+    _depth: int = 0
+    _asked_at: float = 0.0
+    _asking: bool = field(default=False)
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._asked_at = time.monotonic()
+            _WATCH.add(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if not self._depth:
+            _WATCH.discard(self)
+
+    def due(self) -> bool:
+        """Return whether the server is to be asked now, as `ask` does."""
+        if self._asking or time.monotonic() - self._asked_at < SILENCE_S:
+            return False
+        with suppress(OSError, ValueError):
+            if _unheard(self.fileno()) < SILENCE_S:
+                return False
+        self._asking = True
+        return True
+
+    def ask(self) -> None:
+        """Ask the server, and shut the connection down where it does not work on what was asked.
+
+        Not where the answer has come meanwhile: the server may have given it just before it was asked.
+        """
+        began, block = time.monotonic(), self._asked_at
+        try:
+            alive = self.alive()
+        except Exception:  # whatever it is, the server has not said yes
+            alive = False
+        if not alive:
+            time.sleep(_LOOK_S)
+            with suppress(OSError, ValueError):
+                alive = _unheard(self.fileno()) < time.monotonic() - began
+        if not alive and block == self._asked_at:
+            _WATCH.shut(self)
+        if block == self._asked_at:
+            self._asked_at = time.monotonic()
+        self._asking = False
+
+
+def _unheard(fileno: int) -> float:
+    """Return the seconds since something came on a socket; for ever where the system does not say."""
+    if not hasattr(socket, "TCP_INFO"):
+        return float("inf")
+    with socket.socket(fileno=os.dup(fileno)) as found:
+        if found.family == socket.AF_UNIX:
+            return float("inf")
+        told = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return int.from_bytes(told[_LAST_DATA_RECEIVED], sys.byteorder) / 1000
+
+
+class _Watch:
+    """The blocks that wait now, and one thread that looks after them while there are some."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with nothing, as in a fork, which has none of the threads."""
+        self._lock = threading.Lock()
+        self._waiting: set[Silence] = set()
+        self._runs = False
+
+    def add(self, silence: Silence) -> None:
+        with self._lock:
+            self._waiting.add(silence)
+            runs, self._runs = self._runs, True
+        if not runs:
+            threading.Thread(target=self._run, name="silence", daemon=True).start()
+
+    def discard(self, silence: Silence) -> None:
+        with self._lock:
+            self._waiting.discard(silence)
+
+    def shut(self, silence: Silence) -> None:
+        """Shut the connection down, unless the block is over; raises nothing."""
+        with self._lock, suppress(OSError, ValueError):
+            if silence in self._waiting:
+                with socket.socket(fileno=os.dup(silence.fileno())) as found:
+                    found.shutdown(socket.SHUT_RDWR)
+
+    def _run(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(_LOOK_S)
+            with self._lock:
+                waiting = list(self._waiting)
+                idle = 0 if waiting else idle + 1
+                if idle > 10:
+                    self._runs = False
+                    return
+            for each in waiting:
+                if each.due():
+                    threading.Thread(target=each.ask, name="silence probe", daemon=True).start()
+
+
+_WATCH = _Watch()
+os.register_at_fork(after_in_child=_WATCH.renew)
