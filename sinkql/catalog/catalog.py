@@ -22,6 +22,7 @@ from sinkql.catalog.row import (
     opened,
     opened_sql,
     parsed,
+    replace_secret,
     rows_in_order,
     secret_row,
     stamp,
@@ -32,7 +33,7 @@ from sinkql.catalog.row import (
 from sinkql.catalog.running.control import Control
 from sinkql.catalog.running.journal import Journal
 from sinkql.catalog.secret.cipher import Cipher, Sealed
-from sinkql.catalog.secret.value import SecretValue
+from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.catalog.store import Connection, Row, Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.extension.registry import Registry
@@ -209,6 +210,21 @@ class Catalog:
             row = secret_row(connection, full_name)
         sealed = Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext)
         return self.cipher.open(row.id, split_name(full_name)[-1], sealed)
+
+    def pin(self, full_name: str, before: str, now: str) -> str:
+        """Keep something else for a connection, unless another process has since `before`; return what is kept.
+
+        It is the same version: nothing that uses the connection begins again.
+        """
+        with self.database.write() as connection:
+            row = secret_row(connection, full_name)
+            sealed = Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext)
+            kept = self.cipher.open(row.id, split_name(full_name)[-1], sealed).reveal()
+            if kept != before:
+                return kept
+            given = Given("literal", SecretValue(now))
+            replace_secret(connection, row.id, self.cipher.seal(row.id, given, version=row.version))
+            return now
 
     def secret_versions(self) -> dict[str, int]:
         """Return the version of each secret by full name: it grows when the secret gets a new value."""

@@ -115,8 +115,9 @@ class ConnectionKind:
     connections that are one. `examine` looks at all that may keep its sources from running, now or later, and raises
     where the system does not answer; without it `validate` is the one check of `doctor`. `keys` makes the keys that a
     new connection has of its own, or others in the place of those that it kept; they are kept as a secret's value is,
-    under the connection's own name. `schemas`: it has those of messages. `about` is a paragraph for the page of
-    options, as it is for sources and sinks.
+    under the connection's own name. `pin` takes options and what is kept, and returns what is to be kept from its first
+    use on, with what identifies the server; None where that is there, or the server does not answer. `schemas`: it has
+    those of messages. `about` is a paragraph for the page of options, as it is for sources and sinks.
     """
 
     name: str
@@ -129,6 +130,7 @@ class ConnectionKind:
     examine: Callable[[logical.Connection, Examined, Access], Iterator[Check]] | None = None
     store: OpenStore | None = None
     keys: Callable[[str | None], Keys] | None = None
+    pin: Callable[[Mapping[str, Any], str], str | None] | None = None
     schemas: bool = False
     about: str = ""
 

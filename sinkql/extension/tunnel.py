@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -14,6 +14,7 @@ from sinkql import logical, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
+from sinkql.extension.tunnel_keys import Kept
 
 _TIMEOUT_S = 10
 _KEEPALIVE_S = 15
@@ -115,11 +116,12 @@ class Login:
 
 
 async def log_in(options: Mapping[str, Any], secret: Callable[[str], str]) -> Login:
-    """Connect to the SSH server of a planned connection; raises SQ4420, SQ4421, SQ4423 and SQ4424."""
+    """Connect to the SSH server of a planned connection; raises SQ4420, SQ4421, SQ4423, SQ4424 and SQ4425."""
     ssh = _library()
-    where = _where(options)
-    keys = [ssh.import_private_key(text) for text in json.loads(reveal(options["keys"], secret))]
-    trusted: Any = ([ssh.import_public_key(options["host_key"])], [], []) if "host_key" in options else None
+    where, kept = _where(options), Kept.of(reveal(options["keys"], secret))
+    keys = [ssh.import_private_key(text) for text in kept.keys]
+    host_key = options.get("host_key", kept.host_key)
+    trusted: Any = ([ssh.import_public_key(host_key)], [], []) if host_key is not None else None
     try:
         connection = await ssh.connect(
             options["host"], options["port"], username=options["user"], client_keys=keys, known_hosts=trusted,
@@ -132,16 +134,50 @@ async def log_in(options: Mapping[str, Any], secret: Callable[[str], str]) -> Lo
             "authorized_keys on that server.",
         ) from None  # fmt: skip
     except ssh.HostKeyNotVerifiable as error:
-        raise SinkqlError(
-            "SQ4423", f"the SSH server {where} has another key than HOST KEY", detail=str(error),
-            hint="Ask who runs the server; correct HOST KEY if its key has changed.",
-        ) from None  # fmt: skip
+        raise await _other_key(options, str(error)) from None
     except (OSError, ssh.Error, TimeoutError) as error:
+        if trusted is not None and isinstance(error, ssh.KeyExchangeFailed):  # it has no key of that type any more
+            raise await _other_key(options, str(error)) from None
         raise SinkqlError(
             "SQ4420", f"the SSH server {where} does not answer", detail=str(error) or type(error).__name__,
             hint="Correct HOST and PORT of the SSH TUNNEL connection, or open the port in the firewall between.",
         ) from None  # fmt: skip
     return Login(connection, (ssh.Error, OSError))
+
+
+async def _other_key(options: Mapping[str, Any], told: str) -> SinkqlError:
+    """Return the error for a server that shows another key than the one that is trusted."""
+    where = _where(options)
+    if "host_key" in options:
+        return SinkqlError(
+            "SQ4423", f"the SSH server {where} has another key than HOST KEY", detail=told,
+            hint="Ask who runs the server; correct HOST KEY if its key has changed.",
+        )  # fmt: skip
+    found = await _shown_key(options)
+    return SinkqlError(
+        "SQ4425",
+        f"the SSH server {where} has another key than when the tunnel was first used: it may be another server",
+        detail=told if found is None else f"Its key now is {found}",
+        hint="Ask who runs the server. If its key has changed, run ALTER CONNECTION … SET (HOST KEY = '…'); with the "
+        "new one.",
+    )
+
+
+def host_key_of(options: Mapping[str, Any]) -> str | None:
+    """Return the key that an SSH server shows, as HOST KEY has it; None where none answers. Raises SQ4424."""
+    _library()
+    with ThreadPoolExecutor(1) as pool:  # whoever asks may be in a loop
+        return pool.submit(lambda: asyncio.run(_shown_key(options))).result()
+
+
+async def _shown_key(options: Mapping[str, Any]) -> str | None:
+    ssh = _library()
+    asked = ssh.get_server_host_key(options["host"], options["port"], config=None)
+    try:
+        found = await asyncio.wait_for(asked, _TIMEOUT_S)
+    except (OSError, ssh.Error, TimeoutError):
+        return None
+    return None if found is None else " ".join(found.export_public_key().decode().split()[:2])
 
 
 def unreached(options: Mapping[str, Any], host: str, port: int, error: Exception) -> SinkqlError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
+from sinkql.extension.tunnel_keys import Kept
 from sinkql.session import Session
+from support.front import front
 from support.port import free_ports
 from support.postgres import Postgres
 from support.ssh import SshServer, ssh_server
@@ -83,6 +86,48 @@ def test_keys_are_rotated_and_the_one_that_stays_is_let_in(
     session.execute(_database(postgres.port))
     ssh.authorize(first)
     assert _refused(session, "VALIDATE CONNECTION pg;") == "SQ4421"
+
+
+def test_the_server_of_the_first_use_is_trusted_and_no_other(
+    session: Session, ssh: SshServer, postgres: Postgres
+) -> None:
+    with ssh_server() as other, front(ssh.port) as address:
+        session.execute(_tunnel(ssh, port=address.port))
+        for server in (ssh, other):
+            server.authorize(_keys(session)[0])
+        session.execute("VALIDATE CONNECTION t;" + _database(postgres.port))
+        address.upstream = other.port
+        with pytest.raises(SinkqlError, match="SQ4425") as caught:
+            session.execute("VALIDATE CONNECTION pg;")
+        assert other.host_key in str(caught.value.detail)
+        session.execute("ALTER CONNECTION t ROTATE KEYS;")
+        ssh.authorize(_keys(session)[0])
+        other.authorize(_keys(session)[0])
+        assert _refused(session, "VALIDATE CONNECTION t;") == "SQ4425"
+        session.execute(f"ALTER CONNECTION t SET (HOST KEY = '{other.host_key}'); VALIDATE CONNECTION pg;")
+        address.upstream = ssh.port
+        assert _refused(session, "VALIDATE CONNECTION pg;") == "SQ4423"
+        session.execute("ALTER CONNECTION t RESET (HOST KEY); VALIDATE CONNECTION pg;")
+
+
+def test_a_server_that_does_not_answer_is_not_known_afterwards(session: Session, ssh: SshServer) -> None:
+    with front(free_ports(1)[0]) as address:
+        session.execute(_tunnel(ssh, port=address.port))
+        ssh.authorize(_keys(session)[0])
+        assert _refused(session, "VALIDATE CONNECTION t;") == "SQ4420"
+        address.upstream = ssh.port
+        session.execute("VALIDATE CONNECTION t;")
+
+
+def test_keys_that_an_earlier_version_kept_are_used(session: Session, ssh: SshServer) -> None:
+    session.execute(_tunnel(ssh))
+    name = "materialize.public.t"
+    kept = Kept.of(session.access.secret(name))
+    catalog = session.access._catalog
+    catalog.pin(name, kept.text(), json.dumps(kept.keys))
+    ssh.authorize(_keys(session)[0])
+    session.execute("VALIDATE CONNECTION t;")
+    assert Kept.of(catalog.secret(name).reveal()) == kept
 
 
 def test_a_tunnel_that_cannot_be_opened_says_why(session: Session, ssh: SshServer) -> None:

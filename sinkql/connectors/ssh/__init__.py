@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sinkql import ast, logical
@@ -12,6 +11,7 @@ from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, ConnectionKind, Connector, Keys, Planning
 from sinkql.extension.server import check_host, check_port
+from sinkql.extension.tunnel_keys import Kept
 
 OWNER = "SSH tunnels"
 _ABOUT = """\
@@ -29,7 +29,8 @@ class TunnelOptions:
     user: str = described("who logs in there")
     port: int = described("the SSH server's port", default=22)
     host_key: str | None = described(
-        "the server's public key, such as `ssh-ed25519 AAAA…`; left out, any server is taken", default=None
+        "the server's public key, such as `ssh-ed25519 AAAA…`; left out, that of the first use is trusted and kept",
+        default=None,
     )
 
 
@@ -49,7 +50,7 @@ def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, An
         planning.notice(
             Notice(
                 "SQ2556",
-                "without HOST KEY the tunnel takes any server that answers at HOST",
+                "without HOST KEY the tunnel trusts whoever answers at HOST at first, and no other server later",
                 statement.kind_span,
                 hint="Add HOST KEY = 'ssh-ed25519 AAAA…', which ssh-keyscan shows, once you know it for the server's.",
             )
@@ -81,8 +82,21 @@ def make_keys(kept: str | None) -> Keys:
         key = form.load_ssh_private_key(text.encode(), None).public_key()
         return f"{key.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH).decode()} sinkql"
 
-    privates = [made() if kept is None else json.loads(kept)[1], made()]
-    return Keys({"public_keys": [public(each) for each in privates]}, json.dumps(privates))
+    before = None if kept is None else Kept.of(kept)
+    privates = (made() if before is None else before.keys[1], made())
+    now = Kept(privates, None if before is None else before.host_key)
+    return Keys({"public_keys": [public(each) for each in privates]}, now.text())
+
+
+def pin(options: Mapping[str, Any], kept: str) -> str | None:
+    """Return what is kept with the key that the server shows now; None where a key is known, or it shows none."""
+    from sinkql.extension.tunnel import host_key_of
+
+    known = Kept.of(kept)
+    if "host_key" in options or known.host_key is not None:
+        return None
+    found = host_key_of(options)
+    return None if found is None else replace(known, host_key=found).text()
 
 
 def _validate(planned: logical.Connection, access: Access) -> None:
@@ -103,6 +117,7 @@ connector = Connector(
             validate=_validate,
             validates_unasked=False,
             keys=make_keys,
+            pin=pin,
             about=_ABOUT,
         ),
     ),

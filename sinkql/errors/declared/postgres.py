@@ -98,7 +98,8 @@ CODES = {
         "Write the port as PORT, and leave out what else a URL has.",
     ),
     "SQ2556": _meaning(
-        "A notice: an SSH TUNNEL connection names no key of its server, so whoever answers at HOST is taken for it.",
+        "A notice: an SSH TUNNEL connection names no key of its server, so whoever answers at HOST when it is first "
+        "used is taken for it. From then on the key of that server is known, and no other server is taken.",
         "Add HOST KEY with the server's public key. The passwords of what goes through the tunnel depend on it.",
     ),
     "SQ2551": _meaning(
@@ -265,6 +266,13 @@ CODES = {
     "SQ4423": _environment(
         "The SSH server's key is not the one that HOST KEY says: it may be another server.",
         "Ask who runs the server, and correct HOST KEY. A running source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4425": _environment(
+        "An SSH TUNNEL connection has no HOST KEY, and the server's key is not the one that it had when the tunnel was "
+        "first used: it may be another server.",
+        "Ask who runs the server. If its key has changed, run ALTER CONNECTION … SET (HOST KEY = '…'); with the new "
+        "one. A running source tries again by itself.",
         retryable=True,
     ),
     "SQ4424": _environment(

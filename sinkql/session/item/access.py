@@ -19,8 +19,17 @@ class CatalogAccess:
         self._plans = plans
 
     def secret(self, full_name: str) -> str:
-        """Return a secret's value; raises SQ41xx where it cannot be had now."""
-        return self._catalog.secret(full_name).reveal()
+        """Return a secret's value; raises SQ41xx where it cannot be had now.
+
+        That of a connection is what it keeps: with what identifies its server, from the first time on.
+        """
+        value = self._catalog.secret(full_name).reveal()
+        item = self._catalog.plans.item(full_name)
+        if not isinstance(item, logical.Connection):
+            return value
+        pin = self._catalog.registry.connections[item.kind].pin
+        found = pin(item.options, value) if pin is not None else None
+        return value if found is None else self._catalog.pin(full_name, value, found)
 
     def connection(self, full_name: str) -> logical.Connection:
         """Return a planned connection."""
