@@ -24,7 +24,13 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--requests", type=int, default=20_000)
     arguments.add_argument("--senders", type=int, default=16)
+    arguments.add_argument("--attacks", action="store_true", help="how long a valid request waits beside others")
     given = arguments.parse_args()
+    if given.attacks:
+        from bench import webhook_attack
+
+        webhook_attack.main()
+        return
     print(f"{'rows a request':>14} {'requests/s':>12} {'requests/CPU-s':>15} {'rows/CPU-s':>12}")
     for rows in (1, 100, 1000):
         count = max(given.senders, given.requests // rows)

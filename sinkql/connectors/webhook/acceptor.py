@@ -16,6 +16,10 @@ _HANDSHAKE_SECONDS = 10.0
 _NO_FILES_SECONDS = 0.2
 """Where the process has no file left for a connection, the next is accepted so much later."""
 
+_TURN = 16
+"""So many are accepted before those that are here have their turn: with one at a time, few who come again and again
+would keep others waiting at the port."""
+
 
 class Handshake:
     """A connection that was accepted, until it is served; a `Member` of its crowd."""
@@ -74,7 +78,7 @@ class Acceptor:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        loop, taken_now = asyncio.get_running_loop(), 0
         while True:
             try:
                 taken, _ = await loop.sock_accept(listening)
@@ -82,15 +86,17 @@ class Acceptor:
                 await asyncio.sleep(_NO_FILES_SECONDS)
                 continue
             if self._crowd.make_room():
-                self._begin(self._take(taken))
+                shaking = Handshake(taken)
+                self._crowd.enter(shaking)
+                self._crowd.arriving += 1
+                self._begin(self._take(taken, shaking))
             else:
                 taken.close()
-            await asyncio.sleep(0)  # those that are here have their turn
+            taken_now += 1
+            if taken_now % _TURN == 0:
+                await asyncio.sleep(0)  # those that are here have their turn
 
-    async def _take(self, taken: socket.socket) -> None:
-        shaking = Handshake(taken)
-        self._crowd.enter(shaking)
-        self._crowd.arriving += 1
+    async def _take(self, taken: socket.socket, shaking: Handshake) -> None:
         patience = {"ssl_handshake_timeout": _HANDSHAKE_SECONDS} if self._context is not None else {}
         loop = asyncio.get_running_loop()
         try:

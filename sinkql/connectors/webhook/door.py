@@ -15,6 +15,8 @@ from sinkql.connectors.webhook.journal import FencedJournalError, Journal, Reque
 from sinkql.connectors.webhook.judge import Given
 
 _WAITING_BYTES = 16 << 20
+_LARGE_BYTES = 32 << 10
+"""A body that is longer is judged and read beside the thread that answers, which others wait for."""
 _BATCH_BYTES = 1 << 20
 """So much is made durable at once; what comes meanwhile goes with the next."""
 FULL_SECONDS = 10
@@ -33,6 +35,7 @@ class Answer:
 ACCEPTED = Answer(HTTPStatus.OK)
 CLOSED = Answer(HTTPStatus.SERVICE_UNAVAILABLE, "the source does not take requests now", CLOSED_SECONDS)
 _FULL = Answer(HTTPStatus.TOO_MANY_REQUESTS, "the log of the source is full", FULL_SECONDS)
+_FAILED = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "the request could not be handled")
 _CHECKED = Answer(HTTPStatus.BAD_REQUEST, "the request does not pass the source's check")
 
 Reply = Callable[[Answer], None]
@@ -59,6 +62,8 @@ class Door:
     _coming: list[tuple[Request, int, Reply]] = field(default_factory=list)
     _accepted: deque[tuple[int, Request, int]] = field(default_factory=deque)
     _bytes: int = 0
+    _reading_bytes: int = 0
+    _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "bodies"))
     _writing: Future[None] | None = None
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "journal"))
 
@@ -66,7 +71,37 @@ class Door:
         """Have one request answered, sooner or later: with 200 once it is durable."""
         if not self._open:
             reply(CLOSED)
+        elif len(body) <= _LARGE_BYTES:
+            self._take(headers, body, reply)
+        else:
+            self._take_beside(headers, body, reply)
+
+    def _take_beside(self, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
+        size = len(body)
+        with self._lock:
+            full = self._reading_bytes > _WAITING_BYTES
+            if not full:
+                self._reading_bytes += size
+        if full:
+            reply(_FULL)
             return
+
+        def take() -> None:
+            try:
+                self._take(headers, body, lambda answer: self.post(lambda: reply(answer)))
+            except Exception:
+                self.post(lambda: reply(_FAILED))
+                raise
+            finally:
+                with self._lock:
+                    self._reading_bytes -= size
+
+        try:
+            self._reader.submit(take)
+        except RuntimeError:  # it is closed by now
+            reply(CLOSED)
+
+    def _take(self, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
         if not self.judge(Given(headers, body)):
             reply(_CHECKED)
             return
@@ -169,6 +204,7 @@ class Door:
         """Take no more requests, and answer those that came."""
         with self._lock:
             self._open = False
+        self._reader.shutdown(wait=True)
         while (writing := self._writing) is not None:
             writing.result()
         self._writer.shutdown(wait=True)

@@ -19,6 +19,10 @@ _SLOWEST = 16 << 10
 """A request has so many seconds to come, and a second more for so many bytes of it: few who send a byte now and then
 would otherwise have all connections."""
 _LINGER_SECONDS = 2.0
+_TURN = 200
+"""So many parts of requests are taken of one connection before others have their turn."""
+_SMALL, _FEW, _REST_SECONDS, _LONGEST_REST = 1024, 4, 0.01, 1.0
+"""Who sends a request in more than a few small parts is read less and less often: the parts come together then."""
 _NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, "there is no such source here")
 _NOT_ALLOWED = Answer(HTTPStatus.METHOD_NOT_ALLOWED, "requests are sent with POST")
 _TOO_LONG = Answer(HTTPStatus(413), "the body is too long")
@@ -47,7 +51,7 @@ class Connection(asyncio.Protocol):
         self._door: Door | None = None
         self._verdict: Answer | None = None
         """What the request is answered whatever is left of it."""
-        self._body: list[bytes] = []
+        self._body = bytearray()
         self._size = 0
         self.held = 0
         self._going = False
@@ -58,6 +62,10 @@ class Connection(asyncio.Protocol):
         self._begun_at: float | None = None
         """When the first of a request came that is not here as a whole."""
         self._timer: asyncio.TimerHandle | None = None
+        self._parts = 0
+        """How many small parts came of a request that is not here as a whole."""
+        self._rest: asyncio.TimerHandle | None = None
+        """While the connection is not read, since it sends little at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -71,8 +79,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._crowd.leave(self)
         self._drop()
-        if self._timer is not None:
-            self._timer.cancel()
+        for each in (self._timer, self._rest):
+            if each is not None:
+                each.cancel()
 
     def _look(self) -> None:
         """Close a connection on which nothing has come for long, or a request that comes too slowly.
@@ -98,7 +107,17 @@ class Connection(asyncio.Protocol):
         if self._begun_at is None:
             self._begun_at, self._size = self.seen_at, 0
         self._http.receive_data(data)
+        self._parts = self._parts + 1 if len(data) < _SMALL else 0
+        if self._parts > _FEW:
+            seconds = min(_LONGEST_REST, _REST_SECONDS * 2.0 ** min(self._parts - _FEW, 10))
+            self._transport.pause_reading()
+            self._rest = self._loop.call_later(seconds, self._rested)
         self._go_on()
+
+    def _rested(self) -> None:
+        self._rest = None
+        if not self._going:
+            self._go_on()
 
     def eof_received(self) -> None:
         self._http.receive_data(b"")
@@ -106,14 +125,20 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Take what came of requests, up to the end of one that waits for its answer."""
-        self._going = True
+        self._going, taken = True, 0
         try:
             while not self._transport.is_closing():
+                taken += 1
+                if taken > _TURN:
+                    self._transport.pause_reading()
+                    self._loop.call_soon(self._rested)
+                    return
                 event = h11.PAUSED if self._full else self._http.next_event()
                 if event is h11.NEED_DATA and self._http.they_are_waiting_for_100_continue:
                     self._continue()
                 elif event is h11.NEED_DATA:
-                    self._transport.resume_reading()
+                    if self._rest is None:
+                        self._transport.resume_reading()
                     return
                 elif event is h11.PAUSED:
                     self._transport.pause_reading()
@@ -178,7 +203,7 @@ class Connection(asyncio.Protocol):
         if self._door is not None and self._size > self._door.max_body:
             self._refuse(_TOO_LONG)
         elif self._verdict is None:
-            self._body.append(data)
+            self._body += data
             self.held += len(data)
             self._crowd.bytes += len(data)
             if self._crowd.bytes - self.held > crowd.MOST_BYTES:
@@ -190,8 +215,8 @@ class Connection(asyncio.Protocol):
 
     def _drop(self) -> bytes:
         """Return what came of a body, and hold it no more."""
-        found = b"".join(self._body)
-        self._body = []
+        found = bytes(self._body)
+        self._body = bytearray()
         self._crowd.bytes -= self.held
         self.held = 0
         return found
@@ -205,7 +230,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_later(_LINGER_SECONDS, self._transport.close)
 
     def _end(self) -> None:
-        self._begun_at = None
+        self._begun_at, self._parts = None, 0
         self.waiting = True
         self._crowd.heard(self)
         if self._http.our_state is not h11.SEND_RESPONSE:
