@@ -41,6 +41,7 @@ _NUMBERS = (*RANGES, "real", "double precision", "numeric")
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
 _KINDS = {b'"': "str", b"t": "bool", b"f": "bool", b"[": "array", b"{": "object"}
 _BLANK = b" \t\r"
+_BLANKS = np.frombuffer(_BLANK, np.uint8)
 _ENDLESS = re.compile(rb"[:,\[][ \t\r\n]*-?(?:NaN|Inf)")
 _BEFORE_ENDLESS = np.zeros(256, bool)
 _BEFORE_ENDLESS[list(b":,[ \t\r\n-")] = True
@@ -336,9 +337,10 @@ def _lines(block: bytes) -> Records:
         ends = np.append(ends, len(block))
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     first = np.frombuffer(block + b" ", np.uint8)[begins]
-    others = np.flatnonzero(first != ord("{")).tolist()
-    blank = [line for line in others if not block[begins[line] : ends[line]].strip(_BLANK)]
-    return Records(block, np.delete(begins, blank), np.delete(ends, blank), 1, b"\n")
+    kept = begins < ends
+    others = np.flatnonzero(kept & np.isin(first, _BLANKS)).tolist()
+    kept[[line for line in others if not block[begins[line] : ends[line]].strip(_BLANK)]] = False
+    return Records(block, begins[kept], ends[kept], 1, b"\n")
 
 
 def _objects(block: bytes, lines: Records) -> bool:

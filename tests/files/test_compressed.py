@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from files.test_files_reader import _ALL, _CSV, _drain, _put, _reader, _rows
+from sinkql.connectors.files import compression as compression_module
 from sinkql.connectors.files import content, reader
 from sinkql.connectors.files.compression import Compression, Written
 from sinkql.connectors.files.folder import Folder
@@ -52,6 +53,29 @@ def test_a_file_of_several_members_is_read_whole_by_its_name_or_by_the_option(tm
 def test_a_name_means_nothing_where_the_option_says_what_it_is(tmp_path: Path) -> None:
     _put(tmp_path, "a.json.gz", _json(0, 3))
     batches, _ = _drain(_reader(tmp_path, written=Written("NONE")), _ALL)
+    assert [[row["id"] for row in batch] for batch in batches] == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("codec", _ENDINGS)
+def test_a_file_that_grows_beyond_all_measure_is_refused(
+    tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression_module, "_MOST_BYTES", 1 << 20)
+    rows = _json(0, 1000)
+    _put(tmp_path, f"a.json{_ENDINGS[codec]}", _compressed(rows + b"\n" * (24 << 20), codec))
+    with pytest.raises(SinkqlError, match=r"SQ3102.*more than 1 MiB.*more than 200 times"):
+        _drain(_reader(tmp_path), _ALL)
+    _put(tmp_path, f"a.json{_ENDINGS[codec]}", _compressed(rows + b"\n" * (1 << 19), codec))
+    batches, _ = _drain(_reader(tmp_path), _ALL)
+    assert [len(batch) for batch in batches] == [1000]
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \n", b"\r\n", b"\t\r\n"])
+def test_blank_lines_before_between_and_after_rows_are_none(tmp_path: Path, blank: bytes) -> None:
+    _put(
+        tmp_path, "a.json", blank * 1000 + _json(0, 2) + blank * 1000 + _json(2, 3) + blank * 1000 + blank.strip(b"\n")
+    )
+    batches, _ = _drain(_reader(tmp_path), _ALL)
     assert [[row["id"] for row in batch] for batch in batches] == [[0, 1, 2]]
 
 

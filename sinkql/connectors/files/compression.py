@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 import zipfile
@@ -45,12 +46,17 @@ class Written:
         return plain(stream, self.codec(file.name), self.encoding, size=file.size)
 
 
+_MOST_BYTES, _MOST_TIMES = 256 << 20, 200
+"""Text takes a fifth to a fiftieth of its bytes; a file of one byte repeated takes a thousandth and less."""
+
+
 @contextmanager
 def plain(stream: BinaryIO, codec: str | None, encoding: str | None, *, size: int) -> Iterator[BinaryIO]:
     """Open a stream of `size` bytes as it was before it was compressed, in one member or several, and in UTF-8.
 
-    Raises UndecodableError for one of no bytes, for an archive of not just one file, and where what is read has bytes
-    that are no text in the encoding; reading raises OSError for one that is damaged or cut off.
+    Raises UndecodableError for one of no bytes, for an archive of not just one file, where what is read has bytes that
+    are no text in the encoding, and where it has far more bytes than data ever do that are compressed so; reading
+    raises OSError for one that is damaged or cut off.
     """
     if codec is None and encoding is None:
         yield stream
@@ -59,7 +65,7 @@ def plain(stream: BinaryIO, codec: str | None, encoding: str | None, *, size: in
 
     if codec is not None and size == 0:
         raise UndecodableError(f"it is empty, which a {codec} file never is")
-    with _uncompressed(stream, codec) as found:
+    with _uncompressed(stream, codec, size) as found:
         if encoding is None:
             yield found
             return
@@ -76,17 +82,14 @@ def _no_text(error: UnicodeDecodeError) -> str:
 
 
 @contextmanager
-def _uncompressed(stream: BinaryIO, codec: str | None) -> Iterator[BinaryIO]:
+def _uncompressed(stream: BinaryIO, codec: str | None, size: int) -> Iterator[BinaryIO]:
     import pyarrow as pa
 
     if codec is None:
         yield stream
-    elif codec == "zip":
-        with _archived(stream) as found:
-            yield found
-    else:
-        with pa.input_stream(stream, compression=codec) as found:
-            yield found
+        return
+    with _archived(stream) if codec == "zip" else pa.input_stream(stream, compression=codec) as found:
+        yield cast("BinaryIO", _Bounded(found, max(_MOST_BYTES, _MOST_TIMES * size)))
 
 
 @contextmanager
@@ -108,3 +111,23 @@ def _only_file(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     if files[0].flag_bits & 1:
         raise UndecodableError("it is a zip archive with a password")
     return files[0]
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that gives so many bytes at most."""
+
+    def __init__(self, stream: BinaryIO, most: int) -> None:
+        self._stream, self._left = stream, most
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        found = self._stream.read(size if size >= 0 else self._left + 1)
+        self._left -= len(found)
+        if self._left < 0:
+            raise UndecodableError(
+                f"it has more than {_MOST_BYTES >> 20} MiB once it is not compressed, and more than {_MOST_TIMES} "
+                "times the bytes of the file"
+            )
+        return found
