@@ -240,6 +240,10 @@ class MemoryControl:
     def held(self, sink_id: str) -> bool:
         return sink_id in self.owners
 
+    def failure(self, sink_id: str) -> str | None:
+        last = next((each for each in reversed(self.statuses) if each[0] == sink_id), None)
+        return last[2] if last is not None and last[1] == "failed" else None
+
     def renew(self, sink_id: str, *, owner: str) -> None:
         if self.owners.get(sink_id) != owner:
             raise SinkqlError("SQ5202", "sink was taken over")

@@ -188,6 +188,12 @@ class Control:
             if _wished(connection, sink_id) != "dropped":
                 wish(connection, sink_id, "running")
 
+    def failure(self, sink_id: str) -> str | None:
+        """Return the error that the sink's last run failed with; None where it did not fail."""
+        with self._database.read() as connection:
+            found = connection.scalar("SELECT error FROM statuses WHERE sink_id = ? AND status = 'failed'", sink_id)
+            return None if found is None else str(found)
+
     def status(
         self,
         sink_id: str,

@@ -406,6 +406,11 @@ CODES = {
         "Nothing has to be done while the job of the view runs: it makes the index, and the sink goes on.",
         retryable=True,
     ),
+    "SQ3455": _code(
+        "A sink that is run once, as by exec --once, reads a materialized view whose job has failed: the view does not "
+        "have all rows that there are now, so the sink fails too.",
+        "Correct what the error of the view says, which the detail has, and run both again.",
+    ),
     "SQ3501": _code(
         "The Iceberg table was rolled back to a snapshot from before the last commit of the sink.",
         "Roll the table forward again, or drop the sink and create it again, into a new table.",

@@ -67,6 +67,9 @@ class Control(CommitLog, Protocol):
     def held(self, sink_id: str) -> bool:
         """Tell whether somebody holds the sink's lease now."""
 
+    def failure(self, sink_id: str) -> str | None:
+        """Return the error that the sink's last run failed with; None where it did not fail."""
+
     @property
     def lease_seconds(self) -> float:
         """Return how long a lease lasts without being renewed; renew at a third of it."""

@@ -71,6 +71,8 @@ class Host:
     claiming: dict[str, Claiming] = field(default_factory=lambda: defaultdict(Claiming))
     ended: set[str] = field(default_factory=set)
     """The ids of what has run here, and has ended."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """The errors of those among them that have failed."""
     elsewhere: set[str] = field(default_factory=set)
     """The ids of views that another process runs."""
     since_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)

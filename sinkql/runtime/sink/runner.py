@@ -48,7 +48,7 @@ from sinkql.runtime.spark.session import CancelledError
 
 _LOOK_SECONDS = 1.0
 _FIRST_WAIT = 1.0
-_LONGEST_WAIT = 60.0
+_LONGEST_WAIT = 20.0
 _TRIES_FIRST = 2
 _TRIES_UNFORESEEN = 3
 _FOR_EVER = 1 << 30
@@ -212,6 +212,8 @@ class SinkRunner:
         return "stopped" if self._stops() else None
 
     def _end(self, outcome: SinkOutcome) -> SinkOutcome:
+        if outcome.ending == "failed" and outcome.error is not None:
+            self.host.failed[self.sink_id] = f"{outcome.error.code}: {outcome.error.message}"
         if self.sink_id not in self.host.elsewhere:
             self.host.ended.add(self.sink_id)
         if not self._left:

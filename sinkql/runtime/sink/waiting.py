@@ -9,6 +9,7 @@ from contextlib import suppress
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Offsets
+from sinkql.planner.name import short_name
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.host import Host
@@ -18,8 +19,15 @@ _ABSENT_SECONDS = 30.0
 """After so long a view that nobody runs is read as it is."""
 
 
+_BEGUN_SECONDS = 5.0
+"""By then a view that another process is to run has left the status that it ended with before."""
+
+
 def await_views(job: physical.Job, host: Host, stops: Callable[[], bool]) -> None:
-    """Wait until the views that a job reads, which run here or elsewhere, have got what there is now; or it stops."""
+    """Wait until the views that a job reads, which run here or elsewhere, have got what there is now; or it stops.
+
+    Raises SQ3455 where the job of one has failed.
+    """
     for view in [read.options["view_id"] for read in job.reads() if read.connector == physical.VIEW]:
         here = any(work.job.sink_id == view and work.job.cluster == job.cluster for work in host.roster.now())
         ahead: Callable[[], bool] | None = None
@@ -29,6 +37,8 @@ def await_views(job: physical.Job, host: Host, stops: Callable[[], bool]) -> Non
                 if ahead():
                     break
             host.stopping.wait(_LOOK_SECONDS)
+        if view in host.failed:
+            raise _failed(view, host, host.failed[view])
     _await_tick(job, host, stops)
 
 
@@ -65,6 +75,23 @@ def _ahead(view: str, host: Host) -> Callable[[], bool]:
                         targets[name] = reader.target(found.end[name])
                 if all(reader.reached(found.end[name], targets[name]) for name, reader in readers.items()):
                     return True
-        return not host.control.held(view) and time.monotonic() > began + _ABSENT_SECONDS
+        if host.control.held(view):
+            return False
+        waited = time.monotonic() - began
+        if waited > _BEGUN_SECONDS and (error := host.control.failure(view)) is not None:
+            raise _failed(view, host, error)
+        return waited > _ABSENT_SECONDS
 
     return ahead
+
+
+def _failed(view: str, host: Host, error: str) -> SinkqlError:
+    """Return the error of a sink whose view has failed, given the view's own."""
+    work = host.roster.work(view)
+    name = short_name(work.job.sink) if work is not None else view
+    return SinkqlError(
+        "SQ3455",
+        f'materialized view "{name}", which the sink reads, has failed',
+        detail=error,
+        hint="Correct what the error of the view says, and run both again.",
+    )
