@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import quote, unquote
@@ -12,14 +13,14 @@ import h11
 from sinkql.connectors.webhook import crowd
 from sinkql.connectors.webhook.door import Answer, Door
 
-_HEAD_BYTES = 64 << 10
+_HEAD_BYTES = 16 << 10
 _IDLE_SECONDS = 75.0
 _REQUEST_SECONDS = 60.0
 _SLOWEST = 16 << 10
 """A request has so many seconds to come, and a second more for so many bytes of it: few who send a byte now and then
 would otherwise have all connections."""
 _LINGER_SECONDS = 2.0
-_TURN = 200
+_TURN = 40
 """So many parts of requests are taken of one connection before others have their turn."""
 _SMALL, _FEW, _REST_SECONDS, _LONGEST_REST = 1024, 4, 0.01, 1.0
 """Who sends a request in more than a few small parts is read less and less often: the parts come together then."""
@@ -62,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._begun_at: float | None = None
         """When the first of a request came that is not here as a whole."""
         self._timer: asyncio.TimerHandle | None = None
+        self._unfed = deque[memoryview]()
         self._parts = 0
         """How many small parts came of a request that is not here as a whole."""
         self._rest: asyncio.TimerHandle | None = None
@@ -106,7 +108,7 @@ class Connection(asyncio.Protocol):
         self.seen_at = self._loop.time()
         if self._begun_at is None:
             self._begun_at, self._size = self.seen_at, 0
-        self._http.receive_data(data)
+        self._unfed.append(memoryview(data))
         self._parts = self._parts + 1 if len(data) < _SMALL else 0
         if self._parts > _FEW:
             seconds = min(_LONGEST_REST, _REST_SECONDS * 2.0 ** min(self._parts - _FEW, 10))
@@ -120,8 +122,18 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def eof_received(self) -> None:
-        self._http.receive_data(b"")
+        self._unfed.append(memoryview(b""))
         self._go_on()
+
+    def _feed(self) -> bool:
+        """Give h11 some of what came, as it looks how long the head is only where it is not whole; False for none."""
+        if not self._unfed:
+            return False
+        data = self._unfed.popleft()
+        if len(data) > _HEAD_BYTES:
+            self._unfed.appendleft(data[_HEAD_BYTES:])
+        self._http.receive_data(bytes(data[:_HEAD_BYTES]))
+        return True
 
     def _go_on(self) -> None:
         """Take what came of requests, up to the end of one that waits for its answer."""
@@ -134,6 +146,8 @@ class Connection(asyncio.Protocol):
                     self._loop.call_soon(self._rested)
                     return
                 event = h11.PAUSED if self._full else self._http.next_event()
+                if event is h11.NEED_DATA and self._feed():
+                    continue
                 if event is h11.NEED_DATA and self._http.they_are_waiting_for_100_continue:
                     self._continue()
                 elif event is h11.NEED_DATA:
@@ -252,7 +266,7 @@ class Connection(asyncio.Protocol):
         self._send(answer)
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
-            if self._http.trailing_data[0]:
+            if self._unfed or self._http.trailing_data[0]:
                 self._begun_at, self._size = self._loop.time(), 0
             if not self._going:
                 self._go_on()
