@@ -84,7 +84,7 @@ class Translation(ABC):
         found = self.context.subqueries
         if found is None:
             message = "a subquery is not allowed here"
-            hint = "Put it into WHERE, HAVING or the select list."
+            hint = "Write the value itself, or run INSERT INTO … SELECT …."
             if self.context.where == "a function in FROM":
                 hint = "Compute it in a query in FROM before the function, and use its column."
             raise SinkqlError("SQ2926", message, self.span(node), hint=hint)

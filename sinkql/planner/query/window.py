@@ -91,7 +91,8 @@ class Windows:
             return self._aggregate(t, function, span, filter_, over)
         if filter_ is not None:
             message = f"FILTER is not allowed with {name}(): it is no aggregate"
-            raise SinkqlError("SQ2211", message, span, hint="Use CASE WHEN … THEN … END as the argument.")
+            hint = "Use CASE WHEN … THEN … END as the argument." if function.expressions else "Leave out FILTER (…)."
+            raise SinkqlError("SQ2211", message, span, hint=hint)
         if name in functions.UNSUPPORTED_AGGREGATES:
             raise SinkqlError("SQ2932", f"aggregate {name}() over a window is not supported yet", span)
         return _Function(self, t, name, function.expressions, span, over).plan()

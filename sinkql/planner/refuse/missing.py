@@ -61,7 +61,7 @@ def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
             return "Write WHERE and a condition between the parentheses."
         case "WHERE" if before == "(":
             return "Write WHERE before the condition."
-        case '"("' if before == "IN" and found in _ENDS:
+        case '"("' if before == "IN":
             return "Write the values in parentheses after IN, as in IN (1, 2)."
         case '"("' if before == "VALUES":
             return "Write rows in parentheses after VALUES, as in VALUES (1, 'a'), (2, 'b')."

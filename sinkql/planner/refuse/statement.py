@@ -177,10 +177,9 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
             | ast.Skip()
             | ast.SetSecret()
             | ast.ChangeConnection()
+            | ast.SetCluster()
         ):
             return "this", "Create the item again with what should change."
-        case ast.SetCluster():
-            return "SET CLUSTER", "Run ALTER SINK … SET CLUSTER: a sink decides where its views and sources run."
 
 
 def _instead_of_options(kind: str) -> str:
