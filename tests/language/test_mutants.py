@@ -16,9 +16,9 @@ pytestmark = pytest.mark.long
 
 _SOAK, _AT_ONCE = 10_000_000, 200_000
 _KINDS: dict[str, tuple[Callable[[Path], Run], int, float]] = {
-    "query": (lambda folder: query, 2_000, 0.9),
-    "program": (lambda folder: program, 1_000, 0.09),
-    "catalog": (Catalogs, 60, 0.01),
+    "query": (lambda folder: query, 1_000, 0.9),
+    "program": (lambda folder: program, 500, 0.09),
+    "catalog": (Catalogs, 30, 0.01),
 }
 """What makes them, how many the gate runs, and their share of those of `make soak`."""
 

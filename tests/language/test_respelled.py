@@ -35,7 +35,7 @@ from views.random_relation import RELATIONS
 
 pytestmark = pytest.mark.long
 
-_QUERIES, _SENTENCES = 60, 300
+_QUERIES, _SENTENCES = 60, 150
 _SOAK = 20
 _OF_PLACE = frozenset({"SQ1005"})
 """Errors that say where another statement begins, which line ends tell."""
