@@ -1,0 +1,114 @@
+"""Each statement that a hint, a cure or a notice names can be read as far as it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from mistake.source_hint import hints
+from sinkql.errors import SinkqlError, codes
+from sinkql.parser import parse
+from support.words import WORDS
+
+_KINDS = (
+    "SOURCE|SINK|SINKS|TABLE|VIEW|MATERIALIZED VIEW|OR REPLACE (?:MATERIALIZED )?VIEW|CONNECTION|CLUSTER|SECRET|INDEX"
+    "|SCHEMA|SYSTEM SET"
+)
+_STATEMENT = re.compile(
+    rf"\b(?:(?:ALTER|CREATE|DROP|SHOW CREATE|OPTIMIZE|COMMENT ON|VALIDATE) (?:{_KINDS})|REPLAY ERRORS|INSERT INTO"
+    r"|DELETE FROM|EXPLAIN PHYSICAL PLAN|SHOW SINKS|SHOW SOURCES|SHOW SUBSOURCES)\b"
+)
+_OF_SERVERS = re.compile(
+    r"on the server|ENGINE = InnoDB|REPLICA IDENTITY|ALTER SYSTEM SET (?:wal_level|max_)|ALTER ROLE|PUBLICATION"
+    r"|ON DELETE RESTRICT|CREATE SCHEMA \S+ AUTHORIZATION|LOCK TABLES"
+)
+_OTHER = ("errors/", "session/draft", "parser/assist")  # cures below, templates of scripts, patterns
+# where a sentence goes on behind a statement: a lower-case word that no statement has there
+_BEHIND = re.compile(
+    r"(?: (?:to|and|or|which|with|before|behind|if|where|in|again|for|from|of|made|on|as|has|have|first|afterwards|then"
+    r"|keeps|leaves|reads|replaces|tells|lists|shows|changes|starts|says|a|it|that|by|is|under|instead|once|when|the"
+    r"|their|until|only|without|takes|would|so|does|gives|after|lets|had|into|sets|than|were|was|there|computes|one"
+    r"|again|them|while|cannot|could|replace)\b|[a-z]+s\b)|[;.:,?](?=\s|\Z)| \(which|\Z"
+)
+
+
+def _texts() -> list[tuple[str, str]]:
+    """Return all sentences that a user reads and that may name statements, each with where it is from."""
+    found = [(each.file, each.text) for each in hints("") if not each.file.startswith(_OTHER)]
+    return found + [(code, part) for code in codes for part in (codes[code].cause, codes[code].cure)]
+
+
+def _statements(text: str) -> Iterator[str]:
+    for sentence in re.split(r"(?<=[.;]) (?=[A-Z])", text.replace("`", "").replace("\n", " ")):
+        if _OF_SERVERS.search(sentence):
+            continue
+        for found in _STATEMENT.finditer(sentence):
+            yield _written(sentence[found.start() :])
+
+
+def _written(text: str) -> str:
+    """Return the statement that a text begins with, up to where the sentence goes on."""
+    depth, quoted = 0, False
+    for place, sign in enumerate(text):
+        quoted ^= sign == "'"
+        depth += 0 if quoted else (sign == "(") - (sign == ")")
+        if depth < 0:
+            return text[:place]
+        if depth == 0 and not quoted and _BEHIND.match(text, place):
+            return text[:place]
+    return text
+
+
+def _filled(statement: str) -> str:
+    """Return a statement with something in the place of each ellipsis."""
+    filled = statement
+    for pattern, instead in (
+        (r"AS \N{HORIZONTAL ELLIPSIS}$", "AS SELECT 1" if "VIEW" in statement else "AS 'x'"),
+        (r"FROM SOURCE$", "FROM SOURCE x"),
+        (r"= \N{HORIZONTAL ELLIPSIS}", "= 1"),
+        (r"SELECT \N{HORIZONTAL ELLIPSIS}", "SELECT 1"),
+        (r"VALUES \(\N{HORIZONTAL ELLIPSIS}\)", "VALUES (1)"),
+        (r"KEY \(\N{HORIZONTAL ELLIPSIS}\)", "KEY (x)"),
+        (r"COLUMNS \(\N{HORIZONTAL ELLIPSIS}\)", "COLUMNS (x)"),
+        (r"TABLE (\S+) \(\N{HORIZONTAL ELLIPSIS}\)", r"TABLE \1 (x int)"),
+        (r"\(column type, \N{HORIZONTAL ELLIPSIS}\)", "(x int)"),
+        (r", \N{HORIZONTAL ELLIPSIS}\)", ")"),
+        (r"\(\N{HORIZONTAL ELLIPSIS}\)", "(OPTION = 'x')"),
+        (r"ADD COLUMN \N{HORIZONTAL ELLIPSIS}", "ADD COLUMN y int"),
+        (r"'\N{HORIZONTAL ELLIPSIS}'", "'x'"),
+        (r"\N{HORIZONTAL ELLIPSIS}", "x"),
+    ):
+        filled = re.sub(pattern, instead, filled)
+    return filled
+
+
+def _misread(statement: str) -> str | None:
+    """Return why a statement cannot be read as far as it goes."""
+    try:
+        parse(f"{_filled(statement)};", WORDS)
+    except SinkqlError as error:
+        end = len(_filled(statement))
+        if error.span is None or error.span.start < end:
+            return f"{statement} -> {_filled(statement)}: {error.message}"
+    return None
+
+
+def test_statements_that_users_are_told_can_be_read() -> None:
+    named = [(where, each) for where, text in _texts() for each in _statements(text)]
+    wrong = [f"{where}: {why}" for where, each in named if (why := _misread(each)) is not None]
+    assert not wrong, "\n".join(wrong)
+    assert len(named) >= 150, len(named)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Run ALTER SOURCE name SKIPPED; and start the sink again.", True),
+        ("Run ALTER SOURCE name SKIP, and start the sink again.", False),
+        ("Write CREATE SOURCE name IN FILES (PATH = '…') FORMAT JSON.", True),
+    ],
+)
+def test_a_statement_that_is_misspelt_is_found(text: str, wrong: bool) -> None:
+    assert any(_misread(each) is not None for each in _statements(text)) is wrong
