@@ -195,7 +195,7 @@ class JsonDecoder:
         try:
             return self._decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            failures[number] = self._reason(error)
+            failures[number] = self._reason(error, line)
             return None
 
     def _column(self, place: int, rows: Sequence[Any], failures: Failures) -> pa.Array:
@@ -222,8 +222,13 @@ class JsonDecoder:
                 failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
         return array
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: Exception, line: bytes) -> str:
         """Return a decoder's message with the user's column names and types."""
+        if "truncated" in str(error):
+            half = line.rstrip().endswith(b"}") and _SURROGATE.search(line)
+            if half:
+                return f"{half[0].decode()} is half of a character"
+            return "it is not a JSON object: it ends before the object does"
         message, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
         column = next((column for column in self._columns if column.name == name), None)
@@ -231,6 +236,9 @@ class JsonDecoder:
             why = message.removeprefix("JSON is malformed: ")
             return f"it is not a JSON object: {why[0].lower()}{why[1:]}"
         return f'column "{name}": expected {column.type}, got {message.rpartition("got ")[2].strip("`")}'
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-bA-B][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
 def _decoded_as(name: str) -> Any:

@@ -13,7 +13,8 @@ BAD = [
     # the type of the column, a good value, a bad message or value, why it is
     ("text", '"a"', b"", "not a JSON object"),
     ("text", '"a"', b" ", "not a JSON object"),
-    ("text", '"a"', b"{", "not a JSON object"),
+    ("text", '"a"', b"{", "not a JSON object: it ends before the object does"),
+    ("text", '"a"', rb'{"v": "\ud83d\ude00 \uD83D x"}', r"\uD83D is half of a character"),
     ("text", '"a"', b"null", "not a JSON object"),
     ("text", '"a"', b"[]", "not a JSON object"),
     ("text", '"a"', b"7", "not a JSON object"),
@@ -27,7 +28,7 @@ BAD = [
     ("text", '"a"', b'{"w": "\xff"}', "invalid UTF-8"),
     ("text", '"a"', b'\xef\xbb\xbf{"v": "a"}', "not a JSON object"),
     ("text", '"a"', b'{"id": 1, "v": "a\\u0000"}', "is not a text"),
-    ("text", '"a"', b'{"v": "\\ud800"}', "not a JSON object"),
+    ("text", '"a"', b'{"v": "\\ud800"}', r"\ud800 is half of a character"),
     ("text", '"a"', b'{"v": 1}', "expected text, got int"),
     ("text", '"a"', b'{"v": true}', "expected text, got bool"),
     ("text", '"a"', b'{"v": {}}', "expected text, got object"),

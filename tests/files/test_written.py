@@ -224,6 +224,16 @@ def test_an_array_is_not_taken_for_one_document_a_line(session: Session, text: s
     assert "FORMAT JSON ARRAY" in (later.value.hint or "")
 
 
+@pytest.mark.parametrize("text", ['{\n  "a": 1\n}\n', '{"a": [\n1]}\n{"a": []}\n', "\n{\n}"])
+def test_an_object_of_several_lines_is_not_taken_for_rows(session: Session, text: str) -> None:
+    Path("in/a.json").write_text(text)
+    with pytest.raises(SinkqlError, match="its JSON objects have several lines") as told:
+        session.execute("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT JSON;")
+    assert told.value.hint == "Write each object in a line of its own."
+    Path("in/a.json").write_text(text.replace("\n", ""))
+    assert session.execute("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT JSON;")
+
+
 def test_lines_that_are_arrays_are_documents(session: Session) -> None:
     Path("in/a.json").write_text("[1, 2]\n[3]\n")
     assert _rows(session, "CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT JSON;") == [("[1, 2]",), ("[3]",)]

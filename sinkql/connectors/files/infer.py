@@ -184,6 +184,8 @@ def _json(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Map
     for path, data in samples:
         if not options.get("array") and _one_array(data):
             raise _invalid(path, "it is a JSON array", hint="Write FORMAT JSON ARRAY.")
+        if not options.get("array") and _several_lines(data):
+            raise _invalid(path, "its JSON objects have several lines", hint="Write each object in a line of its own.")
         values |= {name: [] for name in _members(data) if name not in values}
         (rows,) = _decoded(path, data, decoding, {**options, "whole": True}, [("data", "jsonb")]).values()
         for row in rows:
@@ -210,6 +212,23 @@ def _one_array(data: bytes) -> bool:
     except (ValueError, RecursionError):
         return True
     return not rest
+
+
+def _several_lines(data: bytes) -> bool:
+    """Tell whether data begin with an object that goes on in the next line."""
+    lines = data.lstrip().splitlines()
+    if len(lines) < 2 or not lines[0].startswith(b"{"):
+        return False
+    try:
+        json.loads(lines[0])
+    except (ValueError, RecursionError):
+        text = data.decode(errors="replace").lstrip()
+        try:
+            _, end = json.JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError):
+            return False
+        return "\n" in text[:end]
+    return False
 
 
 def _members(data: bytes) -> Iterator[str]:

@@ -511,6 +511,8 @@ class FilesReader(Reader):
             return "Correct the file, or create the source with the ENCODING that its files have."
         if self.format["name"] == "JSON" and not self.format.get("array") and raw.lstrip().startswith(b"["):
             return "Correct the file; if its rows are in one array, create the source with FORMAT JSON ARRAY."
+        if self.format["name"] == "JSON" and raw.strip() == b"{":
+            return "Correct the file: FORMAT JSON reads an object from each line."
         return _CORRECT
 
     def _too_long(self, file: SeenFile, error: LongLineError) -> SinkqlError:

@@ -42,7 +42,7 @@ def rows(
     if known - set(schema.names) and set(schema.names) - known:
         raise UnfitTableError(
             "SQ3504",
-            f'table "{join_name(*table.name())}" does not have the columns that the sink writes',
+            f'table "{join_name(*table.name())}" has other columns than the sink writes',
             detail=f"missing: {', '.join(name for name in schema.names if name not in known)}",
             hint="Run the sink, which gives them other names if the view has changed so.",
         )

@@ -101,7 +101,7 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
     if differences:
         raise UnfitTableError(
             "SQ3504",
-            f'table "{name}" does not have the columns that the sink writes',
+            f'table "{name}" has other columns than the sink writes',
             detail="; ".join(differences),
             hint="Change the view or the table so that names and types are the same, or name another TABLE.",
         )
