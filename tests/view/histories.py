@@ -70,7 +70,7 @@ def contents(log: ViewLog, job: physical.Job, entry: Entry) -> Rows:
     found: Rows = Counter()
     for kept in entry.contents.values():
         log.bring(kept)
-        table = read_runs(map(log.run_path, kept), schema_of(job.write.columns))
+        table = read_runs(log.stored(kept), schema_of(job.write.columns))
         for *row, diff in zip(*(column.to_pylist() for column in table.columns), strict=True):
             found[tuple(row)] += diff
     assert all(count >= 0 for count in found.values())

@@ -9,13 +9,16 @@ cache.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
 from sinkql import faults, physical, typed
 from sinkql.connectors.view.pins import READERS, Pins
@@ -24,7 +27,7 @@ from sinkql.extension.home import BucketState, Home, state_store
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stored import StoredNumbered
 from sinkql.extension.stream import Context, Marker
-from sinkql.numbered import Numbered, Numbers
+from sinkql.numbered import Numbered, Numbers, file_name
 from sinkql.planner.name import short_name
 
 _CACHED = 1000
@@ -32,13 +35,22 @@ _LOG = "log"
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """A file of changes of rows in a bucket; `merges` is 0 for one of a single commit."""
+    """A file of changes of rows in a bucket; `merges` is 0 for one of a single commit; older ones have no `digest`."""
 
     bucket: int
     file: str
     rows: int
     bytes: int
     merges: int = 0
+    digest: str = ""
+
+
+class Stored(NamedTuple):
+    """A file of changes as it was written; older ones have no digest."""
+
+    path: Path
+    bytes: int
+    digest: str
 
 
 MOVING = "moving"
@@ -83,6 +95,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 # made with the module: threads that are the first to decode a type, and at once, end the process
 _ENTRIES = typed.decoder(Entry)
+_SEAL = re.compile(rb',"seal":"([0-9a-f]{16})"\}$')
 
 
 def view_folder(base: Path, view_id: str) -> Path:
@@ -174,7 +187,7 @@ class ViewLog:
         data = self._files.read(number)
         if data is None:
             return None
-        found = self._known[number] = _ENTRIES.decode(data)
+        found = self._known[number] = _decoded(data, self.folder / _LOG / file_name(number))
         for old in [each for each in list(self._known) if each < number - _CACHED]:
             self._known.pop(old, None)
         return found
@@ -195,7 +208,7 @@ class ViewLog:
     def publish(self, number: int, entry: Entry) -> bool:
         """Make an entry, durably; tell whether it is the log's: there may be one of its number, or may have been."""
         faults.point("view-entry")
-        if not self._files.create(number, msgspec.json.encode(entry)):
+        if not self._files.create(number, _sealed(msgspec.json.encode(entry))):
             return False
         faults.point("view-entry-made")
         if not self._files.stays(number):
@@ -217,6 +230,11 @@ class ViewLog:
     def run_path(self, run: Run) -> Path:
         """Return where a run is."""
         return self.folder / run_file(run)
+
+    def stored(self, runs: Iterable[Run]) -> Iterator[Stored]:
+        """Yield where runs are, and what tells that they are as they were written."""
+        for run in runs:
+            yield Stored(self.run_path(run), run.bytes, run.digest)
 
     def bring(self, runs: Iterable[Run]) -> None:
         """Have runs in the folder; raises FileNotFoundError where one is gone."""
@@ -241,6 +259,32 @@ class ViewLog:
         if self.pins.put(reader, at, passing=passing):
             self.look()
             self.home.forget_unused()
+
+
+def _sealed(data: bytes) -> bytes:
+    """Return an entry with a digest of it at its end."""
+    return data[:-1] + b',"seal":"' + xxh3_64_hexdigest(data).encode() + b'"}'
+
+
+def _decoded(data: bytes, path: Path) -> Entry:
+    """Return what an entry says; raises SQ3452 where it is not as it was written."""
+    seal = _SEAL.search(data)
+    try:
+        if seal is not None and xxh3_64_hexdigest(data[: seal.start()] + b"}") != seal[1].decode():
+            raise ValueError("it is not as it was written")
+        return _ENTRIES.decode(data)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise damaged(path, str(error)) from error
+
+
+def damaged(path: Path, why: str) -> SinkqlError:
+    """Return the error for a file of a view that does not say what was written."""
+    return SinkqlError(
+        "SQ3452",
+        f'file "{path.name}" of a materialized view is damaged',
+        detail=f"{path}: {why}",
+        hint="Put the file back from a copy. Or delete it: the view's job computes its rows again at its next start.",
+    )
 
 
 def gone(view: str, hint: str = "They are read again, as they are now.") -> SinkqlError:

@@ -152,12 +152,12 @@ class ViewReader(Derived):
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows that came and went in a bucket; what did both is in none of them."""
-        runs = [Run(split["bucket"], file, 0, size) for file, size in split["files"]]
+        runs = [Run(split["bucket"], file, 0, size, digest=digest) for file, size, digest in split["files"]]
         schema = schema_of(self.columns)
         try:
             if self.log.home.remote:
                 self.log.bring(runs)
-            changes = read_runs(map(self.log.run_path, runs), schema)
+            changes = read_runs(self.log.stored(runs), schema)
         except FileNotFoundError:
             raise gone(self.view) from None
         tally.bytes += split["bytes"]
@@ -287,7 +287,7 @@ class ViewReader(Derived):
 def split_of(bucket: int, runs: Sequence[Run], *, whole: bool) -> Split:
     """Return what is to be read of a bucket: some runs, which may be its `whole` contents."""
     rows, size = sum(run.rows for run in runs), sum(run.bytes for run in runs)
-    files = [(run.file, run.bytes) for run in runs]
+    files = [(run.file, run.bytes, run.digest) for run in runs]
     return {"bucket": bucket, "files": files, "rows": rows, "bytes": size, "whole": whole}
 
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from sinkql import faults
 from sinkql.connectors.view.log import Contents, Run, ViewLog, run_file
-from sinkql.connectors.view.rows import HAD, RunFile, added_up, cut, in_parts, negated, read_runs
-from sinkql.connectors.view.task import Written
+from sinkql.connectors.view.rows import HAD, RunFile, added_up, cut, in_parts, negated
+from sinkql.connectors.view.task import Written, read_contents
 from sinkql.extension.home import Home
 from sinkql.extension.stream import WriteResult
 
@@ -39,7 +39,7 @@ class CollectTask:
         if self.home.remote:
             self.home.put([run_file(run)])
         faults.point("rebuild-part")
-        return WriteResult(bucket, file.rows, Run(bucket, run.file, file.rows, file.bytes))
+        return WriteResult(bucket, file.rows, _as_written(run, file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Comparison:
         tables = (
             table.append_column(HAD, pa.repeat(before, len(table)))
             for before, runs in ((False, new), (True, had))
-            for table in cut(read_runs(map(self.log.run_path, runs), self.schema))
+            for table in cut(read_contents(self.log, runs, self.schema))
         )
         for part in in_parts(tables, schema, self.log.spill):
             before = part.column(HAD)
@@ -92,4 +92,4 @@ class Comparison:
 
 
 def _as_written(run: Run, file: RunFile) -> Run:
-    return Run(run.bucket, run.file, file.rows, file.bytes, run.merges)
+    return Run(run.bucket, run.file, file.rows, file.bytes, run.merges, file.digest)

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64, xxh3_64_hexdigest, xxh3_64_intdigest
 
 from sinkql import durable, physical, spill
+from sinkql.connectors.view.log import Stored, damaged
 from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
 
@@ -110,9 +111,10 @@ class RunFile:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.rows = self.bytes = 0
+        self.digest = ""
         self._path, self._schema = path, schema
         self._stack = ExitStack()
-        self._file: BinaryIO | None = None
+        self._file: _Digested | None = None
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def __enter__(self) -> RunFile:
@@ -124,7 +126,7 @@ class RunFile:
         if self._writer is not None and kind is None:
             self._writer.close()
             assert self._file is not None
-            self.bytes = self._file.tell()
+            self.bytes, self.digest = self._file.tell(), self._file.digest.hexdigest()
         self._stack.__exit__(kind, error, traceback)
 
     def add(self, table: pa.Table) -> None:
@@ -132,17 +134,50 @@ class RunFile:
         if not len(table):
             return
         if self._writer is None:
-            self._file = self._stack.enter_context(durable.stream(self._path))
+            self._file = _Digested(self._stack.enter_context(durable.stream(self._path)))
             self._writer = pa.ipc.new_file(self._file, self._schema)
         self._writer.write_table(table, max_chunksize=_BATCH_ROWS)
         self.rows += len(table)
 
 
-def read_runs(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
-    """Return the changes in some files one after the other, those of the schema's columns; raises OSError."""
+class _Digested:
+    """A file that is written from its beginning to its end, and the digest of its bytes."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = xxh3_64()
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def read_runs(files: Iterable[Stored], schema: pa.Schema) -> pa.Table:
+    """Return the changes in some files one after the other, those of the schema's columns.
+
+    Raises FileNotFoundError, and SQ3452 for a file that is not as it was written: what it says may end the process.
+    """
     tables = [schema.empty_table()]
-    for path in paths:
-        found = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    for file in files:
+        try:
+            buffer = pa.memory_map(str(file.path)).read_buffer()
+            if buffer.size != file.bytes:
+                raise ValueError(f"it has {buffer.size} bytes, {file.bytes} were written")
+            if file.digest and xxh3_64_hexdigest(memoryview(buffer)) != file.digest:
+                raise ValueError("it is not as it was written")
+            found = pa.ipc.open_file(buffer).read_all()
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            raise damaged(file.path, str(error)) from error
         tables.append(found.select(schema.names).cast(schema))
     return pa.concat_tables(tables)
 

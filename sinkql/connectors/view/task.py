@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import faults
-from sinkql.connectors.view.log import Contents, Run, ViewLog, run_file
+from sinkql.connectors.view.log import Contents, Run, ViewLog, damaged, run_file
 from sinkql.connectors.view.rows import RunFile, added_up, cut, in_parts, read_runs
 from sinkql.errors import LostIndexError
 from sinkql.extension.home import Home
@@ -72,7 +72,7 @@ class ViewTask:
                 detail=f"{self.home.store} does not have it",
                 hint="The view puts it there again, or computes its rows again.",
             )
-        changes = cut(read_runs(map(self.log.run_path, runs), self.schema))
+        changes = cut(read_contents(self.log, runs, self.schema))
         merged = self._write(bucket, name, changes, 1 + max(run.merges for run in runs))
         return [merged] if merged is not None else []
 
@@ -82,7 +82,16 @@ class ViewTask:
         with RunFile(self.log.run_path(run), self.schema) as file:
             for part in in_parts(changes, self.schema, self.log.spill):
                 file.add(added_up(part))
-        return Run(bucket, run.file, file.rows, file.bytes, merges) if file.rows else None
+        return Run(bucket, run.file, file.rows, file.bytes, merges, file.digest) if file.rows else None
+
+
+def read_contents(log: ViewLog, runs: Sequence[Run], schema: pa.Schema) -> pa.Table:
+    """Return the changes in runs of the contents; raises SQ3452 where one is damaged or gone."""
+    try:
+        return read_runs(log.stored(runs), schema)
+    except FileNotFoundError as error:
+        lost = next((path for each in runs if not (path := log.run_path(each)).exists()), log.folder)
+        raise damaged(lost, str(error)) from error
 
 
 def _due(runs: Sequence[Run], bucket: int) -> int:

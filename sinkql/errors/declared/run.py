@@ -400,6 +400,12 @@ CODES = {
         "Nothing has to be done: the sink reads the view as it is now.",
         retryable=True,
     ),
+    "SQ3452": _code(
+        "A file with the rows, or the log, of a materialized view was cut off or changed.",
+        "Put the file that the message names back from a copy. Or delete it, if it is one of rows: the view's job "
+        "computes them again at its next start.",
+        retryable=True,
+    ),
     "SQ3453": _code(
         "A join looks up rows in an index of a materialized view, and the index is not there as of the commit that is "
         "read: the job of the view has not made it yet, or has lost it.",
@@ -515,6 +521,13 @@ CODES = {
         "Two keys that differ have the same hash of 128 bits. That does not happen by chance: whoever wrote the rows "
         "knows the secret that the catalog hashes keys with, or a file of the sink's state is damaged.",
         "Drop the sink and create it again, into a new table, with a new catalog.",
+    ),
+    "SQ3530": _code(
+        "A metadata file, manifest, delete file or data file of the table was cut off or changed, or another file is "
+        "in its place.",
+        "Put the file that the message names back from a copy: a running sink tries again by itself. If it is lost for "
+        "good, drop the sink and create it again, into a new table.",
+        retryable=True,
     ),
     "SQ3551": _code(
         (

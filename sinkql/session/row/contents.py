@@ -66,7 +66,7 @@ class Kept:
         schema = schema_of(self.columns)
         for kept in entry.contents.values():
             self.log.bring(kept)
-            changes = read_runs(map(self.log.run_path, kept), schema)
+            changes = read_runs(self.log.stored(kept), schema)
             for part in in_parts(cut(changes), schema, self.log.spill):
                 yield from cut(check_present(added_up(part), self.view.name))
 
@@ -76,7 +76,7 @@ class Kept:
 
         self.log.bring(entry.runs)
         for run in entry.runs:
-            yield from cut(read_runs([self.log.run_path(run)], schema_of(self.columns)))
+            yield from cut(read_runs(self.log.stored([run]), schema_of(self.columns)))
 
 
 def kept_view(name: str, catalog: Catalog) -> Kept | None:

@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.file.manifest import manifests_of
 from sinkql.connectors.iceberg.table.branch import BranchTable, called
 from sinkql.connectors.iceberg.table.table import Expected, check
 from sinkql.errors import DroppedTableError, FencedError, SinkqlError
@@ -99,8 +100,7 @@ def changes_rows(snapshot: Snapshot) -> bool:
 
 def delete_manifests(table: Table) -> frozenset[str]:
     """Return which manifests of delete files a table has; with another one, any row may be gone."""
-    head = table.current_snapshot()
-    manifests = head.manifests(table.io) if head is not None else []
+    manifests = manifests_of(table, table.current_snapshot())
     return frozenset(each.manifest_path for each in manifests if each.content == ManifestContent.DELETES)
 
 

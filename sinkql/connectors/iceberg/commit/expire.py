@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.marker import ancestry, offsets_file
 from sinkql.connectors.iceberg.commit.snapshot import MAIN
-from sinkql.connectors.iceberg.file.manifest import VECTORS
+from sinkql.connectors.iceberg.file.manifest import VECTORS, all_said_of, manifests_of, said_of
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path
 from sinkql.connectors.iceberg.table.table import CREATED_BY
 from sinkql.connectors.iceberg.table.target import TargetTable
@@ -136,13 +136,13 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
     reached = {
         manifest.manifest_path
         for each in _telling(table, kept)
-        for manifest in (each.manifests(table.io) if each.snapshot_id in main else _manifests(table, [each]))
+        for manifest in (manifests_of(table, each) if each.snapshot_id in main else _manifests(table, [each]))
     }
     lost = {manifest.manifest_path: manifest for manifest in _manifests(table, gone)}
     # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
     files = _removed(table, lost.values(), ids & main)
     if files and table.metadata.format_version >= VECTORS:  # of a file's deletion vectors some may be there still
-        after = [manifest for each in _after(table, ids) for manifest in each.manifests(table.io)]
+        after = [manifest for each in _after(table, ids) for manifest in manifests_of(table, each)]
         files -= _live(table, [each for each in after if each.content == ManifestContent.DELETES])
     if files:  # main itself never gets a file back
         referred = _referred(table)
@@ -187,7 +187,7 @@ def _after(table: Table, gone: Collection[int]) -> list[Snapshot]:
 def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[ManifestFile]:
     for snapshot in snapshots:
         with suppress(FileNotFoundError):  # an earlier expiry was cut short
-            yield from snapshot.manifests(table.io)
+            yield from manifests_of(table, snapshot)
 
 
 def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]) -> set[str]:
@@ -196,7 +196,7 @@ def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]
         if not manifest.deleted_files_count or manifest.added_snapshot_id not in removers:
             continue
         with suppress(FileNotFoundError):
-            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            entries = all_said_of(table.io, manifest)
             found |= {
                 entry.data_file.file_path
                 for entry in entries
@@ -214,14 +214,14 @@ def _aside(table: Table, gone: Iterable[Snapshot], kept: Iterable[Snapshot]) -> 
     for manifest in {each.manifest_path: each for each in _manifests(table, gone)}.values():
         with suppress(FileNotFoundError):
             files |= _live(table, [manifest])
-    return files - _live(table, (each for one in kept for each in one.manifests(table.io))) if files else files
+    return files - _live(table, (each for one in kept for each in manifests_of(table, one))) if files else files
 
 
 def _live(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
     return {
         entry.data_file.file_path
         for manifest in {each.manifest_path: each for each in manifests}.values()
-        for entry in manifest.fetch_manifest_entry(table.io)
+        for entry in said_of(table.io, manifest)
     }
 
 

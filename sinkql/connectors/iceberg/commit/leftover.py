@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.expire import may_delete, named_offsets
 from sinkql.connectors.iceberg.commit.marker import first_epoch
+from sinkql.connectors.iceberg.file.manifest import manifests_of, said_of
 from sinkql.connectors.iceberg.storage.access import AskingFileIO
 from sinkql.connectors.iceberg.table.folder import PREFIX
 
@@ -163,12 +164,12 @@ def _reached(table: Table) -> Iterator[set[str]]:
     yield named_offsets(table, table.metadata.snapshots)
     seen: set[str] = set()
     for snapshot in table.metadata.snapshots:
-        manifests = snapshot.manifests(table.io)
+        manifests = manifests_of(table, snapshot)
         yield {snapshot.manifest_list, *(each.manifest_path for each in manifests)}
         for manifest in manifests:
             if manifest.manifest_path not in seen:
                 seen.add(manifest.manifest_path)
-                yield {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
+                yield {entry.data_file.file_path for entry in said_of(table.io, manifest)}
 
 
 def _base(path: str) -> str:

@@ -15,6 +15,8 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from sinkql.connectors.iceberg.file.manifest import manifests_of
+
 _OLDER = 100
 """Metadata files that are read at most; as many as a table keeps, if it does not say how many."""
 _TRACED = 64
@@ -63,8 +65,7 @@ def _before(known: dict[int, Snapshot], passed: Passed) -> set[int]:
 
 def _has_files_of(table: Table, snapshot: int) -> bool:
     """Tell whether main has a manifest that a commit wrote."""
-    head = table.current_snapshot()
-    return head is not None and any(each.added_snapshot_id == snapshot for each in head.manifests(table.io))
+    return any(each.added_snapshot_id == snapshot for each in manifests_of(table, table.current_snapshot()))
 
 
 class _Main:

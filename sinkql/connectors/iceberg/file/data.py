@@ -33,6 +33,7 @@ from sinkql.connectors.iceberg.file.manifest import Vector, vector_name
 from sinkql.connectors.iceberg.file.nested import stored
 from sinkql.connectors.iceberg.file.place import WHOLE, Place
 from sinkql.connectors.iceberg.storage.access import storage_properties
+from sinkql.connectors.iceberg.storage.damage import Ending
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 from sinkql.vocabulary import join_name
@@ -181,6 +182,7 @@ class DataFileWriter:
         self._path = table.path(name)
         self._schema: pa.Schema | None = None
         self._stream: pa.NativeFile | None = None
+        self._ending: Ending | None = None
         self._writer: pq.ParquetWriter | None = None
         self._metadata: list[pq.FileMetaData] = []
         self._buffered: list[pa.Table] = []
@@ -228,8 +230,11 @@ class DataFileWriter:
         self.flush()
         assert self._writer is not None
         assert self._stream is not None
+        assert self._ending is not None
         with storing(self._table.name):
+            self._ending.hold()
             self._writer.close()
+            self._ending.finish()
             size = self._stream.tell()
             self._stream.close()
         return self._entry(size)
@@ -255,14 +260,16 @@ class DataFileWriter:
     def _write(self, rows: pa.Table) -> None:
         if self._writer is None:
             self._stream = self._table.io().new_output(self._path).create(overwrite=True)
+            self._ending = Ending(self._stream, self._path)
             self._writer = pq.ParquetWriter(
-                self._stream,
+                self._ending,
                 self._schema,
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
                 use_dictionary=repeating(rows),
                 dictionary_pagesize_limit=_DICTIONARY_BYTES,
+                write_page_checksum=True,
                 metadata_collector=self._metadata,
             )
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)

@@ -17,6 +17,7 @@ from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of, vector_place
 from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.file.vector import PATH, POS, Positions, read_vector
+from sinkql.connectors.iceberg.storage.damage import check_parquet, damaged, reading, sealed_parquet
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 from sinkql.vocabulary import join_name
@@ -73,7 +74,10 @@ def read_dead(io: FileIO, name: str, file: DataFile) -> dict[str, Positions]:
     """Return the dead positions of each data file that an entry names, a delete file or a deletion vector."""
     vector = vector_of(file)
     if vector is None:
-        return read_position_deletes(io, [file.file_path])
+        found = read_position_deletes(io, [file.file_path])
+        if sum(map(len, found.values())) > file.record_count:
+            raise damaged(file.file_path, f"more rows than the {file.record_count} expected")
+        return found
     return {vector.file: read_vector(io, name)}
 
 
@@ -88,8 +92,11 @@ def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positio
     """Return the dead positions of each data file path that the delete files name, sorted, each once."""
     found: dict[str, list[Positions]] = defaultdict(list)
     for path in paths:
-        with io.new_input(path).open() as stream:
-            rows = pq.ParquetFile(stream, read_dictionary=["file_path"]).read(["file_path", "pos"])
+        with reading(path):
+            with io.new_input(path).open() as stream:
+                data = stream.read()
+            check_parquet(data, path)
+            rows = pq.ParquetFile(pa.BufferReader(data), read_dictionary=["file_path"]).read(["file_path", "pos"])
         rows = rows.unify_dictionaries().combine_chunks()
         for column, pos in zip(rows.column(0).chunks, rows.column(1).chunks, strict=True):
             codes, positions = column.indices.to_numpy(), pos.to_numpy()
@@ -116,7 +123,7 @@ def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Posit
     rows = pa.Table.from_arrays([column, pa.array(positions)], schema=pa.schema(fields))
     path = table.path(name)
     with storing(table.name):
-        size = _write(table.io().new_output(path), rows)
+        size = _write(table.io().new_output(path), path, rows)
     return FileEntry(
         content="deletes",
         path=path,
@@ -130,11 +137,11 @@ def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Posit
     )
 
 
-def _write(output: OutputFile, rows: pa.Table) -> int:
+def _write(output: OutputFile, path: str, rows: pa.Table) -> int:
     """Write the rows, and return how many bytes they are."""
-    stream = output.create(overwrite=True)
+    waiting = pa.BufferOutputStream()
     with pq.ParquetWriter(
-        stream,
+        waiting,
         rows.schema,
         compression="zstd",
         compression_level=1,
@@ -143,9 +150,10 @@ def _write(output: OutputFile, rows: pa.Table) -> int:
         column_encoding={"pos": "DELTA_BINARY_PACKED"},
     ) as writer:
         writer.write_table(rows)
-    size = stream.tell()
-    stream.close()
-    return size
+    data = sealed_parquet(waiting.getvalue().to_pybytes(), path)
+    with output.create(overwrite=True) as stream:
+        stream.write(data)
+    return len(data)
 
 
 def _field(name: str, type_: pa.DataType, id_: int) -> pa.Field:

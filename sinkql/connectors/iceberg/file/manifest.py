@@ -6,13 +6,14 @@ that has none a first id, and a file's first id is counted from its manifest's, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
-from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -34,6 +35,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import TableVersion
+
+from sinkql.connectors.iceberg.storage.damage import SEAL, UNSEALED, SealedOutput, check_avro, reading
 
 VECTORS = 3
 """The format version from which on dead rows are told by deletion vectors, and rows have ids."""
@@ -63,15 +66,17 @@ class Origin:
 
 
 def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """Return the manifests of a snapshot, with the first row ids that its list gives them."""
+    """Return the manifests of a snapshot, with the first row ids that its list gives them; SQ3530 if it is damaged."""
     if snapshot is None:
         return []
-    with AvroFile[ManifestFile](
-        table.io.new_input(snapshot.manifest_list),
-        MANIFEST_LIST_FILE_SCHEMAS[3],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
+    with reading(snapshot.manifest_list):
+        reader = _opened(
+            table.io,
+            snapshot.manifest_list,
+            MANIFEST_LIST_FILE_SCHEMAS[3],
+            {-1: ManifestFile, 508: PartitionFieldSummary},
+            {517: ManifestContent},
+        )
         return list(reader)
 
 
@@ -85,14 +90,71 @@ def said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
     In an upgraded table the lists of two branches may give it different first row ids.
     """
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
+    return [each for each in all_said_of(io, manifest) if each.status != ManifestEntryStatus.DELETED]
+
+
+def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Return the entries of a manifest, also of files that left the table with it; raises SQ3530 if it is damaged."""
+    with reading(manifest.manifest_path):
+        reader = _opened(
+            io,
+            manifest.manifest_path,
+            MANIFEST_ENTRY_SCHEMAS[3],
+            {-1: ManifestEntry, 2: DataFile},
+            {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        )
         entries = [_inherit_from_manifest(entry, manifest) for entry in reader]
-    return [each for each in entries if each.status != ManifestEntryStatus.DELETED]
+        counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
+        if None not in counts and sum(each or 0 for each in counts) != len(entries):
+            raise ValueError(f"{len(entries)} entries, expected {sum(each or 0 for each in counts)}")
+    return entries
+
+
+def _opened(
+    io: FileIO, path: str, schema: Schema, types: dict[int, Callable[..., Any]], enums: dict[int, Callable[..., Any]]
+) -> AvroFile[Any]:
+    """Read a file and check that it is whole; pyiceberg takes one that was cut off for one that ends there."""
+    with io.new_input(path).open() as stream:
+        data = stream.read()
+    check_avro(data, path)
+    reader = AvroFile[Any](cast("InputFile", _Read(data)), schema, read_types=types, read_enums=enums)
+    reader.__enter__()
+    _check_blocks(data, reader.decoder.tell(), reader.header.sync)
+    return reader
+
+
+class _Read:
+    """The bytes of a file, as pyiceberg opens one."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def open(self) -> BytesIO:
+        return BytesIO(self._data)
+
+
+def _check_blocks(data: bytes, at: int, sync: bytes) -> None:
+    """Raise ValueError where blocks of an Avro file do not follow each other up to its end."""
+    while at < len(data):
+        _, at = _number(data, at)
+        size, at = _number(data, at)
+        end = at + size
+        if size < 0 or data[end : end + len(sync)] != sync:
+            raise ValueError(f"it ends, or is changed, near byte {min(max(at, end), len(data))} of {len(data)}")
+        at = end + len(sync)
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of Avro's at a place, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        if shift > 63:
+            raise ValueError(f"a number at byte {at} has no end")
 
 
 def first_row_of(manifest: ManifestFile) -> int | None:
@@ -203,7 +265,7 @@ class ManifestWriter(ManifestWriterV2):
         version: TableVersion,
         deletes: bool,
     ) -> None:
-        super().__init__(spec, schema, output, snapshot, _CODEC)
+        super().__init__(spec, schema, SealedOutput(output), snapshot, _CODEC)
         self._format, self._deletes = version, deletes
 
     @property
@@ -217,7 +279,7 @@ class ManifestWriter(ManifestWriterV2):
 
     @property
     def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes" if self._deletes else "data"}
+        return {**super()._meta, "content": "deletes" if self._deletes else "data", SEAL: UNSEALED}
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return a writer of entries, which have the fields of version 3 whatever is written."""
@@ -259,10 +321,12 @@ def write_list(
     first_row: int | None,
 ) -> None:
     """Write a manifest list: with a first row id one of version 3, of manifests that `number_manifests` returned."""
+    sealed = SealedOutput(output)
     if first_row is None:
-        kind = ManifestListWriterV2(output, snapshot, parent, sequence, _CODEC)
+        kind = ManifestListWriterV2(sealed, snapshot, parent, sequence, _CODEC)
     else:
-        kind = _ListWriterV3(output, snapshot, parent, sequence, first_row)
+        kind = _ListWriterV3(sealed, snapshot, parent, sequence, first_row)
+    kind._meta |= {SEAL: UNSEALED}
     with kind as writer:
         writer.add_manifests(list(manifests))
 

@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io import InputStream
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import TableProperties
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from sinkql.connectors.iceberg.file.data import TaskTable
+from sinkql.connectors.iceberg.storage.damage import footer_of, reading
 
 _ROWS, _BYTES = 1 << 16, 64 << 20
 """What comes in a part, at most."""
@@ -21,11 +23,11 @@ _AT_ONCE = 1 << 12
 def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
     """Yield all rows of a file in their order, a part at a time, ready for a `DataFileWriter`.
 
-    A column that the file has not is NULL; one of a narrower type is left to the writer, which casts.
+    A column that the file has not is NULL; one of a narrower type is left to the writer, which casts. Raises SQ3530.
     """
     schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
-    with table.io().new_input(path).open() as stream:
-        parquet = pq.ParquetFile(stream)
+    with reading(path), table.io().new_input(path).open() as stream:
+        parquet = opened(stream, path)
         wanted = {field_id(field): field.name for field in schema}
         names = names_by_id(parquet.schema_arrow, wanted, table.properties)
         batches = parquet.iter_batches(_at_once(parquet.metadata), columns=list(names.values()))
@@ -37,6 +39,12 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
                 for field in schema
             ]
             yield pa.Table.from_arrays(columns, names=schema.names)
+
+
+def opened(stream: InputStream, path: str) -> pq.ParquetFile:
+    """Return a data file, whose footer is whole as far as that can be told, and which tells of changed pages."""
+    footer = pq.read_metadata(pa.BufferReader(footer_of(stream, path)))
+    return pq.ParquetFile(stream, metadata=footer, page_checksum_verification=True)
 
 
 def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

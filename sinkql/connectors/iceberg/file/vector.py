@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_place
 from sinkql.connectors.iceberg.file.place import Place
+from sinkql.connectors.iceberg.storage.damage import reading
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 
@@ -90,7 +91,8 @@ def read_vector(io: FileIO, name: str) -> Positions:
             detail=f"{len(blob)} bytes were read",
             hint="Put the file back from a copy, or drop the table and create the sink again.",
         )
-    return np.asarray(BitMap64.deserialize(body[4:]).to_array()).astype(np.int64)
+    with reading(path):
+        return np.asarray(BitMap64.deserialize(body[4:]).to_array()).astype(np.int64)
 
 
 def united(*parts: Positions) -> Positions:

@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
@@ -18,7 +17,7 @@ from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.delete import live_files, read_dead
 from sinkql.connectors.iceberg.file.place import Partitions, Place
-from sinkql.connectors.iceberg.file.read import names_by_id
+from sinkql.connectors.iceberg.file.read import names_by_id, opened
 from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_schema, key_text
@@ -31,6 +30,7 @@ from sinkql.connectors.iceberg.keyindex.run import (
     probe,
     write_run,
 )
+from sinkql.connectors.iceberg.storage.damage import reading
 from sinkql.errors import SharedKeyError
 from sinkql.hashkey import OPEN, HashKey
 from sinkql.rowhash import collided, hashes
@@ -289,8 +289,8 @@ class _Keys:
 
     def _read(self, path: str) -> Iterator[pa.RecordBatch]:
         """Yield a file's key columns in the key's order and the table's types, found by field id."""
-        with self._io.new_input(path).open() as stream:
-            parquet = pq.ParquetFile(stream)
+        with reading(path), self._io.new_input(path).open() as stream:
+            parquet = opened(stream, path)
             wanted = {column.id: column.name for column in self._key}
             found = names_by_id(parquet.schema_arrow, wanted, self._properties)
             names = [found.get(column.name) for column in self._key]

@@ -7,9 +7,12 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.storage.access import AskingFiles, Stores
+from sinkql.connectors.iceberg.storage.damage import reading
 from sinkql.connectors.iceberg.table.version import WritingVersion3
 from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
@@ -35,3 +38,7 @@ class _GlueCatalog(WritingVersion3, AskingFiles, GlueCatalog):
     def __init__(self, client: Any, properties: Mapping[str, str], files: ObjectStore) -> None:
         self._files = files
         super().__init__("default", client, **properties)
+
+    def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
+        with reading(glue_table.get("Parameters", {}).get(METADATA_LOCATION, "")):
+            return super()._convert_glue_to_iceberg(glue_table)

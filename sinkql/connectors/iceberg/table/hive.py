@@ -33,6 +33,7 @@ from pyiceberg.typedef import Identifier
 from thrift.protocol import TBinaryProtocol
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, AskingFiles, Stores
+from sinkql.connectors.iceberg.storage.damage import reading
 from sinkql.connectors.iceberg.table.version import WritingVersion3
 from sinkql.errors import SinkqlError
 from sinkql.extension.store import ObjectStore
@@ -68,6 +69,10 @@ class _HiveCatalog(WritingVersion3, AskingFiles, HiveCatalog):
     def __init__(self, properties: Mapping[str, str], files: ObjectStore | None) -> None:
         self._files = files
         super().__init__(CATALOG_NAME, **properties)
+
+    def _convert_hive_into_iceberg(self, table: Any) -> Table:
+        with reading(table.parameters.get(_LOCATION, "")):
+            return super()._convert_hive_into_iceberg(table)
 
     def create_table(
         self,

@@ -23,6 +23,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
+from sinkql.connectors.iceberg.storage.damage import reading
 from sinkql.connectors.iceberg.table.version import WritingVersion3
 
 _TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
@@ -74,7 +75,8 @@ class KnowingCatalog(WritingVersion3, SqlCatalog):
             io = self._load_file_io(metadata.properties, location)
             if io.new_input(location).exists():
                 return Table(name, metadata, location, io, self)
-        table = super()._convert_orm_to_iceberg(orm_table)
+        with reading(orm_table.metadata_location or ""):
+            table = super()._convert_orm_to_iceberg(orm_table)
         self._known[name] = table.metadata_location, table.metadata
         return table
 

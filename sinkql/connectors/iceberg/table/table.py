@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sinkql import physical
+from sinkql.connectors.iceberg.file.manifest import manifests_of, said_of
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.layout import Layout, described, described_order, of_columns, sayable
 from sinkql.connectors.iceberg.table.target import TargetTable
@@ -172,7 +173,7 @@ def _lost_partitions(table: Table) -> Sequence[str]:
     }
     if head is None or not any(lost.values()):
         return ()
-    used = {manifest.partition_spec_id for manifest in head.manifests(table.io)}
+    used = {manifest.partition_spec_id for manifest in manifests_of(table, head)}
     return sorted({name for id_ in used for name in lost[id_]})
 
 
@@ -223,7 +224,7 @@ def rows(table: Table) -> int:
     snapshot = table.current_snapshot()
     if snapshot is None:
         return 0
-    manifests = [each for each in snapshot.manifests(table.io) if each.content == ManifestContent.DATA]
+    manifests = [each for each in manifests_of(table, snapshot) if each.content == ManifestContent.DATA]
     if any(each.added_rows_count is None or each.existing_rows_count is None for each in manifests):
         return 1  # an old manifest that does not count: take it that there are some
     return sum((each.added_rows_count or 0) + (each.existing_rows_count or 0) for each in manifests)
@@ -237,8 +238,8 @@ def has_equality_deletes(table: Table) -> bool:
     total = snapshot.summary.get("total-equality-deletes") if snapshot.summary else None
     if total == "0":
         return False
-    deletes = [each for each in snapshot.manifests(table.io) if each.content == ManifestContent.DELETES]
-    entries = [entry for manifest in deletes for entry in manifest.fetch_manifest_entry(table.io)]
+    deletes = [each for each in manifests_of(table, snapshot) if each.content == ManifestContent.DELETES]
+    entries = [entry for manifest in deletes for entry in said_of(table.io, manifest)]
     return any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in entries)
 
 

@@ -1,0 +1,133 @@
+"""Files of a table that are cut off, changed, replaced or gone: the next run is right, or names the file."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sinkql.connectors.iceberg.commit import known, lineage
+from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connectors.iceberg.file.manifest import manifests_of
+from sinkql.connectors.iceberg.keyindex import index, run
+from sinkql.connectors.iceberg.table.target import Patience
+from sinkql.errors import LostIndexError, SinkqlError
+from sinkql.extension.stream import RedoBatchError
+from support.damage import damage
+from support.eager import compact_eagerly
+from support.lake import Lake, Sink
+from support.readers import Rows, pyiceberg_rows
+
+pytestmark = pytest.mark.long
+
+KINDS = {"append": (False, 2), "upsert": (True, 2), "vectors": (True, 3)}
+NEXT = ((2, "next"), (50, "next"))
+_CACHES = (lineage._traced, known._said, run.open_run, index.open_index)
+
+
+@pytest.fixture(autouse=True)
+def eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
+    compact_eagerly(monkeypatch)
+    monkeypatch.setattr(Patience, "wait", lambda self, failures: None)
+
+
+class Damaged:
+    """A table of a kind in a folder, another one beside it, and copies of both."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder, self.kind = folder, kind
+        self.upsert, self.version = KINDS[kind]
+        self.lake = Lake(folder / "lake")
+        for name in ("t", "other"):
+            sink = self.sink(name)
+            sink.start()
+            for batch in range(4):
+                sink.put(*((key, f"{name}{batch}") for key in range(batch, 30, 2)))
+        self.before = Path(shutil.copytree(folder / "lake", folder / "before"))
+        self.files = self._files()
+
+    def sink(self, name: str = "t", folder: Path | None = None) -> Sink:
+        options = {"format_version": self.version}
+        return Sink(self.lake, name, id=name, upsert=self.upsert, options=options, folder=folder)
+
+    def _files(self) -> list[list[Path]]:
+        """Return the files of each sort that the next run may read."""
+        table = self.lake.table("t")
+        head = table.current_snapshot()
+        assert head is not None
+        live = live_files(table)
+        named = [
+            [table.metadata_location],
+            [head.manifest_list],
+            [each.manifest_path for each in manifests_of(table, head)],
+            list(live.data),
+            [file.file_path for file in live.deletes.values()],
+        ]
+        found = [[Path(each.removeprefix("file://")) for each in paths] for paths in named]
+        found.append([path for path in (self.lake.folder / "state/t").rglob("*") if path.is_file()])
+        return [sorted(path.relative_to(self.lake.folder) for path in paths) for paths in found if paths]
+
+    def others(self, name: Path) -> list[Path]:
+        """Return the other files whose names end as that of one does."""
+        found = (path for path in self.before.rglob(f"*{name.suffix}") if path.is_file())
+        return sorted(path for path in found if path.relative_to(self.before) != name)
+
+    def again(self) -> None:
+        """Put everything back as it was."""
+        shutil.rmtree(self.lake.folder)
+        shutil.copytree(self.before, self.lake.folder)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what this process knows of files."""
+        for each in _CACHES:
+            each.cache_clear()
+
+    def rows(self) -> Rows:
+        return sorted(pyiceberg_rows(self.lake.table("t")), key=repr)
+
+    def run(self, folder: Path | None) -> None:
+        """Run the sink for a batch as the batch loop does, and look after the table."""
+        sink = self.sink(folder=folder)
+        sink.start()
+        for _ in range(3):
+            try:
+                sink.put(*NEXT)
+                break
+            except RedoBatchError:
+                continue
+            except LostIndexError:
+                sink.writer.doubt()
+        else:
+            raise AssertionError("the batch does not get through")
+        sink.writer.maintain()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seeds", [range(7), pytest.param(range(7, 150), marks=pytest.mark.soak)], ids=["", "more"])
+def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, kind: str, seeds: range) -> None:
+    """Nothing is committed on top of what is not there; once the file is back, all is as it would have been."""
+    table = Damaged(tmp_path, kind)
+    table.run(None)
+    expected = table.rows()
+    for seed in seeds:
+        table.again()
+        chance = random.Random(f"{kind} {seed}")
+        name = chance.choice(table.files[seed % len(table.files)])
+        path = table.lake.folder / name
+        data = path.read_bytes()
+        how = damage(chance, path, table.others(name))
+        error = None
+        try:
+            table.run(chance.choice([None, tmp_path / f"host{seed}"]))
+        except SinkqlError as caught:
+            error = caught
+        said = f"{seed}: {name} {how}: {error}"
+        path.write_bytes(data)
+        table.forget()
+        if error is not None:
+            assert name.name in f"{error.message} {error.detail}", said
+            table.run(None)
+        assert table.rows() == expected, said

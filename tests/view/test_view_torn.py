@@ -1,0 +1,83 @@
+"""Files of views' logs and state that are cut off, changed, replaced or gone: rows are right, or the file is named."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from operators.pipeline import Listed
+from sinkql.errors import SinkqlError
+from support.damage import WAYS, damage
+from support.running import drain
+from view.histories import JOBS, SOURCE, History
+
+_STEPS = 6
+
+
+def begun(folder: Path) -> History:
+    """Return a history in which nothing failed."""
+    history = History(folder, random.Random(1))
+    for _ in range(_STEPS):
+        history.change()
+        go_on(history)
+    return history
+
+
+def go_on(history: History) -> None:
+    """Start all jobs, and let them do what there is for them."""
+    for name in JOBS:
+        drain(history.started(name))
+
+
+def copied(history: History, folder: Path) -> History:
+    """Return a history that is as another one is now."""
+    shutil.copytree(history.folder, folder)
+    listed = Listed(SOURCE, list(history.listed.batches))
+    return History(folder, random.Random(2), listed, Counter(history.present))
+
+
+def files(folder: Path) -> list[list[Path]]:
+    """Return entries of logs, their runs, and files of state."""
+    sorts: list[list[Path]] = [[], [], []]
+    for path in sorted(each.relative_to(folder) for each in folder.rglob("*") if each.is_file()):
+        if "log" in path.parts:
+            sorts[0].append(path)
+        elif "runs" in path.parts:
+            sorts[1].append(path)
+        elif "state" in path.parts or "manifests" in path.parts:
+            sorts[2].append(path)
+    assert all(sorts)
+    return sorts
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 400), marks=pytest.mark.soak)], ids=["", "more"])
+def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, seeds: range) -> None:
+    before = begun(tmp_path / "before")
+    sorts = files(before.folder)
+    for seed in seeds:
+        chance = random.Random(seed)
+        history = copied(before, tmp_path / str(seed))
+        sort = seed % len(sorts)
+        name = chance.choice(sorts[sort])
+        path = history.folder / name
+        data = path.read_bytes()
+        others = [history.folder / each for each in sorts[sort] if each != name]
+        # what a run of state says is read where it lies, a row here and there, and no digest is made of all of it
+        how = damage(chance, path, others, [each for each in WAYS if each != "flip" or sort < 2])
+        history.change()
+        error = None
+        try:
+            go_on(history)
+        except SinkqlError as caught:
+            error = caught
+        said = f"{seed}: {name} {how}: {error}"
+        if error is not None:
+            assert name.name in f"{error.message} {error.detail}", said
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            go_on(history)
+        history.check_end()
