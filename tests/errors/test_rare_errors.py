@@ -25,6 +25,7 @@ from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.file import delete
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.tag import Tags
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import RowError, Split, Tally
@@ -141,6 +142,7 @@ def test_failure_of_catalog_and_storage_is_told(error: Exception, code: str) -> 
 def test_table_that_others_keep_changing_is_told() -> None:
     class Crowded:
         namespace, table, connection = "shop", "orders", "lake"
+        tags = Tags()
 
         def load(self) -> object:
             return table
@@ -153,7 +155,7 @@ def test_table_that_others_keep_changing_is_told() -> None:
 
     class Attempt:
         def prepare(self, _: object) -> SimpleNamespace:
-            return SimpleNamespace(requirements=(), updates=(), files=())
+            return SimpleNamespace(requirements=(), updates=(), files=(), tag=None)
 
         def landed(self, _: object) -> bool:
             return False

@@ -11,6 +11,7 @@ import pytest
 
 from operators.pipeline import Listed
 from sinkql.errors import SinkqlError
+from sinkql.numbered import file_name
 from support.damage import WAYS, damage
 from support.running import drain
 from view.histories import JOBS, SOURCE, History
@@ -81,3 +82,14 @@ def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, seeds: r
             path.write_bytes(data)
             go_on(history)
         history.check_end()
+
+
+def test_an_entry_that_was_changed_is_named(tmp_path: Path) -> None:
+    history = begun(tmp_path)
+    number = history.log("mv").last()
+    path = next(path for path in (tmp_path / "views/mv/log").rglob("*") if path.name.endswith(file_name(number)))
+    path.write_bytes(path.read_bytes().replace(b'"changed":', b'"changed": ', 1))
+    with pytest.raises(SinkqlError) as caught:
+        history.log("mv").newest()
+    assert caught.value.code == "SQ3452"
+    assert path.name in caught.value.message
