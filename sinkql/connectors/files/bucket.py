@@ -213,6 +213,10 @@ class BucketWatch:
         self._waiting, self._at = {file.name: file.mtime_ns for file in found}, time.monotonic()
         return sorted(found, key=lambda file: file.name)
 
+    def renamed(self) -> Sequence[tuple[SeenFile, str]]:
+        """Return nothing: a store has no renames, and a copy is another object."""
+        return ()
+
     def again(self) -> Sequence[SeenFile]:
         """Return nothing: an etag says all."""
         return ()

@@ -26,13 +26,25 @@ _STEPS = 64
 class Segment(msgspec.Struct, frozen=True, array_like=True):
     """Some files of the log. `again` are files seen before that have another stamp now and the same content.
 
-    A head has the name of the head `before` it, and the `older` segments with their numbers of files.
+    `renamed` are such files under another name. A head has the name of the head `before` it, and the `older` segments
+    with their numbers of files.
     """
 
     files: tuple[SeenFile, ...]
     again: tuple[SeenFile, ...] = ()
     before: str | None = None
     older: tuple[tuple[str, int], ...] = ()
+    renamed: tuple[SeenFile, ...] = ()
+
+    @property
+    def all(self) -> tuple[SeenFile, ...]:
+        """Return all files that it names, one of two with one name last."""
+        return *self.again, *self.renamed, *self.files
+
+    @property
+    def size(self) -> int:
+        """Return how many files it names."""
+        return len(self.files) + len(self.again) + len(self.renamed)
 
 
 class Log:
@@ -45,6 +57,7 @@ class Log:
         self.folder = folder
         self._heads: dict[str, Segment] = {}
         self._seen: dict[str, SeenFile] = {}
+        self._renamed: set[str] = set()
         self._at: str | None = None
         self._whole: set[str] = set()
         self._lock = threading.Lock()
@@ -58,9 +71,10 @@ class Log:
             if head != self._at:
                 news = self._since(head, self._at)
                 if news is None:
-                    self._seen, news = {}, list(self._all(head))
+                    self._seen, self._renamed, news = {}, set(), list(self._all(head))
                 for segment in news:
-                    self._seen.update((file.name, file) for file in (*segment.again, *segment.files))
+                    self._renamed.update(file.name for file in segment.renamed)
+                    self._seen.update((file.name, file) for file in segment.all)
                 self._at = head
             return self._seen
 
@@ -75,16 +89,27 @@ class Log:
         found = {file.name: file for segment in self._all(end) for file in segment.files if file.name not in before}
         return list(found.values())
 
-    def append(self, head: str | None, files: Sequence[SeenFile], again: Sequence[SeenFile] = ()) -> str:
-        """Write a head with more files durably, and return its name; the same files give the same name."""
+    def append(
+        self,
+        head: str | None,
+        files: Sequence[SeenFile],
+        again: Sequence[SeenFile] = (),
+        renamed: Sequence[SeenFile] = (),
+    ) -> str:
+        """Write a head with more files durably, and return its name; the same files give the same name.
+
+        Files that are listed `again` are those that `seen` had, of this head.
+        """
+        renamed = *renamed, *(file for file in again if file.name in self._renamed)
+        again = [file for file in again if file.name not in self._renamed]
         older: list[tuple[str, int]] = []
         if head is not None:
             last = self._head(head)
-            older = [*last.older, (head, len(last.files) + len(last.again))]
+            older = [*last.older, (head, last.size)]
         while group := _to_merge(older):
             older[older.index(group[0])] = self._merge(group)
             older = [each for each in older if each not in group]
-        segment = Segment(tuple(files), tuple(again), head, tuple(older))
+        segment = Segment(tuple(files), tuple(again), head, tuple(older), tuple(renamed))
         name = self._write(segment)
         self._keep(name, segment)
         return name
@@ -164,11 +189,14 @@ class Log:
 
     def _merge(self, group: Sequence[tuple[str, int]]) -> tuple[str, int]:
         files: dict[str, SeenFile] = {}
+        renamed: dict[str, SeenFile] = {}
         for name, _ in group:
             segment = self._read(name)
             files |= {file.name: file for file in (*segment.files, *segment.again)}
+            renamed |= {file.name: file for file in segment.renamed}
         faults.point("files-merge")
-        return self._write(Segment(tuple(files.values()))), len(files)
+        merged = Segment(tuple(files.values()), renamed=tuple(renamed.values()))
+        return self._write(merged), merged.size
 
     def _write(self, segment: Segment) -> str:
         data = msgspec.json.encode(segment)

@@ -1,4 +1,4 @@
-"""Files → splits → Arrow rows: each file once, by name, whatever happens in between.
+"""Files → splits → Arrow rows: each file once, whatever happens in between. One that is renamed is the same file.
 
 Offsets: `log`, the head of the log of files that were read whole; `partial`, a file of JSON lines that was read up to
 byte `at`, or None. A batch takes new files by name, in parts where one is longer than a batch may be. A file is listed
@@ -198,7 +198,8 @@ class FilesReader(Reader):
             return {"log": start["log"], "partial": partial}
         seen = self.log.seen(start["log"])  # a rebuild goes through older offsets, which have not all of them
         again = [file for file in self.watch.again() if file.name in seen]
-        return {"log": self.log.append(start["log"], taken, again), "partial": partial}
+        renamed = [file for file, was in self.watch.renamed() if was in seen and file.name not in seen]
+        return {"log": self.log.append(start["log"], taken, again, renamed), "partial": partial}
 
     def _take(self, file: SeenFile, begin: int, rows: int, size: int, *, known: bool) -> tuple[SeenFile, int, int]:
         """Return the file with parts up to where `rows` and `size` let it be read from `begin`, that place, its rows.

@@ -7,10 +7,13 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from sinkql.connectors.files.content import changed, listed
+import msgspec
+
+from sinkql.connectors.files.content import ChangedError, changed, listed
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.seen import SeenFile, seen_file
 from sinkql.connectors.files.unchanged import Visited
+from sinkql.errors import GoneError
 
 _SETTLE_NS = 1_000_000_000
 _LISTED_NS = 60_000_000_000
@@ -24,8 +27,9 @@ class Watch:
 
     A name with the inode that it had is not asked for more, but one in twenty of them at each look, so that a file that
     is rewritten in place is found within twenty looks; one that is replaced is found at the next. A file whose stamp
-    changed is read, and its digests compared: at most 256 MiB at a look. Folders in which nothing was new are listed
-    again when they changed, and each minute whatever their times say.
+    changed is read, and its digests compared: at most 256 MiB at a look. So is one of a new name that has the inode,
+    the size and the time of one that was seen and is gone: it was renamed, if it has the digests too. Folders in which
+    nothing was new are listed again when they changed, and each minute whatever their times say.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -38,6 +42,9 @@ class Watch:
         self._young: dict[str, tuple[SeenFile, int]] = {}
         self._left = 0
         self._again: dict[str, SeenFile] = {}
+        self._renamed: dict[str, tuple[SeenFile, str]] = {}
+        self._by_inode: dict[int, str] = {}
+        self._indexed = 0
         self._listed: dict[str, int] = {}
         self.unread = 0
         """How many files `oldest` found."""
@@ -53,6 +60,7 @@ class Watch:
         """
         if seen is not self._seen:
             self._seen, self._inodes, self._turn, self._quiet = seen, {}, 0, None
+            self._renamed, self._by_inode, self._indexed = {}, {}, 0
         self._left = _COMPARED_BYTES
         quiet, self._quiet = self._quiet, None
         recent = time.monotonic_ns() < self._listed_at + _LISTED_NS
@@ -69,7 +77,12 @@ class Watch:
             if known is not None and self._same(known, status):
                 self._inodes[name] = inode
                 continue
+            renamed = known is None and self._was_renamed(seen_file(name, status))
+            if renamed:
+                continue
             waiting = True
+            if renamed is None:
+                continue
             if known is None and (self._left_alone(seen_file(name, status), young) or not settled):
                 found.append(seen_file(name, status))
         if not waiting and visited.settled():
@@ -85,11 +98,16 @@ class Watch:
         }
         return list(self._again.values())
 
+    def renamed(self) -> Sequence[tuple[SeenFile, str]]:
+        """Return the files that were seen under another name and are not listed under theirs, with that name."""
+        self._renamed = {name: each for name, each in self._renamed.items() if name not in self._seen}
+        return list(self._renamed.values())
+
     def oldest(self, seen: Mapping[str, SeenFile]) -> float | None:
         """Return when the oldest file that was not seen was written, None where there is none."""
         times = []
         for name, inode in self.folder.names(self._listed):
-            if name in seen:
+            if name in seen or name in self._renamed:
                 self._listed[name] = inode
                 continue
             try:
@@ -110,6 +128,41 @@ class Watch:
                 for _ in listed(stream, self.folder, file, 0, file.parts):
                     pass
         return now
+
+    def _was_renamed(self, file: SeenFile) -> bool | None:
+        """Tell whether a file is one that was seen under a name that is gone; None where a later look finds out."""
+        before = self._renamed.get(file.name)
+        if before is not None and before[0].stamp == file.stamp:
+            return True
+        known = self._original(file)
+        if known is None:
+            return False
+        if self._left <= 0:
+            return None
+        self._left -= file.size
+        now = msgspec.structs.replace(file, parts=known.parts)
+        try:
+            with self.folder.open(now) as stream:
+                for _ in listed(stream, self.folder, now, 0, now.parts):
+                    pass
+                if self.folder.now(stream, now).stamp != file.stamp:
+                    return False
+        except (ChangedError, GoneError):
+            return False
+        self._renamed[file.name] = now, known.name
+        return True
+
+    def _original(self, file: SeenFile) -> SeenFile | None:
+        """Return the file that another one may have been, by what a rename leaves as it was; None where it is new."""
+        if self._indexed < len(self._seen):
+            news = itertools.islice(self._seen.values(), self._indexed, None)
+            self._by_inode.update((each.inode, each.name) for each in news)
+            self._indexed = len(self._seen)
+        known = self._seen.get(self._by_inode.get(file.inode, ""))
+        if known is None or (known.size, known.mtime_ns) != (file.size, file.mtime_ns):
+            return None
+        status = self.folder.status(known.name)
+        return known if status is None or status.st_ino != file.inode else None
 
     def _left_alone(self, file: SeenFile, young: Mapping[str, tuple[SeenFile, int]]) -> bool:
         """Tell whether nobody wrote to a new file for a while; where its time says nothing, it is as it was then.
