@@ -21,9 +21,10 @@ from confluent_kafka.admin import (
 
 from kafka.pipeline import Pipeline
 from kafka.sinking import committed, folded, topic_sink
-from sinkql.connectors.kafka.client import Client
+from sinkql.connectors.kafka.client import Client, lose
 from sinkql.connectors.kafka.sink import progress, transaction
 from sinkql.connectors.kafka.sink.transaction import Transactions, UndecidedError
+from sinkql.connectors.kafka.sink.writer import TopicWriter
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
 from support.kafka import PASSWORD, USER, Kafka, kafka
@@ -298,3 +299,23 @@ def test_brokers_that_are_there_are_waited_for_longer_than_those_that_are_gone(b
     found.troubles(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     assert found.over(began)
     assert not found.over(time.monotonic() - 10)
+
+
+def test_a_producer_that_brokers_may_have_lost_is_replaced_before_the_next_batch(
+    broker: Kafka, pipeline: Pipeline
+) -> None:
+    topic = broker.topic()
+    _people(pipeline, topic)
+    loop = pipeline.loop("people")
+    loop.start(epoch=1)
+    drain(loop)
+    writer = loop.writer
+    assert isinstance(writer, TopicWriter)
+    before = writer._transactions
+    writer.refresh()
+    assert writer._transactions is before
+    lose(writer.client)
+    pipeline.run("INSERT INTO people VALUES (3, 'cid');")
+    drain(loop)
+    assert writer._transactions is not before
+    assert _names(pipeline, topic) == {1: "ann", 2: "bob", 3: "cid"}

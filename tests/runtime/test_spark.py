@@ -15,7 +15,7 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.archive import Archive
 from sinkql.runtime.spark.java import Java, check_java, unused_home
-from sinkql.runtime.spark.session import SparkSettings, _defaults, buckets
+from sinkql.runtime.spark.session import SparkSettings, _check_user, _defaults, buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +47,12 @@ def test_a_java_that_is_not_there_is_told(bare: Path) -> None:
         check_java()
     assert (missing.value.code, missing.value.exit_code) == ("SQ4001", 4)
     assert "pip install 'sinkql[java]'" in str(missing.value.hint)
+
+
+def test_a_user_without_a_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: (1 << 31) - 5)
+    with pytest.raises(SinkqlError, match=r"SQ4006.*2147483643"):
+        _check_user()
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,11 @@ CODES = {
         "Usually nothing: a sink tries again, with growing pauses. If the error stays, run less on the machine.",
         retryable=True,
     ),
+    "SQ4006": _code(
+        "The user id that SinkQL runs as has no entry in the system's list of users, as it may be in a container. "
+        "Hadoop's libraries, which Spark is made with, do not start without a user's name.",
+        "Add a line for the user id to /etc/passwd, or run SinkQL as a user that has a name.",
+    ),
     "SQ4010": _code(
         "The file of a script does not exist or cannot be read.",
         "Correct the path or the permissions of the file.",

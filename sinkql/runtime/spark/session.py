@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import sys
 import threading
@@ -204,11 +205,14 @@ class Starting:
 
 
 def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
-    """Start Spark and return its session; raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start).
+    """Start Spark and return its session.
+
+    Raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start) and SQ4006 (a user without a name).
 
     Of a cluster elsewhere SQ4050, SQ4053 and SQ4054; CancelledError if somebody kills `jvm` meanwhile.
     """
     java = check_java()
+    _check_user()
     archive = archive_of(java.home, HOME)
     # At debug they print all that goes to the JVM, tasks with their credentials too.
     for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
@@ -242,6 +246,20 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).setLevel(_SILENT)
     return session
+
+
+def _check_user() -> None:
+    """Raise SQ4006 for a user without a name: Hadoop, which Spark is made with, takes none."""
+    user = os.geteuid()
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        raise SinkqlError(
+            "SQ4006",
+            f"Spark needs the name of its user, and the system has none for user id {user}",
+            hint=f"Run echo 'sinkql:x:{user}:{os.getegid()}::/tmp:/bin/sh' >> /etc/passwd as root, as in the "
+            "container's image, or run SinkQL as a user that has a name.",
+        ) from None
 
 
 def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:

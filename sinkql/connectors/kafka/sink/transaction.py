@@ -80,6 +80,7 @@ class Transactions:
     batch_bytes: int = 1_000_000
     refresh_ms: int = REFRESH_MS
     troubles: Troubles = field(default_factory=Troubles)
+    made_at: float = field(default_factory=time.monotonic)
     _kafka: Any = None
     _topic: str = ""
     _failed: list[Any] = field(default_factory=list)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from sinkql import faults, physical
 from sinkql.connectors.kafka.admin import Admin, admin_of
-from sinkql.connectors.kafka.client import Client
+from sinkql.connectors.kafka.client import Client, is_lost
 from sinkql.connectors.kafka.sink.partition import Partitioning
 from sinkql.connectors.kafka.sink.plan import encoded
 from sinkql.connectors.kafka.sink.progress import Progress, ProgressTopic
@@ -111,7 +111,12 @@ class TopicWriter(Writer):
         return marker
 
     def refresh(self) -> Marker:
-        """Return the marker of the newest transaction; raises SQ5101 (fenced), SQ4280."""
+        """Return the marker of the newest transaction; raises SQ5101 (fenced), SQ4280.
+
+        A producer that the brokers may have lost makes way for another one: its requests would wait long for an answer.
+        """
+        if self._transactions is not None and is_lost(self.client, self._transactions.made_at):
+            self._end()
         if self._transactions is None:
             self._recover()
         assert self._kept is not None, "refresh before claim"
