@@ -141,7 +141,7 @@ def _hint(name: str, arity: int) -> str:
     if instead is not None:
         return instead
     # a name of another system that is like one of ours is not a misspelt one
-    close = None if called_elsewhere(name) else nearest(name, (*NAMES, *AGGREGATES))
+    close = None if called_elsewhere(name) else nearest(name, (*NAMES, *AGGREGATES), cutoff=0.7)
     return f"Did you mean {close}()?" if close else "Use functions and operators of Postgres."
 
 

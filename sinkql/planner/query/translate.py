@@ -181,7 +181,9 @@ def _cast(t: Translation, node: Any) -> Typed:
     try:
         found = types.parse_type_name(words)
     except ValueError as mistake:
+        plain = re.search(r'type modifier is not allowed for type "(.+)"', str(mistake))
         hint = "Write numeric(38, 10)." if "numeric" in str(mistake) else "Write text, which has no length."
+        hint = f"Write {plain[1]}, without digits." if plain else hint
         raise SinkqlError("SQ2223", str(mistake), t.span(target), hint=hint) from None
     if found is None:
         raise unknown_type(flat(words), t.span(target))
