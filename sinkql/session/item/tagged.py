@@ -12,7 +12,6 @@ from sinkql.extension.on_error import keeps_letters
 from sinkql.extension.stream import Context
 from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
-from sinkql.runtime.batch.letter import COLUMNS
 from sinkql.session.item.access import CatalogAccess
 
 
@@ -32,6 +31,8 @@ def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
     yield job.write
     letters = catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
     if letters is not None and any(map(keeps_letters, job.reads())):
+        from sinkql.runtime.batch.letter import COLUMNS  # which imports pyarrow
+
         yield letters(job.write, COLUMNS)
 
 
