@@ -194,6 +194,7 @@ def test_backup_is_a_catalog_of_the_same_items(file: Path, tmp_path: Path, capsy
     assert run(["--catalog", str(file), "catalog", "backup", str(copy)]) == 0
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert list(_opened(copy).entries()) == list(_opened(file).entries())
+    assert f"keep a copy of {file}.key elsewhere" in capsys.readouterr().out
     assert run(["--catalog", str(file), "catalog", "backup", str(copy)]) == 4
     assert "SQ4117" in capsys.readouterr().err
 

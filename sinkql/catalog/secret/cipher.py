@@ -40,11 +40,16 @@ class Sealed:
     ciphertext: bytes | None = field(default=None, repr=False)
 
 
+def key_path(catalog: Address) -> Path | None:
+    """Return the file that the key of a catalog's secrets is in, if it is in one; None for a catalog in Postgres."""
+    return None if isinstance(catalog, ServerUrl) else catalog.with_name(f"{catalog.name}.key")
+
+
 class Cipher:
     """Seals and opens the secrets of one catalog; the key is in the environment, or in a file beside a catalog file."""
 
     def __init__(self, catalog: Address, catalog_id: Callable[[], str]) -> None:
-        self._key_path = None if isinstance(catalog, ServerUrl) else catalog.with_name(f"{catalog.name}.key")
+        self._key_path = key_path(catalog)
         self._catalog_id = catalog_id
 
     def seal(self, item_id: str, given: Given, *, version: int = 1) -> Sealed:

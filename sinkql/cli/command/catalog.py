@@ -26,12 +26,16 @@ def backup(context: click.Context, file: Path) -> int:
     folder FILE.tables. The key of the secrets is not in the copy: back up the .key file separately.
     """
     from sinkql.catalog.backup import back_up_all
+    from sinkql.catalog.secret.cipher import key_path
 
     address, output = address_in(context)
     tables = back_up_all(address, file)
     output.line(f"wrote {file}", file=str(file), tables=str(tables) if tables is not None else None)
     if tables is not None:
         output.note(f"wrote {tables}")
+    key = key_path(address)
+    if key is not None and key.exists():
+        output.note(f"the key of the secrets is not in the copy: keep a copy of {key} elsewhere")
     return 0
 
 
