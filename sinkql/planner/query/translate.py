@@ -290,10 +290,8 @@ def _of_row(t: Translation, row: Any, name: Any, span: Span) -> Typed | None:
     except MissingColumnError:
         try:
             return t.context.column(exp.Column(this=name.copy(), table=row.this.copy()), span)
-        except MissingError as error:
-            if error.code == "SQ2202":
-                return None
-            raise
+        except MissingError:  # there is no such relation
+            return None
     return None
 
 

@@ -55,7 +55,7 @@ def _find(statement: ast.ShowCreate, catalog: Catalog) -> logical.Entry:
         return find(catalog.reader(), statement.name, statement.kind)
     except SinkqlError as error:
         other = catalog.reader().entry(named(statement.kind, statement.name, catalog.reader()))
-        if error.code == "SQ2003" and other is not None:
+        if other is not None:
             error.hint = f"Run SHOW CREATE {other.kind} {print_name(statement.name)};"
         raise
 
