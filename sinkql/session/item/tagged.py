@@ -20,7 +20,8 @@ def forget_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
     left: list[Notice] = []
     for name, sink_id in sinks.items():
         with suppress(SinkqlError):  # one that cannot be planned any more
-            job = lower(name, catalog.plans) if catalog.control.begun(sink_id) else None
+            known = catalog.control.begun(sink_id) and catalog.plans.item(name) is not None
+            job = lower(name, catalog.plans) if known else None
             for write in _writes(job, catalog) if job is not None else ():
                 left += _forget(name, write, sink_id, catalog)
     return left
