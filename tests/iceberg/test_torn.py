@@ -70,8 +70,9 @@ class Damaged:
         return [sorted(path.relative_to(self.lake.folder) for path in paths) for paths in found if paths]
 
     def others(self, name: Path) -> list[Path]:
-        """Return the other files whose names end as that of one does."""
-        found = (path for path in self.before.rglob(f"*{name.suffix}") if path.is_file())
+        """Return the other files whose names end as that of one does; nothing tells of which table metadata is."""
+        folder = self.before / name.parent if name.suffix == ".json" else self.before
+        found = (path for path in folder.rglob(f"*{name.suffix}") if path.is_file())
         return sorted(path for path in found if path.relative_to(self.before) != name)
 
     def again(self) -> None:

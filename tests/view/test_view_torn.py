@@ -76,10 +76,10 @@ def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, seeds: r
         except SinkqlError as caught:
             error = caught
         said = f"{seed}: {name} {how}: {error}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
         if error is not None:
             assert name.name in f"{error.message} {error.detail}", said
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
             go_on(history)
         history.check_end()
 

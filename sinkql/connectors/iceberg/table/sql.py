@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -77,6 +78,7 @@ class KnowingCatalog(WritingVersion3, SqlCatalog):
                 return Table(name, metadata, location, io, self)
         with reading(orm_table.metadata_location or ""):
             table = super()._convert_orm_to_iceberg(orm_table)
+            _check_version(table.metadata_location, table.metadata)
         self._known[name] = table.metadata_location, table.metadata
         return table
 
@@ -104,6 +106,20 @@ class KnowingCatalog(WritingVersion3, SqlCatalog):
         }
         metadata = after.model_copy(update=whole)
         return StagedTable(table_identifier, metadata, staged.metadata_location, staged.io, self)
+
+
+def _check_version(location: str, metadata: TableMetadata) -> None:
+    """Raise ValueError for the metadata of a version in the file of another one, as far as names of files say it."""
+    own = _version(location)
+    before = _version(metadata.metadata_log[-1].metadata_file) if metadata.metadata_log else -1
+    if own is None or before is None or (before < 0 and metadata.snapshots) or own == before + 1:
+        return
+    raise ValueError(f"it has version {before + 1} of the table's metadata")
+
+
+def _version(location: str) -> int | None:
+    found = re.match(r"(\d+)-[0-9a-f-]{36}\.", location.rpartition("/")[2])
+    return int(found[1]) if found is not None else None
 
 
 class FileCatalog(KnowingCatalog):

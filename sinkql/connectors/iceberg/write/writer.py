@@ -404,7 +404,7 @@ class IcebergWriter(Writer):
     def _claimed_before(self) -> str | None:
         """Return the id of the table that this sink claimed last, as far as its folder knows."""
         found = self._home.noted(_CLAIMED)
-        return found.decode() if found is not None else None
+        return found.decode(errors="replace") if found is not None else None
 
     @property
     def _home(self) -> Home:
