@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+from sinkql.evaluate.exact import computed
 from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
 from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.numeral import FLOAT_DIGITS, read_numeral, show_float, show_numeral
-from sinkql.logical.type import NUMERIC, RANGES
+from sinkql.logical.type import NUMERIC, RANGES, parse_type
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 _ENGINE = Context(prec=39, rounding=ROUND_HALF_UP)
@@ -155,6 +156,23 @@ def compared(call: Call) -> Callable[[Decimal], Decimal] | None:
     scales = [type_.scale or 0 for type_ in types]
     digits = [(type_.precision or 0) - (type_.scale or 0) for type_ in types]
     return None if max(scales) + max(digits) <= 38 else fit
+
+
+def _program(call: Call, operands: list[Value]) -> Value | None:
+    text, type_ = call.arguments[0], str(call.type)
+    assert isinstance(text, Literal)
+    program = str(text.value)
+    return lambda row: program_value(program, type_, [each(row) for each in operands[1:]])
+
+
+def program_value(program: str, type_: str, operands: Sequence[Decimal | None]) -> Decimal | float | None:
+    """Return the value of a program as a numeric of a type, or as double precision."""
+    found = computed(program, operands)
+    if found is None:
+        return None
+    if type_ == "double precision":
+        return float(found) or 0.0  # which has no sign
+    return fit(found, parse_type(type_))
 
 
 def _rounded(rounding: str) -> Make:
@@ -335,6 +353,7 @@ FORMS: dict[str, Make] = {
     SINGLE: _single,
     "$sum(double precision,double precision)": strict(_total),
     "$avg(double precision,double precision,bigint)": strict(lambda x, y, n: _total(x, y) / n if n else None),
+    "$exact(text,any…)": _program,
     "$root(numeric)": strict(lambda x: fit(Decimal(repr(math.sqrt(x))))),
     "pi()": strict(lambda: math.pi),
     **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in _SIGNED},

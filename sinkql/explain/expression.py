@@ -188,6 +188,8 @@ def _call(call: Call) -> _Text:
             return f"({operands[0][0]}).{name(str(field.value))}", _ATOM
         case "ARRAY":
             return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
+        case "$exact":
+            return _program(call, operands)
         case "[:]":
             text = operands[0][0] if isinstance(call.arguments[0], Reference) else f"({operands[0][0]})"
             return f"{text}[{operands[1][0]}:{operands[2][0]}]", _ATOM
@@ -200,6 +202,25 @@ def _call(call: Call) -> _Text:
             return _between(function, operands)
         case _:
             return f"{function.removeprefix('$')}({', '.join(each[0] for each in operands)})", _ATOM
+
+
+def _program(call: Call, operands: Sequence[_Text]) -> _Text:
+    """Return the steps of a program as they may have been written."""
+    text, stack = call.arguments[0], list[_Text]()
+    assert isinstance(text, Literal)
+    for word in str(text.value).split():
+        step, _, places = word.partition(":")
+        if word.isdigit():
+            stack.append(operands[int(word) + 1])
+        elif step in _INFIX or step == "^":
+            right, left = stack.pop(), stack.pop()
+            stack.append((f"{_bracketed(left, _ATOM)} {step} {_bracketed(right, _ATOM)}", _OTHER))
+        elif step == "neg":
+            stack.append((f"-{_bracketed(stack.pop(), _ATOM)}", _SIGN))
+        else:
+            stack.append((f"{step}({stack.pop()[0]}{f', {places}' if places else ''})", _ATOM))
+    (found,) = stack
+    return (f"{_bracketed(found, _ATOM)}::{call.type}", _ATOM) if call.type.name != "numeric" else found
 
 
 def _row(call: Call, operands: Sequence[_Text]) -> _Text:

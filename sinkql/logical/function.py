@@ -142,6 +142,8 @@ _OPERATORS = (
         *_each("~(T) → T", *_WHOLE, *_UNSIGNED),
         *_each("||(T,T) → T", "text", "bytea"),
     ),
+    # a program of several steps (`evaluate.exact`) over numerics, which is rounded once
+    *_entries("$exact(text,any…) → any"),
     # of more than 34 digits, and rounded once
     *_entries("-(numeric) → any", _ROUNDED, version=2),
     *_entries(

@@ -286,7 +286,20 @@ def _single(call: Call) -> Form:
     return Form(f"CASE WHEN @0 > 1 THEN {failed} ELSE @1 END")
 
 
+COMPUTED = "sinkql_computed"
+"""A function of Python's: a program, its result's type and its operands → the result, or what is wrong behind a !."""
+
+
+def _program(call: Call) -> Form:
+    places = "".join(f", @{place}" for place in range(1, len(call.arguments)))
+    called = f"{COMPUTED}(@0, '{call.type}'{places})"
+    spark = spark_type(call.type)
+    failed = f"CAST(raise_error(substring({called}, 2)) AS {spark})"
+    return Form(f"IF(left({called}, 1) = '!', {failed}, CAST({called} AS {spark}))", apart=True)
+
+
 FORMS: dict[str, Spelling] = {
+    "$exact(text,any…)": _program,
     "AND(boolean…)": Infix("AND", AND),
     "OR(boolean…)": Infix("OR", OR),
     "NOT(boolean)": _not,

@@ -51,10 +51,10 @@ def _partner(type_: Type) -> Type:
 def _of_numerics(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     check_scale(left)
     check_scale(right)
-    return call(f"{operator}(numeric,numeric)", (_decimal(left), _decimal(right)), span)
+    return call(f"{operator}(numeric,numeric)", (decimal_operand(left), decimal_operand(right)), span)
 
 
-def _decimal(value: Typed) -> Typed:
+def decimal_operand(value: Typed) -> Typed:
     """Return an operand as a numeric of just the digits that its type has."""
     if value.type.name == "numeric":
         return value
@@ -132,7 +132,8 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
     if types.ranged(type_) and operator not in _EQUALITIES:
         return tuple(_ordered(coerced(value, type_)) for value in values)
     if type_.name == "numeric":
-        return tuple(coerced(value, NUMERIC) if value.type == types.UNKNOWN else _decimal(value) for value in values)
+        known = [coerced(value, NUMERIC) if value.type == types.UNKNOWN else value for value in values]
+        return tuple(map(decimal_operand, known))
     return tuple(coerced(value, type_) for value in values)
 
 

@@ -11,6 +11,7 @@ from sinkql.errors import SinkqlError, Span, too_deep
 from sinkql.logical import Call, Expression, Interval, Literal, Reference, Type
 from sinkql.logical import expression as trees
 from sinkql.logical import function as functions
+from sinkql.planner.expression.exact import as_double, program
 from sinkql.planner.types import MAX_SCALE, TIMESTAMP, TIMESTAMPTZ
 
 Constant = str | int | Decimal | bool | Interval
@@ -115,6 +116,9 @@ def null_of(type_: Type, span: Span) -> Typed:
 
 def cast_to(value: Typed, target: Type) -> Typed:
     """Return a value as another type; there must be such a cast."""
+    double = as_double(value.tree, value.span) if target.name == "double precision" else None
+    if double is not None:
+        return Typed(double, target)
     return Typed(functions.cast(value.tree, target), target)
 
 
@@ -124,7 +128,8 @@ def call(function: str, arguments: Sequence[Typed], span: Span | None = None, *,
     A span that is not given goes from the first argument to the last.
     """
     place = span if span is not None else around(arguments)
-    found = functions.call(function, [value.tree for value in arguments], place, type_=type_)
+    trees_ = [value.tree for value in arguments]
+    found = program(function, trees_, place) or functions.call(function, trees_, place, type_=type_)
     return Typed(found, found.type)
 
 

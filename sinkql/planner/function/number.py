@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical.numeral import check_float, read_numeral
 from sinkql.planner import types
+from sinkql.planner.expression.exact import made
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import arithmetic
+from sinkql.planner.expression.operator import arithmetic, decimal_operand
 from sinkql.planner.expression.typed import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, typed
 from sinkql.planner.function.pattern import refused
@@ -17,7 +18,6 @@ from sinkql.planner.types import DOUBLE, INTEGER, NUMERIC, TEXT
 _TO_DOUBLE = "cast to double precision"
 REFUSED: Mapping[str, str] = {
     **{f"{name}(numeric)": _TO_DOUBLE for name in ("sqrt", "ln", "log", "exp")},
-    "power(numeric,numeric)": "cast to double precision or multiply",
 }
 """Overloads that Postgres has and that have no exact form here, with the way out."""
 ALIASES: Mapping[str, str] = {"ceiling": "ceil", "pow": "power", "log10": "log"}
@@ -56,4 +56,18 @@ def to_char(value: Typed, pattern: Typed, text: str) -> Typed:
     return call(f"to_char({value.type.name},text)", (value, coerced(pattern, TEXT)))
 
 
-HANDLERS: dict[str, Handler] = {"mod": _mod, "div": _div, "round": _rounded, "trunc": _rounded}
+def _power(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    """Plan power(x, y), which is numeric where one of them is and none is a float."""
+    arity(name, arguments, span, 2, 2)
+    known = [value.type for value in arguments]
+    if any(type_.name == "numeric" for type_ in known) and all(
+        type_ == types.UNKNOWN or (types.number(type_) and not types.floating(type_)) for type_ in known
+    ):
+        typed_ = [typed(name, value, NUMERIC) if value.type == types.UNKNOWN else value for value in arguments]
+        return Typed(made(("^",), [decimal_operand(value).tree for value in typed_], span, NUMERIC), NUMERIC)
+    return call("power(double precision,double precision)", [typed(name, value, DOUBLE) for value in arguments], span)
+
+
+HANDLERS: dict[str, Handler] = {
+    "mod": _mod, "div": _div, "round": _rounded, "trunc": _rounded, "power": _power, "pow": _power,
+}  # fmt: skip

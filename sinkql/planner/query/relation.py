@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical import Change
+from sinkql.logical import NUMERIC, Change
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
@@ -32,7 +32,7 @@ def project(relation: logical.Relation, items: Sequence[Item]) -> logical.Relati
     )
     if same:
         return relation
-    outputs = tuple(logical.Output(name, settled(value)) for name, value in items)
+    outputs = tuple(logical.Output(name, _shown(value)) for name, value in items)
     renamed: dict[str, str] = {}
     for name, value in items:
         if value.column is not None:
@@ -54,6 +54,16 @@ def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
     """Filter; what is known of the rows stays."""
     condition = settled(predicate)
     return ranked(logical.Filter(relation, condition, filtered(relation.shape, conjuncts(condition))))
+
+
+def _shown(value: Typed) -> logical.Expression:
+    """Return what a column is computed by: a number with more digits than a plain numeric has is of just its digits."""
+    tree, type_ = value.tree, value.raw
+    if value.type == NUMERIC and isinstance(tree, logical.Literal) and type_.name == "numeric":
+        scale = type_.scale or 0
+        if type_.whole_digits > NUMERIC.whole_digits or scale > (NUMERIC.scale or 0):
+            return tree
+    return settled(value)
 
 
 _INSTEAD = {"jsonb": "Use values of it, as j ->> 'key'.", "interval": "Use its text, as in x::text."}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
 from sinkql.evaluate.failure import RefusedError
 from sinkql.evaluate.json import at_path, member, member_text, read, text_at_path
+from sinkql.evaluate.number import program_value
 from sinkql.lowering.spark.cast import READ_JSON
 from sinkql.lowering.spark.json import JSON_PART, JSON_PATH, JSON_PATH_TEXT, JSON_TEXT
+from sinkql.lowering.spark.operator import COMPUTED
 
 
 def register(session: SparkSession) -> None:
@@ -28,6 +31,16 @@ def _read_json(text: str | None) -> str | None:
         return f"!{error}"
 
 
+def _computed(program: str, type_: str, *operands: Decimal | None) -> str | None:
+    try:
+        found = program_value(program, type_, operands)
+    except RefusedError as error:
+        return f"!{error}"
+    if found is None:
+        return None
+    return repr(found) if isinstance(found, float) else format(found, "f")
+
+
 def _strict(function: Callable[[str, str], str | None]) -> Callable[[str | None, str | None], str | None]:
     def found(text: str | None, argument: str | None) -> str | None:
         return None if text is None or argument is None else function(text, argument)
@@ -41,6 +54,7 @@ def _step(text: str) -> str | int:
 
 _FUNCTIONS: dict[str, Callable[..., str | None]] = {
     READ_JSON: _read_json,
+    COMPUTED: _computed,
     JSON_PART: _strict(lambda text, step: member(text, _step(step))),
     JSON_TEXT: _strict(lambda text, step: member_text(text, _step(step))),
     JSON_PATH: _strict(at_path),

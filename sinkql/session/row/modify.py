@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
@@ -275,7 +276,7 @@ def duplicate(target: Target, key: Sequence[int], row: Row, *, span: Span | None
 
 
 def _shown(value: object) -> str:
-    text = str(value)
+    text = format(value, "f") if isinstance(value, Decimal) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

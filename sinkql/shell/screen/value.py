@@ -48,6 +48,8 @@ def value_text(value: Any, null: str = "") -> str:
             return "true" if value else "false"
         case float():
             return _float_text(value)
+        case Decimal():
+            return format(value, "f")
         case bytes():
             return f"\\x{value.hex()}"
         case datetime():

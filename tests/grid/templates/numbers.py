@@ -8,6 +8,36 @@ from grid.templates.template import NUMBERS, NUMERICS, Template, plain
 
 
 def numbers() -> Iterator[Template]:
+    yield from plain(
+        "@n0 / @n1 * @n2",
+        "@n0 / @n1 + @n2",
+        "@n0 / @n1 / @n2",
+        "(@n0 - @m1) / @n1 * 100",
+        "@m0 / @m1 * @m2",
+        "@m0 / 7 * 7",
+        "@i0 / 3.0 * @i1",
+        "round(@m0 / @m1 * 100, 2)",
+        "trunc(@m0 / 7 * 3, 1)",
+        "floor(@m0 / 7 * 3)",
+        "-(@m0 / 7 * 3)",
+        "abs(@m0 / 7 - @m1)",
+        "@m0 / @m1 % 3",
+        "(@m0 / @m1)::double precision",
+        "(@m0 / 7 * 3)::double precision",
+        "@m0 ^ 2",
+        "@m0 ^ 3",
+        "@m0 ^ 0",
+        "@m0 ^ -1",
+        "@m0 ^ @h1",
+        "@m0 ^ 0.5",
+        "@n0 ^ @n1",
+        "2.5 ^ @m0",
+        "power(@m0, @m1)",
+        "power(@h0, 1.5)",
+        "0.07 / @i0 * 1000",
+        "@m0 * 3 / 7 + 1",
+        "(@m0 / 3 + @m1 / 3) * 1.5",
+    )
     yield from plain(*(f"abs(@{code}0)" for code in NUMBERS))
     for code in ("d", *NUMERICS, "i"):
         yield from plain(*(f"{name}(@{code}0)" for name in ("ceil", "floor", "sign", "round", "trunc", "ceiling")))
