@@ -259,13 +259,24 @@ def test_a_pattern_that_has_no_exact_form_is_refused_at_its_place(call: str) -> 
     assert _caret(f"SELECT {call} FROM orders") == ("SQ2214", call[call.index("'") : -1])
 
 
-@pytest.mark.parametrize("item", ["-fine", "fine + 1", "sum(fine)", "avg(fine)", "0.12345678901", "coalesce(fine, 1)"])
+@pytest.mark.parametrize(
+    "item", ["-fine", "fine + 1", "sum(fine)", "avg(fine)", "0.12345678901 + 1", "coalesce(fine, 1)"]
+)
 def test_digits_that_plain_numeric_cannot_keep_are_not_rounded_off(item: str) -> None:
     tables = vectors.table({"fine": "numeric(20,15)"})
     with pytest.raises(SinkqlError) as caught:
         vectors.query(f"SELECT {item} FROM t", tables)
     assert caught.value.code == "SQ2214"
     assert str(vectors.query("SELECT max(fine) FROM t", tables).relation.shape.columns[0].type) == "numeric(20,15)"
+
+
+@pytest.mark.parametrize(
+    ("constant", "type_"),
+    [("0.12345678901", "numeric(11,11)"), ("9" * 38, "numeric(38,0)"), (f"0.{'9' * 38}", "numeric(38,38)")],
+)
+def test_a_constant_of_more_digits_than_a_plain_numeric_is_a_column_of_its_own(constant: str, type_: str) -> None:
+    plan = vectors.query(f"SELECT {constant} AS x FROM t", vectors.table({"a": "integer"}))
+    assert str(plan.relation.shape.columns[0].type) == type_
 
 
 def test_deep_nesting_is_an_error_with_a_code() -> None:

@@ -279,7 +279,12 @@ class ManifestWriter(ManifestWriterV2):
 
     @property
     def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes" if self._deletes else "data", SEAL: UNSEALED}
+        return {
+            **super()._meta,
+            "schema-id": str(self._schema.schema_id),
+            "content": "deletes" if self._deletes else "data",
+            SEAL: UNSEALED,
+        }
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return a writer of entries, which have the fields of version 3 whatever is written."""
