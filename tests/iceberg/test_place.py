@@ -105,6 +105,23 @@ def test_values_are_those_of_pyiceberg(tmp_path: Path, column: str, transform: s
     assert dict(expected) == plain
 
 
+@pytest.mark.parametrize(
+    ("column", "least", "expected"), [("small", -(2**31), 2**31 - 2), ("big", -(2**63), 2**63 - 2)]
+)
+def test_the_least_integer_is_cut_as_by_other_writers(tmp_path: Path, column: str, least: int, expected: int) -> None:
+    # Java's arithmetic turns round below the least integer, and so do the partitions of whoever writes with it
+    rows = pa.table(
+        {
+            each.name: pa.array([least if each.name == column else None], each.type)
+            for each in schema_to_pyarrow(SCHEMA, include_field_ids=False)
+        }
+    )
+    spec = spec_of((column, "truncate[10]"))
+    metadata = create_table(tmp_path, {name: type_ for name, (type_, _) in TYPES.items()}, spec=spec).metadata
+    ((place, _),) = divide(rows, SCHEMA, spec)
+    assert Partitions(metadata).record(place)[0] == expected
+
+
 def test_several_terms_part_rows_by_all_of_them(tmp_path: Path) -> None:
     terms = (("name", "identity"), ("at", "day"), ("big", "bucket[7]"), ("flag", "identity"))
     rows = rows_of(random.Random(1), 500)
