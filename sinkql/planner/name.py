@@ -205,6 +205,17 @@ def find(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> logical
     return entry
 
 
+def find_shown(catalog: logical.CatalogReader, statement: ast.ShowCreate) -> logical.Entry:
+    """Return the item of SHOW CREATE; raises SQ2003 with the statement that shows one of another kind."""
+    try:
+        return find(catalog, statement.name, statement.kind)
+    except SinkqlError as error:
+        other = catalog.entry(named(statement.kind, statement.name, catalog))
+        if other is not None:
+            error.hint = f"Run SHOW CREATE {other.kind} {print_name(statement.name)};"
+        raise
+
+
 def missing(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> MissingError:
     """Return the error for a name that no item has; the hint is the nearest name of one of `kinds`."""
     known = [short_name(full, catalog) for kind in kinds for full in catalog.names(kind)]

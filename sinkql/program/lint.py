@@ -32,7 +32,7 @@ from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.connection import validation
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.statement import item_name
-from sinkql.planner.name import find, path, short_name, split_name
+from sinkql.planner.name import find_shown, path, short_name, split_name
 from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files
 from sinkql.planner.query.once import plan_once
 from sinkql.planner.scope import Scope
@@ -131,7 +131,7 @@ class _Linter:
             case ast.Explain():
                 explained(statement, plans, registry, {})
             case ast.ShowCreate():
-                find(plans, statement.name, statement.kind)
+                find_shown(plans, statement)
             case ast.ValidateConnection():
                 validation(statement, plans, registry)
             case ast.Show():

@@ -57,6 +57,8 @@ def _mended(text: str, error: SinkqlError) -> str | None:
             return before[:place] + before[place + len(_written(found[1])) :] + wrong + after
         case hint if found := re.fullmatch(r"Leave out ([^…,:]+)[^…]*\.", hint):
             needless = found[1] if found[1] in wrong else wrong
+            if re.search(rf"{re.escape(needless)}\s*=", wrong + after):  # an option, which goes with its value
+                return None
             return before + wrong.replace(needless, "", 1) + after
         case hint if hint.startswith("End the statement before it"):
             return before + ";" + wrong + after
@@ -151,14 +153,6 @@ _INSTEAD = (
     (
         "CREATE MATERIALIZED VIEW m IN CLUSTER jobs REPLICA r AS SELECT id FROM orders;",
         "CREATE MATERIALIZED VIEW m IN CLUSTER jobs AS SELECT id FROM orders;",
-    ),
-    (
-        "CREATE VIEW v AS SELECT jsonb_extract_path_text(status::jsonb, 'a', '0') AS x FROM orders;",
-        "CREATE VIEW v AS SELECT status::jsonb -> 'a' ->> 0 AS x FROM orders;",
-    ),
-    (
-        "CREATE VIEW v AS SELECT status::jsonb #> '{a,0}' AS x FROM orders;",
-        "CREATE VIEW v AS SELECT status::jsonb -> 'a' -> 0 AS x FROM orders;",
     ),
     (
         "CREATE VIEW v AS SELECT id FROM orders WHERE customer SIMILAR TO 'a%';",

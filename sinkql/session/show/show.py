@@ -7,13 +7,11 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
 from sinkql.catalog.system.view import Table, select_views
-from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.planner.item.source import with_found_columns
-from sinkql.planner.name import find, named
+from sinkql.planner.name import find_shown
 from sinkql.printer import to_sql
-from sinkql.printer.part import name as print_name
 from sinkql.session.result import Result
 
 
@@ -36,7 +34,7 @@ def show(statement: ast.Show, catalog: Catalog) -> Result:
 
 def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
     """Give an item's name and its CREATE text, which shows no literal of a secret, with REDACTED or without."""
-    entry = _find(statement, catalog)
+    entry = find_shown(catalog.reader(), statement)
     stored = catalog.stored(entry.name)
     if stored is None:
         text = to_sql(entry.statement)
@@ -47,17 +45,6 @@ def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
         )
     name = entry.name.removesuffix(".")
     return Result(f"SHOW CREATE {statement.kind}", columns=("name", "create_sql"), rows=((name, text),))
-
-
-def _find(statement: ast.ShowCreate, catalog: Catalog) -> logical.Entry:
-    """Return the item; raises SQ2003 with the statement that shows one of another kind."""
-    try:
-        return find(catalog.reader(), statement.name, statement.kind)
-    except SinkqlError as error:
-        other = catalog.reader().entry(named(statement.kind, statement.name, catalog.reader()))
-        if other is not None:
-            error.hint = f"Run SHOW CREATE {other.kind} {print_name(statement.name)};"
-        raise
 
 
 def _complete(statement: ast.Statement, facts: logical.Facts) -> ast.Statement:
