@@ -15,7 +15,7 @@ from sinkql.connectors.iceberg.keyindex import index, run
 from sinkql.connectors.iceberg.table.target import Patience
 from sinkql.errors import LostIndexError, SinkqlError
 from sinkql.extension.stream import RedoBatchError
-from support.damage import damage
+from support.damage import WAYS, damage
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
 from support.readers import Rows, pyiceberg_rows
@@ -119,7 +119,9 @@ def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, kind: st
         name = chance.choice(table.files[seed % len(table.files)])
         path = table.lake.folder / name
         data = path.read_bytes()
-        how = damage(chance, path, table.others(name))
+        # nothing tells that a digit in metadata is another one
+        ways = [each for each in WAYS if each != "flip" or name.suffix != ".json"]
+        how = damage(chance, path, table.others(name), ways)
         error = None
         try:
             table.run(chance.choice([None, tmp_path / f"host{seed}"]))
