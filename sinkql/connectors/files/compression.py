@@ -8,7 +8,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import BinaryIO, Literal, cast
@@ -23,6 +23,8 @@ ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".zip": 
 """What names end in, and the codecs: Arrow's words for those that it has."""
 _CODECS = {"NONE": None, "GZIP": "gzip", "BZIP2": "bz2", "ZSTD": "zstd", "LZ4": "lz4", "ZIP": "zip"}
 _MEMORY_BYTES = 32 << 20
+_MOST_BYTES, _MOST_TIMES = 256 << 20, 200
+"""Text takes a fifth to a fiftieth of its bytes; a file of one byte repeated takes a thousandth and less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +43,31 @@ class Written:
         """Tell whether the bytes of a file are its text, in UTF-8."""
         return self.codec(name) is None and self.encoding is None
 
-    def plain(self, stream: BinaryIO, file: SeenFile) -> AbstractContextManager[BinaryIO]:
-        """Open the stream of a file as its text in UTF-8; raises as `plain` does."""
-        return plain(stream, self.codec(file.name), self.encoding, size=file.size)
+    @contextmanager
+    def plain(self, stream: BinaryIO, file: SeenFile) -> Iterator[BinaryIO]:
+        """Open the stream of a file as it was before it was compressed, in one member or several, and in UTF-8.
 
-
-_MOST_BYTES, _MOST_TIMES = 256 << 20, 200
-"""Text takes a fifth to a fiftieth of its bytes; a file of one byte repeated takes a thousandth and less."""
-
-
-@contextmanager
-def plain(stream: BinaryIO, codec: str | None, encoding: str | None, *, size: int) -> Iterator[BinaryIO]:
-    """Open a stream of `size` bytes as it was before it was compressed, in one member or several, and in UTF-8.
-
-    Raises UndecodableError for one of no bytes, for an archive of not just one file, where what is read has bytes that
-    are no text in the encoding, and where it has far more bytes than data ever do that are compressed so; reading
-    raises OSError for one that is damaged or cut off.
-    """
-    if codec is None and encoding is None:
-        yield stream
-        return
-    import pyarrow as pa  # not where connectors are loaded
-
-    if codec is not None and size == 0:
-        raise UndecodableError(f"it is empty, which a {codec} file never is")
-    with _uncompressed(stream, codec, size) as found:
-        if encoding is None:
-            yield found
+        Raises UndecodableError for one of no bytes, for an archive of not just one file, where what is read has bytes
+        that are no text in the encoding, and where it has far more bytes than data ever do that are compressed so;
+        reading raises OSError for one that is damaged or cut off.
+        """
+        if self.plainly(file.name):
+            yield stream
             return
-        with pa.transcoding_input_stream(pa.PythonFile(found, mode="r"), encoding, "utf-8") as transcoded:
-            try:
-                yield transcoded
-            except UnicodeDecodeError as error:
-                raise UndecodableError(_no_text(error)) from error
+        import pyarrow as pa  # not where connectors are loaded
+
+        codec = self.codec(file.name)
+        if codec is not None and file.size == 0:
+            raise UndecodableError(f"it is empty, which a {codec} file never is")
+        with _uncompressed(stream, codec, file.size) as found:
+            if self.encoding is None:
+                yield found
+                return
+            with pa.transcoding_input_stream(pa.PythonFile(found, mode="r"), self.encoding, "utf-8") as transcoded:
+                try:
+                    yield transcoded
+                except UnicodeDecodeError as error:
+                    raise UndecodableError(_no_text(error)) from error
 
 
 def _no_text(error: UnicodeDecodeError) -> str:

@@ -12,7 +12,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -493,10 +493,12 @@ class FilesReader(Reader):
     def _tallied(
         self, file: SeenFile, parts: Iterator[Decoded], tally: Tally, *, before: int = 0
     ) -> Iterator[pa.RecordBatch]:
+        bad = BadRecords(self.source, self.policy)
         for decoded in parts:
             tally.rows += decoded.records
             for failure in decoded.failures:
-                bad = BadRecords(self.source, self.policy, self._remedy(failure.raw))
+                if self.policy == "fail":
+                    bad = replace(bad, correct=self._remedy(failure.raw))
                 position = f"{file.name}:{before + failure.line}"
                 about = {"header": decoded.head.decode(errors="replace")} if decoded.head else {}
                 bad.take(tally, RowError(position, "SQ3101", failure.message, failure.raw, about=about))
