@@ -117,6 +117,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     kept: str = ""
     keeper: str = ""
     """What keeps rows that are pushed until the log has them: only where that is there are they not lost."""
+    pushed: Position = ""
+    """Up to where rows had been pushed when the log began, empty where none are."""
     era: int = 0
 
     def files(self) -> Iterator[DataFile]:

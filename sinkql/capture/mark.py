@@ -55,7 +55,8 @@ class Era(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came after a loss that a user accepted: the positions of an era mean nothing in another one.
 
     It begins at position `begin`, empty as long as that is not known; `why` is what was lost before it. Where rows are
-    pushed, positions go on: up to `end` they are those of the era before.
+    pushed, positions go on: up to `end` they are those of the era before, no further than where it says so already as
+    the loss is accepted.
     """
 
     number: int = 0

@@ -187,7 +187,8 @@ class Capture:
             if not isinstance(error, LostChangesError) and self._pass(error):
                 return True
             era = known_era(notes, self.host.clients())
-            mark.begin(notes, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
+            end = error.pushed if isinstance(error, LostChangesError) else ""
+            mark.begin(notes, mark.Era(era.number + 1, why=f"{error.code}: {error.message}", end=end))
             faults.point("era")
             discard(self.folder)
             notes.remove("word")

@@ -73,6 +73,8 @@ class Session:
     """The tables that the server does not send as they were planned, and why."""
     _created: Position = ""
     """Where the server said that a new log may begin."""
+    _pushed: Position = ""
+    """Up to where rows had been pushed when the log began; empty where none are."""
     _keeper: str = ""
     _joinable: set[str] = field(default_factory=set)
     """The sinks that were told where to join."""
@@ -107,6 +109,8 @@ class Session:
         if self.era.number and not self.log.entries:
             self.log.add("gap", start=start, to=start, at=time.time(), problem=self.era.why)
         self._keeper = pushed.follow(self.log, self.stream, start)
+        self._pushed = self._pushed_before()
+        self._check_pushed(self.marks.elsewhere(self.log.id))
         self._begin_era()
         self._recall()
         if self.keeping.keep == "log":  # it may have been the server before
@@ -131,17 +135,30 @@ class Session:
         at = self.marks.positions()
         begin = self._created = self.stream.create()
         # what is pushed next would have positions that sinks are beyond
-        beyond = bool(at) and any(each.pushed for each in self.tables.values()) and at[-1] > self.stream.end()
+        beyond = bool(at) and self._is_pushed and at[-1] > self.stream.end()
         if not at or (begin <= at[0] and not beyond):
             return begin
         if beyond or (self.kept == "log" and not self.stream.follows(at[0])):
-            raise LostChangesError(
-                "SQ3436",
-                "the log of the source is lost, and the server no longer has what it had",
-                detail=f"sinks are at position {at[0]} and later ones",
-                hint=SKIP,
-            )
+            raise self._lost(at[0])
         return at[0]
+
+    @property
+    def _is_pushed(self) -> bool:
+        return any(each.pushed for each in self.tables.values())
+
+    def _pushed_before(self) -> Position:
+        opened = next((each for each in reversed(self.log.entries) if each.kind == "open"), None)
+        if opened is not None:
+            return opened.pushed
+        return self.stream.end() if self._is_pushed else ""
+
+    def _lost(self, at: Position) -> LostChangesError:
+        return LostChangesError(
+            "SQ3436",
+            "the log of the source is lost, and the server no longer has what it had",
+            detail=f"sinks are at position {at} and later ones",
+            hint=SKIP,
+        )
 
     def _receive_after(self, start: Position) -> None:
         """Begin to receive what follows a position.
@@ -159,7 +176,7 @@ class Session:
     def _begin_era(self) -> None:
         """Write down where the era begins, once the log has that: a log that is gone after it is lost."""
         if self.era.number and not self.era.begin:
-            end = self.stream.end() if any(each.pushed for each in self.tables.values()) else ""
+            end = min(self.stream.end(), self.era.end or self.stream.end()) if self._is_pushed else ""
             self.era = msgspec.structs.replace(self.era, begin=self.log.entries[0].start, end=end)
             mark.begin(self.notes, self.era)
             self.marks = self._marks()
@@ -442,16 +459,29 @@ class Session:
         where an entry has what such a sink has and what it has not, and it cannot take all of that.
         """
         others = self.marks.elsewhere(self.log.id)
+        self._check_pushed(others)
         to = within(self.log.entries, others, self.tables)
         if to is not None:
             raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
         return all(at.to <= self.log.to or at.to in self.stops for at in others)
 
+    def _check_pushed(self, others: Sequence[mark.At]) -> None:
+        """Raise SQ3436 where a sink has read more of a lost log than had been pushed when this one began.
+
+        Of such a sink nobody knew then: what was pushed since has positions that it is beyond.
+        """
+        beyond = [each.to for each in others if each.to > self._pushed]
+        if self._pushed and beyond:
+            error = self._lost(min(beyond))
+            error.pushed = self._pushed
+            raise error
+
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""
-        for name, wish in mark.all_of(self.notes, "ask", mark.Ask):
-            if wish.table not in self.tables:
-                continue
+        asked_for = [each for each in mark.all_of(self.notes, "ask", mark.Ask) if each[1].table in self.tables]
+        if asked_for and self._pushed:
+            self._check_pushed(self._marks().elsewhere(self.log.id))  # a sink says where it is, and asks after that
+        for name, _ in asked_for:
             to = self.stream.end()
             self.wanted = max(self.wanted, to)
             last = self.log.entries[-1]
@@ -538,7 +568,13 @@ class Session:
     def _known(self) -> dict[str, Any]:
         generations = tuple(self.snapshots.known.values())
         captured = tuple(sorted(self.tables))
-        return {"captured": captured, "generations": generations, "kept": self.kept, "keeper": self._keeper}
+        return {
+            "captured": captured,
+            "generations": generations,
+            "kept": self.kept,
+            "keeper": self._keeper,
+            "pushed": self._pushed,
+        }
 
     def _opened(self) -> bool:
         """Tell whether a try before, under the same lease, has written that down at the log's end, and come no further.

@@ -194,7 +194,12 @@ class DamagedFileError(SinkqlError):
 
 
 class LostChangesError(SinkqlError):
-    """Say that the log of a source is lost, which alone had what its sinks need."""
+    """Say that the log of a source is lost, which alone had what its sinks need.
+
+    Positions after `pushed`, where it is known, are used again by what came since.
+    """
+
+    pushed: str = ""
 
 
 class LostPositionError(SinkqlError):

@@ -36,7 +36,7 @@ def session(tmp_path: Path, sender: Sender) -> Iterator[Session]:
 
 def _send(sender: Sender, *bodies: str) -> None:
     sender.listening(_PATH)
-    assert {sender.send(_PATH, body).status for body in bodies} == {200}
+    assert {sender.send(_PATH, body).status for body in bodies} <= {200}
 
 
 def _bodies(folder: Path, name: str = "a") -> list[str]:
@@ -196,20 +196,26 @@ def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["four", "one", "three"]
 
 
+@pytest.mark.parametrize("before", ["no capture", "no request", "2 requests"])
 def test_what_comes_after_log_and_journal_are_lost_is_not_taken_for_what_was_read(
-    tmp_path: Path, session: Session, sender: Sender
+    tmp_path: Path, session: Session, sender: Sender, before: str
 ) -> None:
+    """Nor where the capture has begun again, and taken requests, before the sink says where it is."""
+    new = ["3", "4"] if before == "2 requests" else []
     with capturing(session):
         _send(sender, "1", "2")
         once(session)
     shutil.rmtree(_folder(tmp_path))
-    with capturing(session), pytest.raises(SinkqlError, match="SQ3436"):
-        once(session, "a")
+    with capturing(session):
+        if before != "no capture":
+            _send(sender, *new)
+        with pytest.raises(SinkqlError, match="SQ3436"):
+            once(session, "a")
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
     with capturing(session):
-        _send(sender, "3")
+        _send(sender, "5")
         once(session)
-    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3"]
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", *new, "5"]
 
 
 @pytest.mark.parametrize("lost", ["a segment", "a beginning", "an end", "a first segment"])
