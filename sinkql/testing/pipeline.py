@@ -57,7 +57,7 @@ def described(folder: Path, variables: Mapping[str, str]) -> Pipeline:
     """Return the pipeline that the scripts of a folder describe, as `sinkql apply` takes them."""
     scripts = [Script(str(path), _text(path, variables)) for path in script_files([folder])]
     found = read_scripts(scripts, discover(), present=(), settings={}, keep=False)
-    return Pipeline(found.catalog, tuple(found.notices))
+    return Pipeline(found.catalog, tuple(each.notice for each in found.notices))
 
 
 def _text(script: Path | str, variables: Mapping[str, str]) -> str:

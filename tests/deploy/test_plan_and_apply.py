@@ -410,7 +410,7 @@ def test_a_sink_that_goes_to_another_warehouse_finds_a_table_of_its_own(session:
 
 def test_an_unknown_setting_is_a_notice_of_the_plan(session: Session) -> None:
     deployment = _plan(session, "SET zzz = 1; CREATE TABLE t (a int); ALTER SYSTEM SET yyy = on;")
-    assert [notice.code for notice in deployment.notices] == ["SQ2637", "SQ2637"]
+    assert [each.notice.code for each in deployment.notices] == ["SQ2637", "SQ2637"]
     assert len(_steps(deployment)) == 1
 
 

@@ -13,6 +13,7 @@ from sinkql import durable
 from sinkql.cli.context import open_or_empty, open_session
 from sinkql.cli.output import Output
 from sinkql.cli.script import VARIABLES, fill_script
+from sinkql.errors import codes
 from sinkql.script.file import script_files
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def plan(
 ) -> int:
     """Show the steps that make the catalog match FILEs (or folders of .sql files). Changes nothing.
 
-    Where there is no catalog yet, all is to be created.
+    Where there is no catalog yet, all is to be created. Where a step is refused as things are, the exit code is that
+    of its error.
     """
     session, output = open_or_empty(context)
     deployment = _planned(session, output, paths, variables, keep=keep)
@@ -51,6 +53,9 @@ def plan(
 
         durable.write(out, encode(deployment, session.catalog.registry.vocabulary) + b"\n")
         output.note(f"\nsaved; carry it out with sinkql apply {out}")
+    refused = next((step.refused for step in deployment.steps if step.refused is not None), None)
+    if refused is not None:
+        return codes[refused].exit_code
     return _PENDING if detailed_exitcode and deployment.steps else 0
 
 
@@ -93,8 +98,8 @@ def _planned(
 
     texts = [Script(str(path), fill_script(path, output, variables)) for path in script_files(paths)]
     deployment = plan_deployment(texts, session, keep=keep)
-    for notice in deployment.notices:
-        output.notice(notice)
+    for each in deployment.notices:
+        output.notice(each.notice, path=each.path, text=each.text)
     return deployment
 
 
@@ -125,7 +130,9 @@ def _print(deployment: Deployment, output: Output) -> None:
             for line in step.changes:
                 output.note(f"      {line}")
     summary = ", ".join(f"{count} to {action}" for action, count in data["summary"].items() if count)
-    output.note(f"\n{summary}")
+    refused = [step.refused for step in deployment.steps if step.refused is not None]
+    told = f"; {len(refused)} refused as things are ({', '.join(dict.fromkeys(refused))})" if refused else ""
+    output.note(f"\n{summary}{told}")
 
 
 def _title(kind: str, name: str) -> str:

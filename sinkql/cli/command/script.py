@@ -38,13 +38,16 @@ def compile_(
     Needs no Spark, no network and no catalog.
     """
     import sinkql
+    from sinkql.extension.registry import discover
+    from sinkql.script.mask import mask
 
     _, output = context.obj
     known = json.loads(facts.read_text()) if facts is not None else None
     text, paths = fill_scripts(files, output, variables)
     program = sinkql.compile(text, facts=known, path=paths)
+    shown = mask(text, discover().vocabulary).text if program.notices else None
     for notice in program.notices:
-        output.notice(notice)
+        output.notice(notice, path=paths, text=shown)
     if target is None:
         click.echo(escaped(program.to_json()))
     else:

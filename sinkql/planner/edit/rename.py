@@ -101,7 +101,7 @@ def _renamed(
     if taken is not None:
         message = f'{taken.kind.lower()} "{short_name(full_name, catalog)}" already exists'
         raise SinkqlError("SQ2002", message, to.span, hint="Choose another name.")
-    return {entry.name: (_with_name(entry.statement, to), entry.facts)}
+    return {entry.name: (with_last_name(entry.statement, to), entry.facts)}
 
 
 def _swapped(
@@ -114,12 +114,12 @@ def _swapped(
     assert with_ is not None
     mine = ast.Ident(split_name(entry.name)[-1], other.span)
     return {
-        entry.name: (_with_name(entry.statement, other), entry.facts),
-        with_.name: (_with_name(with_.statement, mine), with_.facts),
+        entry.name: (with_last_name(entry.statement, other), entry.facts),
+        with_.name: (with_last_name(with_.statement, mine), with_.facts),
     }
 
 
-def _with_name(statement: ast.Create, to: ast.Ident) -> ast.Create:
+def with_last_name(statement: ast.Create, to: ast.Ident) -> ast.Create:
     """Return a statement with full names under another last name."""
     name = statement.name
     match statement, name:

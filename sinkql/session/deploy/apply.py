@@ -15,6 +15,7 @@ from sinkql.errors import Span
 from sinkql.planner.name import as_name
 from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.deployment import Deployment, check_fresh
+from sinkql.session.deploy.renaming import renaming
 from sinkql.session.deploy.step import Step, dropped_first, redefined
 from sinkql.session.item.earlier_plan import as_found, followers
 
@@ -28,6 +29,7 @@ def apply(deployment: Deployment, session: Session) -> None:
     session.run_statement(ast.Transaction("BEGIN"))
     try:
         doing = _Doing(deployment, session.catalog, session.run_statement)
+        doing.rename()
         for step in dropped_first(deployment.steps, session.catalog.dependents):
             doing.drop(step)
         for step in deployment.steps:
@@ -51,6 +53,13 @@ class _Doing:
         entry = self._catalog.reader().entry(step.name)
         assert entry is not None
         self._run(ast.Drop(entry.kind, (as_name(step.name),)))
+
+    def rename(self) -> None:
+        """Give sinks their new names, all at once: a name may be one that another sink has."""
+        names = {step.was: step.name for step in self._steps if step.was is not None}
+        if names:
+            reader = self._catalog.reader()
+            self._catalog.change(redefining(dict(renaming(names, reader)), reader))
 
     def make(self, step: Step) -> None:
         """Do what is left of a step after the early drops."""

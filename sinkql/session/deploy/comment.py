@@ -24,15 +24,15 @@ def place_of(catalog: MemoryCatalog, entry: logical.Entry, column: int) -> Place
     return (entry.name, columns[column - 1].name) if column <= len(columns) else None
 
 
-def stored_comments(catalog: Catalog) -> dict[Place, str]:
-    """Return the comments of a catalog."""
+def stored_comments(catalog: Catalog, names: Mapping[str, str]) -> dict[Place, str]:
+    """Return the comments of a catalog; `names` are those that items get, by the full names that they have."""
     entries = {entry.id: entry for entry in catalog.entries().values()}
     found: dict[Place, str] = {}
     for (item_id, column), comment in catalog.comments().items():
         entry = entries.get(item_id)
         place = place_of(catalog.plans, entry, column) if entry is not None else None
         if place is not None:
-            found[place] = comment
+            found[names.get(place[0], place[0]), place[1]] = comment
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,15 +11,17 @@ from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.secret.value import given
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.planner.item.setting import DEFAULTS
+from sinkql.planner.name import short_name
 from sinkql.session.deploy.access import DescribedAccess
 from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
 from sinkql.session.deploy.effect import CountRows, Known, told
-from sinkql.session.deploy.refusal import Outside
-from sinkql.session.deploy.script_catalog import Script, ScriptCatalog, read_scripts
+from sinkql.session.deploy.refusal import Outside, Refusal
+from sinkql.session.deploy.renaming import free, rename, renames, with_facts
+from sinkql.session.deploy.script_catalog import Script, ScriptCatalog, ScriptNotice, read_scripts
 from sinkql.session.deploy.step import Step
 from sinkql.session.item.earlier_plan import transition
 from sinkql.session.row.inputs import table_file
@@ -40,7 +42,7 @@ class Deployment:
     described: ScriptCatalog = field(repr=False, compare=False)
 
     @property
-    def notices(self) -> tuple[Notice, ...]:
+    def notices(self) -> tuple[ScriptNotice, ...]:
         """Return what the user should know about the scripts."""
         return tuple(self.described.notices)
 
@@ -69,18 +71,57 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         return value is not None and catalog.secret(name) != value
 
     follow = partial(transition, folder=catalog.database.folder, same=True)
-    steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value, transition=follow)
-    steps = (*steps, *comment_steps(stored_comments(catalog), found.comments, steps))
+    steps_of = partial(difference, registry=catalog.registry, broken=broken, other_value=other_value, transition=follow)
+    before, found, steps, names = _renamed(before, found, steps_of)
+    steps = (*steps, *comment_steps(stored_comments(catalog, names), found.comments, steps))
     ended = {step.name for step in steps if step.action in ("replace", "drop")}
     stay = frozenset(name for name in before.names("SINK") if name not in ended)
     gone = frozenset(step.name for step in steps if step.action == "replace" or step.early)
     outside = Outside(catalog, before, found.catalog, DescribedAccess(catalog, found), gone, follow)
     saying = Known(count, follow)
     told_steps = tuple(
-        replace(step, effect=told(step, before, found.catalog, saying, stay=stay, refusal=outside.refusal(step)))
+        _told(step, outside.refusal(step), partial(told, before=before, after=found.catalog, known=saying, stay=stay))
         for step in steps
     )
     return Deployment(told_steps, tuple(texts), keep, catalog.catalog_id(), catalog.generation, found)
+
+
+def _renamed(
+    before: MemoryCatalog, found: ScriptCatalog, steps_of: Callable[[MemoryCatalog, ScriptCatalog], tuple[Step, ...]]
+) -> tuple[MemoryCatalog, ScriptCatalog, tuple[Step, ...], dict[str, str]]:
+    """Give sinks the names that scripts have for them; return both catalogs, the steps from there, and the names.
+
+    A sink that would be created again all the same is not renamed.
+    """
+    names = renames(before, found.catalog, before.registry)
+    while True:
+        present, described = before.copy(), replace(found, catalog=with_facts(names, before, found.catalog))
+        rename(names, present)
+        steps = steps_of(present, described)
+        ended = {step.name for step in steps if step.action != "alter"}
+        if not ended & {*names.values()}:
+            return present, described, (*_with_names(steps, names, described),), names
+        names = free({was: name for was, name in names.items() if name not in ended}, before)
+
+
+def _with_names(steps: Iterable[Step], names: Mapping[str, str], described: ScriptCatalog) -> Iterator[Step]:
+    """Yield the steps, in front of them those of sinks that are only renamed."""
+    old_names = {name: was for was, name in names.items()}
+    altered = {step.name for step in steps}
+    for name, was in old_names.items():
+        if name not in altered:
+            reason = f'it is renamed from "{short_name(was)}"'
+            yield Step("alter", "SINK", name, reason, was=was, statement=described.statements.get(name))
+    for step in steps:
+        before = old_names.get(step.name) if step.kind == "SINK" else None
+        if before is None:
+            yield step
+        else:
+            yield replace(step, reason=f'it is renamed from "{short_name(before)}"; {step.reason}', was=before)
+
+
+def _told(step: Step, refusal: Refusal | None, effect: Callable[..., str]) -> Step:
+    return replace(step, effect=effect(step, refusal=refusal), refused=refusal.code if refusal is not None else None)
 
 
 def _counting(session: Session) -> CountRows:

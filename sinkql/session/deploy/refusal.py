@@ -26,7 +26,14 @@ class Refusal:
     """Why applying a step is refused as things are; `rows` tells that it is for rows of others in a sink's table."""
 
     reason: str
+    code: str
     rows: bool = False
+
+
+def _refused(error: SinkqlError, of: str = "", *, rows: bool = False) -> Refusal:
+    detail = f" ({error.detail.splitlines()[0]})" if error.detail else ""
+    hint = f". {error.hint}" if error.hint else ""
+    return Refusal(f"{of}{error.message}{detail}{hint}", error.code, rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Outside:
         if found is None:
             return None
         kept = self._asked(name, plans, keep=True)
-        return Refusal(found, rows=True) if kept is None else Refusal(kept)
+        return _refused(found, rows=True) if kept is None else _refused(kept)
 
     def _kept(self, name: str) -> Refusal | None:
         """Ask about a sink that goes on: the rows in its table are its own, and its columns follow."""
@@ -75,7 +82,7 @@ class Outside:
             change = Evolution() if going_on else self.transition(old, new)
             new = msgspec.structs.replace(new, follows=followed(old, change))
         found = self._asked(name, self.after, keep=True, job=new)
-        return Refusal(found) if found is not None else None
+        return _refused(found) if found is not None else None
 
     def _relation(self, name: str, plans: MemoryCatalog) -> str:
         sink = plans.item(name)
@@ -84,7 +91,7 @@ class Outside:
 
     def _asked(
         self, name: str, plans: MemoryCatalog, *, keep: bool = False, job: physical.Job | None = None
-    ) -> str | None:
+    ) -> SinkqlError | None:
         entry, sink = plans.entry(name), plans.item(name)
         assert entry is not None
         assert isinstance(entry.statement, ast.CreateSink)
@@ -96,7 +103,7 @@ class Outside:
             if find is not None:
                 find(entry.statement, sink, self.access, job=job)
         except SinkqlError as error:
-            return _text(error)
+            return error
         return None
 
     def _connection(self, step: Step) -> Refusal | None:
@@ -107,7 +114,7 @@ class Outside:
         try:
             validate_connection(entry.statement, connection, self.after, self.catalog.registry, self.access)
         except SinkqlError as error:
-            return Refusal(_text(error))
+            return _refused(error)
         return self._users(step.name) if step.action == "alter" else None
 
     def _cluster(self, step: Step) -> Refusal | None:
@@ -118,7 +125,7 @@ class Outside:
         try:
             validate_state(entry.statement, cluster, self.access)
         except SinkqlError as error:
-            return Refusal(_text(error))
+            return _refused(error)
         return self._users(step.name) if step.action == "alter" else None
 
     def _users(self, name: str) -> Refusal | None:
@@ -126,7 +133,7 @@ class Outside:
         for sink in self._sinks(name):
             found = self._asked(sink, self.before, keep=True, job=lower(sink, self.before))
             if found is not None:
-                return Refusal(f'sink "{short_name(sink)}": {found}')
+                return _refused(found, f'sink "{short_name(sink)}": ')
         return None
 
     def _sinks(self, name: str) -> Iterator[str]:
@@ -145,10 +152,5 @@ class Outside:
             if find is not None:
                 find(entry.statement, Scope(self.after, self.catalog.registry), self.access)
         except SinkqlError as error:
-            return Refusal(_text(error))
+            return _refused(error)
         return None
-
-
-def _text(error: SinkqlError) -> str:
-    detail = f" ({error.detail.splitlines()[0]})" if error.detail else ""
-    return f"{error.message}{detail}. {error.hint}" if error.hint else f"{error.message}{detail}"

@@ -98,6 +98,8 @@ def as_data(deployment: Deployment) -> dict[str, Any]:
             "reason": each.reason,
             "effect": each.effect,
             "changes": list(each.changes),
+            **({"was": short_name(each.was)} if each.was is not None else {}),
+            **({"refused": each.refused} if each.refused is not None else {}),
         }
         for each in deployment.steps
     ]

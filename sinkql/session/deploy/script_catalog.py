@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from sinkql import ast, logical
@@ -44,6 +44,15 @@ class Script:
     text: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptNotice:
+    """A notice that names the item it is about, and the script in which its place is, as shown."""
+
+    notice: Notice
+    path: str
+    text: str = field(repr=False)
+
+
 @dataclass(slots=True)
 class ScriptCatalog:
     """The catalog that scripts describe. `statements` are as written, by full name; `comments` by what they are on.
@@ -57,7 +66,7 @@ class ScriptCatalog:
     settings: dict[str, str] = field(default_factory=dict)
     comments: dict[Place, ast.CommentOn] = field(default_factory=dict)
     implied: set[str] = field(default_factory=set)
-    notices: list[Notice] = field(default_factory=list)
+    notices: list[ScriptNotice] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
     reach: Callable[[ScriptCatalog], Access] | None = None
 
@@ -146,15 +155,23 @@ class _Pending:
                     _comment(self.statement, found)
                 elif isinstance(self.statement, ast.CreateSinks):
                     for each in expand(self.statement, found.catalog):
-                        _make_again(each, found, entries)
+                        self._note(_make_again(each, found, entries), each, found)
                 else:
-                    _make(self.statement, found, entries)
+                    self._note(_make(self.statement, found, entries), self.statement, found)
         except SinkqlError as error:
             self.failure = error
             if isinstance(error, MissingError):  # what it names may stand further down, or in another file
                 return False
             raise self.error() from error.__cause__
         return True
+
+    def _note(self, notices: Iterable[Notice], statement: ast.Create, found: ScriptCatalog) -> None:
+        """Keep what there is to know about an item that was made, with its name and place."""
+        name = short_name(item_name(statement, found.catalog), found.catalog)
+        for each in notices:
+            about = "" if f'"{name}"' in each.message else f'{kind_of(statement).lower()} "{name}": '
+            told = replace(each, message=f"{about}{each.message}", span=each.span or self.statement.span)
+            found.notices.append(ScriptNotice(told, self.path, self.masked.text))
 
     def missed(self, left_out: Iterable[str]) -> SinkqlError:
         """Return why it does not plan where nothing is left to wait for: the catalog may have what no script has."""
@@ -169,27 +186,30 @@ class _Pending:
         return self.masked.cover(self.failure.within(path=self.path, text=self.masked.text))
 
 
-def _make(statement: ast.Create, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> None:
+def _make(statement: ast.Create, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> tuple[Notice, ...]:
+    """Plan an item into what is wanted; return what there is to know about it."""
     name = item_name(statement, found.catalog)
     if name in found.implied:
         found.implied.remove(name)
-        return
+        return ()
     planned = found.catalog.add(statement, _facts(statement, name, found, entries))
     found.statements[name] = statement
-    found.notices.extend(planned.notices)
     for each in implied(qualify(statement, found.catalog), planned.item):
         found.catalog.add(each, _facts(each, own_name(each), found, entries))
         found.statements[own_name(each)] = each
         found.implied.add(own_name(each))
+    return planned.notices
 
 
-def _make_again(statement: ast.CreateSink, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> None:
+def _make_again(
+    statement: ast.CreateSink, found: ScriptCatalog, entries: Mapping[str, logical.Entry]
+) -> tuple[Notice, ...]:
     """Make one of many sinks, in the place of the one that stays where no script is named."""
     name = item_name(statement, found.catalog)
     if name in found.kept and found.catalog.has(name):
         found.catalog.remove(name)
         found.kept.discard(name)
-    _make(statement, found, entries)
+    return _make(statement, found, entries)
 
 
 def _facts(
@@ -241,11 +261,11 @@ def _statements(script: Script, masked: Masked, found: ScriptCatalog) -> Iterato
             case ast.AlterSystem():
                 setting = plan_setting(statement)
                 found.settings.update(setting.values)
-                found.notices.extend(setting.notices)
+                found.notices.extend(ScriptNotice(each, script.path, masked.text) for each in setting.notices)
             case ast.SetVariable():
                 setting = plan_setting(statement)
                 settings = {**settings, **dict(setting.values)}
-                found.notices.extend(setting.notices)
+                found.notices.extend(ScriptNotice(each, script.path, masked.text) for each in setting.notices)
             case _ if isinstance(statement, ast.Create | ast.CreateSinks | ast.CommentOn):
                 yield _Pending(statement, script.path, masked, settings)
             case _:

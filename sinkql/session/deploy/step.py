@@ -25,7 +25,8 @@ class Step:
 
     `reason` says why, `effect` what that does to data. `changes` are lines of a difference. `early` drops come before
     all else, since something they use is created again, or another sink is to write where they do. `statement` is the
-    item's CREATE as the scripts have it.
+    item's CREATE as the scripts have it. `was` is the full name that the item has before it is renamed, and
+    `refused` the code of the error that applying the step would end with.
     """
 
     action: Action
@@ -38,6 +39,8 @@ class Step:
     statement: ast.Create | None = None
     value: str | None = None
     comment: ast.CommentOn | None = None
+    was: str | None = None
+    refused: str | None = None
 
     @property
     def redefines(self) -> bool:
