@@ -20,10 +20,13 @@ def path_steps(text: str) -> list[str | None]:
     return [None if step is None else str(step) for step in steps]
 
 
-def written_path(steps: Sequence[str]) -> str:
+def written_path(steps: Sequence[str | None]) -> str:
     """Return the text of a path."""
-    shown = (re.sub(r'(["\\])', r"\\\1", step) for step in steps)
-    return "{" + ",".join(f'"{step}"' for step in shown) + "}"
+    return "{" + ",".join(map(_written, steps)) + "}"
+
+
+def _written(step: str | None) -> str:
+    return "NULL" if step is None else '"' + re.sub(r'(["\\])', r"\\\1", step) + '"'
 
 
 def is_index(step: str) -> bool:

@@ -9,15 +9,17 @@ from dataclasses import replace
 import msgspec
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical import Call, Expression, Type
+from sinkql.logical import Call, Expression, Literal, Type
 from sinkql.logical.function import CASTS
 from sinkql.logical.jsonpath import is_index, is_plain_key, path_steps, written_path
 from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT, UNKNOWN
 
+_ARRAY = "ARRAY(any…)"
 _GETS = ("->(jsonb,text)", "->(jsonb,integer)")
 
 
@@ -57,7 +59,7 @@ def _step(operator: str, value: Typed) -> Typed:
 def path_text(value: Typed, path: Typed, span: Span) -> Typed:
     """Plan `value #>> '{a,b,0}'`: a number is an index or a key."""
     _check(value, span)
-    text = constant_text("#>>", path, "path")
+    text = _constant_path("#>>", path)
     steps = _steps(text, path.span)
     if _are_keys(steps):
         return _texts(value, steps, span)
@@ -67,7 +69,7 @@ def path_text(value: Typed, path: Typed, span: Span) -> Typed:
 def path_json(value: Typed, path: Typed, span: Span) -> Typed:
     """Plan `value #> '{a,b}'`."""
     _check(value, span)
-    text = constant_text("#>", path, "path")
+    text = _constant_path("#>", path)
     steps = _steps(text, path.span)
     if not _are_keys(steps):
         return call("#>(jsonb,text)", (value, constant(text, TEXT, path.span)), span)
@@ -80,6 +82,14 @@ def _texts(value: Typed, steps: Sequence[str | None], span: Span) -> Typed:
     for step in steps[:-1]:
         value = get(value, constant(step, TEXT, span), span)
     return get_text(value, constant(steps[-1], TEXT, span), span)
+
+
+def _constant_path(operator: str, path: Typed) -> str:
+    """Return the text of a constant path, which may be written as ARRAY['a', 'b']."""
+    steps = path.tree.arguments if isinstance(path.tree, Call) and path.tree.function == _ARRAY else ()
+    if not steps or not all(isinstance(step, Literal) and step.type == TEXT for step in steps):
+        return constant_text(operator, path, "path")
+    return written_path([step.text for step in steps if isinstance(step, Literal)])
 
 
 def _steps(text: str, span: Span) -> list[str | None]:
@@ -135,7 +145,8 @@ def _path(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 1, 99)
     path = written_path([constant_text(name, key, "key") for key in arguments[1:]])
     plan = path_text if name.endswith("_text") else path_json
-    return plan(arguments[0], constant(path, TEXT, span), span)
+    value = coerced(arguments[0], JSONB) if arguments[0].type == UNKNOWN else arguments[0]
+    return plan(value, constant(path, TEXT, span), span)
 
 
 def as_json(name: str, value: Typed) -> Typed:

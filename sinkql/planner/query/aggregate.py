@@ -28,6 +28,7 @@ from sinkql.planner.query import collecting
 from sinkql.planner.query.grouping import Groupings
 from sinkql.planner.query.relation import check_group
 from sinkql.planner.query.scope import Groups, Scope, identifier, resolved
+from sinkql.planner.query.syntax import row_values
 from sinkql.planner.query.translate import Translator
 from sinkql.planner.query.translation import SubqueryContext, Windowing
 from sinkql.planner.query.variance import of_sums, root, square
@@ -139,9 +140,9 @@ class GroupContext:
             if name != "count" or distinct:
                 raise SinkqlError("SQ2211", f"{name}(*) does not exist: only count() takes *", span)
             return self.calls.add("count", _where(None, condition), types.BIGINT, span)
-        rows = name == "count" and isinstance(values[0], exp.Tuple)
-        if rows:
-            argument = record([self.rows.translate(each) for each in values[0].expressions], self.rows.span(values[0]))
+        row = row_values(values[0]) if name == "count" else None
+        if row:
+            argument = record([self.rows.translate(each) for each in row], self.rows.span(values[0]))
         else:
             argument = self.rows.translate(values[0])
         if argument.type == types.UNKNOWN:

@@ -18,7 +18,7 @@ from sinkql.planner.expression.typed import Typed, call
 from sinkql.planner.function import array as functions_array
 from sinkql.planner.function import call as functions
 from sinkql.planner.function import pattern as functions_pattern
-from sinkql.planner.query.syntax import COMPARISONS
+from sinkql.planner.query.syntax import COMPARISONS, row_values
 from sinkql.planner.query.translation import Handler, Translation
 
 _SAME = "IS NOT DISTINCT FROM"
@@ -47,7 +47,7 @@ def _comparison(operator: str) -> Handler:
                 raise SinkqlError("SQ2215", message, t.span(node), hint=hint)
         if isinstance(right, (exp.Any, exp.All)) and not isinstance(right.this, exp.Tuple):
             return _quantified(t, operator, left, right, t.span(node))
-        if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
+        if row_values(left) is not None or row_values(right) is not None:
             return _rows(t, operator, left, right, t.span(node))
         return operators.compare(operator, t.translate(left), t.translate(right), t.span(node))
 
@@ -55,10 +55,10 @@ def _comparison(operator: str) -> Handler:
 
 
 def _rows(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
-    if not isinstance(left, exp.Tuple) or not isinstance(right, exp.Tuple):
+    written = row_values(left), row_values(right)
+    lefts, rights = ([t.translate(each) for each in values or ()] for values in written)
+    if None in written:
         raise SinkqlError("SQ2211", "rows can only be compared with rows", span)
-    lefts = [t.translate(each) for each in left.expressions]
-    rights = [t.translate(each) for each in right.expressions]
     if len(lefts) != len(rights) or not lefts:
         raise SinkqlError("SQ2211", "unequal number of values in the rows that are compared", span)
     return compare_rows(operator, lefts, rights, span)
@@ -80,8 +80,7 @@ def compare_rows(operator: str, lefts: Sequence[Typed], rights: Sequence[Typed],
 
 def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
     if isinstance(right.this, exp.Query):
-        subjects = left.expressions if isinstance(left, exp.Tuple) else [left]
-        known = [t.translate(each) for each in subjects]
+        known = [t.translate(each) for each in row_values(left) or [left]]
         every = isinstance(right, exp.All)
         if len(known) != 1 and (operator, every) in (("=", False), ("<>", True)):
             found = t.subqueries(right).member(known, right.this, span)
@@ -137,12 +136,12 @@ def _has_column(value: Typed) -> bool:
 
 def _in(t: Translation, node: Any) -> Typed:
     if node.args.get("query") is not None:
-        subject = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-        return t.subqueries(node).member([t.translate(each) for each in subject], node.args["query"], t.span(node))
+        subject = [t.translate(each) for each in row_values(node.this) or [node.this]]
+        return t.subqueries(node).member(subject, node.args["query"], t.span(node))
     t.only(node, "this", "expressions")
     if not node.expressions:
         raise SinkqlError("SQ2201", "expected a value in IN ()", t.span(node))
-    if not isinstance(node.this, exp.Tuple):
+    if row_values(node.this) is None:
         return _listed(t.translate(node.this), [t.translate(each) for each in node.expressions], t.span(node))
     rows = [_rows(t, "=", node.this, each, t.span(node)) for each in node.expressions]
     return joined("OR", rows, t.span(node))
@@ -151,6 +150,8 @@ def _in(t: Translation, node: Any) -> Typed:
 def _between(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "low", "high", "symmetric")
     span = t.span(node)
+    if row_values(node.this) is not None:
+        return _rows_between(t, node, span)
     value, low, high = (t.translate(node.args[part]) for part in ("this", "low", "high"))
     value, low, high = operators.alike((value, low, high), span, "BETWEEN")
     found = call("BETWEEN(any,any,any)", (value, low, high), span)
@@ -159,19 +160,27 @@ def _between(t: Translation, node: Any) -> Typed:
     return joined("OR", [found, call("BETWEEN(any,any,any)", (value, high, low), span)], span)
 
 
+def _rows_between(t: Translation, node: Any, span: Span) -> Typed:
+    value, low, high = (node.args[part] for part in ("this", "low", "high"))
+
+    def within(low: Any, high: Any) -> Typed:
+        return joined("AND", [_rows(t, ">=", value, low, span), _rows(t, "<=", value, high, span)], span)
+
+    found = within(low, high)
+    return joined("OR", [found, within(high, low)], span) if node.args.get("symmetric") else found
+
+
 def _is(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expression", "negate")
-    if isinstance(node.this, exp.Tuple):
-        raise SinkqlError("SQ2214", "IS NULL of a row is not supported", t.span(node), hint="Test each value.")
     test, negate = node.expression, bool(node.args.get("negate"))
     if isinstance(test, exp.Null):
+        row = row_values(node.this)
+        if row:
+            return _all_null([t.translate(each) for each in row], t.span(node), negate=negate)
         value = t.translate(node.this)
-        if value.type == types.UNKNOWN:
-            value = coerced(value, types.TEXT)
         if value.type.name == "record":
-            tests = [call("IS NULL(any)", (each,), t.span(node)) for each in fields(value)]
-            return joined("AND", [negated(each) if negate else each for each in tests], t.span(node))
-        found = call("IS NULL(any)", (value,), t.span(node))
+            return _all_null(fields(value), t.span(node), negate=negate)
+        found = _null(value, t.span(node))
     elif isinstance(test, exp.Boolean):
         word = str(test.this).upper()
         found = call(f"IS {word}(boolean)", (t.boolean(node.this, f"IS {word}"),), t.span(node))
@@ -180,9 +189,18 @@ def _is(t: Translation, node: Any) -> Typed:
     return negated(found) if negate else found
 
 
+def _null(value: Typed, span: Span) -> Typed:
+    return call("IS NULL(any)", (coerced(value, types.TEXT) if value.type == types.UNKNOWN else value,), span)
+
+
+def _all_null(values: Sequence[Typed], span: Span, *, negate: bool) -> Typed:
+    tests = [_null(each, span) for each in values]
+    return joined("AND", [negated(each) if negate else each for each in tests], span)
+
+
 def _same(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expression")
-    if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Tuple):
+    if row_values(node.this) is not None or row_values(node.expression) is not None:
         return _rows(t, _SAME, node.this, node.expression, t.span(node))
     return operators.compare(_SAME, t.translate(node.this), t.translate(node.expression), t.span(node))
 

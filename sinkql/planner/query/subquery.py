@@ -27,6 +27,7 @@ from sinkql.planner.query.clock import conjuncts
 from sinkql.planner.query.join import references
 from sinkql.planner.query.predicate import negated
 from sinkql.planner.query.scope import Outer, Scope
+from sinkql.planner.query.syntax import row_values
 from sinkql.planner.query.translation import Translation
 
 _Within = Callable[[Typed], Typed]
@@ -267,7 +268,7 @@ def _among(node: Any) -> tuple[list[Any], Any, bool] | None:
 
 
 def _listed(node: Any) -> list[Any]:
-    return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
+    return row_values(node) or [node]
 
 
 def _typed(values: Sequence[Typed], query: Subquery) -> list[Typed]:

@@ -55,6 +55,15 @@ _RANGED = (
 )  # fmt: skip
 
 
+def row_values(node: Any) -> list[Any] | None:
+    """Return the values of a row that is written out, as (a, b) or as ROW(a, b); None for anything else."""
+    row = node.unnest()
+    if isinstance(row, exp.Tuple):
+        return list(row.expressions)
+    named = isinstance(row, exp.Anonymous) and isinstance(row.this, str) and row.this.lower() == "row"
+    return list(row.expressions) if named else None
+
+
 class _MistakeError(ParseError):  # type: ignore[misc]  # sqlglot publishes no types
     def __init__(self, message: str, token: Any) -> None:
         super().__init__(message)
