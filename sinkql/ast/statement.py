@@ -61,12 +61,16 @@ class CreateSchema:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """DROP; `kind` is in upper case: SECRET, MATERIALIZED VIEW, … Without a rule DROP DATABASE cascades."""
+    """DROP; `kind` is in upper case: SECRET, MATERIALIZED VIEW, … Without a rule DROP DATABASE cascades.
+
+    A sink may be dropped `with_table`, which goes too.
+    """
 
     kind: str
     names: tuple[Name, ...]
     if_exists: bool = False
     cascade: bool = False
+    with_table: bool = False
     span: Span = at()
 
 

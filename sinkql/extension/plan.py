@@ -310,6 +310,16 @@ FindEncoded = Callable[
 """Return a format, its planned options, and what it is given as columns."""
 
 
+class DropTarget(Protocol):
+    """Drop what a sink that is stopped writes to."""
+
+    def __call__(self, write: physical.Write, context: Context, *, dry: bool) -> bool:
+        """Drop it, or with `dry` only raise what dropping it would; return whether it is there.
+
+        Raises a SinkqlError where it is not the sink's own, or rows are in it.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class SinkKind:
     """One kind of CREATE SINK: `INTO name CONNECTION … (options) … WITH (with_options)`.
@@ -327,7 +337,8 @@ class SinkKind:
     `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
     `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to,
     by which a second sink into the same is refused; where that has a branch, `publish` lets all read what is on it.
-    `forget` takes away what the target keeps for a sink that is dropped, but for its rows.
+    `forget` takes away what the target keeps for a sink that is dropped, but for its rows; `drop` the target itself, if
+    the sink has made it and no row is in it.
     Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; of these a sink that
     is created again may have those in `anew` for the same target. `owner` is what messages call such sinks. `letters`
     returns what writes, beside a sink, its records that do not decode, which only come, with the columns given.
@@ -354,6 +365,7 @@ class SinkKind:
     rows: ReadRows | None = None
     publish: Callable[[physical.Write, Context], Published] | None = None
     forget: Callable[[physical.Write, Context], None] | None = None
+    drop: DropTarget | None = None
     destination: Callable[[logical.Sink], logical.Destination] | None = None
     letters: Callable[[physical.Write, Sequence[physical.Column]], physical.Write] | None = None
     encoded: FindEncoded | None = None

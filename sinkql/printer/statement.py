@@ -51,7 +51,8 @@ def _statement(statement: ast.Statement) -> str:
             return create_sinks(statement)
         case ast.Drop():
             names = ", ".join(part.name(name) for name in statement.names)
-            return part.line("DROP", statement.kind, statement.if_exists and "IF EXISTS", names, _rule(statement))
+            guard, target = statement.if_exists and "IF EXISTS", statement.with_table and "WITH TABLE"
+            return part.line("DROP", statement.kind, guard, names, _rule(statement), target)
         case ast.Alter():
             return alter(statement)
         case ast.Insert():

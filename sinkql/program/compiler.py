@@ -21,6 +21,7 @@ from sinkql.parser import parse
 from sinkql.planner import plan_change, plan_drop
 from sinkql.planner.edit import transaction
 from sinkql.planner.edit.alter import plan_alter
+from sinkql.planner.edit.drop import check_targets
 from sinkql.planner.edit.publish import find_published
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
@@ -150,6 +151,7 @@ class Compiler:
         match statement:
             case ast.Drop():
                 dropping = plan_drop(statement, self.catalog, self.catalog.dependents)
+                check_targets(statement, dropping.names, self.catalog, self.registry)
                 for name in dropping.names:
                     self.catalog.remove(name)
                 self.notices.extend(dropping.notices)

@@ -18,6 +18,7 @@ from sinkql.parser import parse
 from sinkql.planner import plan as plan_statement
 from sinkql.planner import plan_drop
 from sinkql.planner.edit.alter import plan_alter
+from sinkql.planner.edit.drop import check_targets
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sinks import expand
 from sinkql.printer import to_sql
@@ -139,6 +140,7 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
             return [to_sql(each, redacted=WORDS) for each in made] + notices
         case ast.Drop():
             dropping = plan_drop(statement, catalog, catalog.dependents)
+            check_targets(statement, dropping.names, catalog, discover())
             for name in dropping.names:
                 catalog.remove(name)
             return [f"drop {name}" for name in dropping.names] + [show_notice(each, text) for each in dropping.notices]

@@ -105,6 +105,12 @@ def _forget(write: physical.Write, context: Context) -> None:
     forget(write, context)
 
 
+def _drop(write: physical.Write, context: Context, *, dry: bool) -> bool:
+    from sinkql.connectors.iceberg.commit.dropping import drop_table
+
+    return drop_table(write, context, dry=dry)
+
+
 def _rows(
     write: physical.Write,
     context: Context,
@@ -150,6 +156,7 @@ connector = Connector(
             rows=_rows,
             publish=_publish,
             forget=_forget,
+            drop=_drop,
             destination=destination,
             letters=plan.letters,
         ),

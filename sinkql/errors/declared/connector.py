@@ -218,6 +218,10 @@ CODES = {
         "become dead letters.",
         "Follow the hint.",
     ),
+    "SQ2374": _code(
+        "DROP SINK … WITH TABLE is for sinks that write to tables, and this one writes to something else.",
+        "Leave out WITH TABLE, and delete what the sink wrote to by the tools of its system.",
+    ),
     "SQ2360": _code(
         "A sink of messages does not say how they are written.",
         "Write FORMAT JSON, or KEY FORMAT … VALUE FORMAT ….",

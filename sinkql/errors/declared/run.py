@@ -490,6 +490,20 @@ CODES = {
         "cannot be shown as it was.",
         "Select from what the sink reads.",
     ),
+    "SQ3570": _code(
+        "DROP SINK … WITH TABLE drops only a table that has no rows, and the table has some.",
+        "Leave out WITH TABLE, which keeps the table. Or delete the rows first, or drop the table by another program.",
+    ),
+    "SQ3571": _code(
+        "DROP SINK … WITH TABLE drops only a table that the sink has made, and the table was there before the sink, "
+        "or is another one by now.",
+        "Leave out WITH TABLE, and drop the table by the program that made it.",
+    ),
+    "SQ3572": _code(
+        "DROP SINK … WITH TABLE drops no table that others use: another sink has written to it or is to, a tag keeps a "
+        "snapshot of it, or it was changed just now.",
+        "Leave out WITH TABLE, which keeps the table.",
+    ),
     "SQ3521": _code(
         "The table has a tag of the name that BRANCH gives. A branch and a tag cannot share a name.",
         "Write another BRANCH, or drop the tag.",

@@ -129,12 +129,13 @@ def _cluster(node: Node) -> ast.CreateCluster:
 
 
 def _drop(node: Node) -> ast.Drop:
-    kind = words(children(node, "dropped_kind")[0])
+    kind = words((children(node, "dropped_kind") or children(node, "dropped_sink"))[0])
     return ast.Drop(
         kind=kind,
         names=tree.names(node),
         if_exists=child(node, "if_exists") is not None,
         cascade=tree.cascade(node, unless_said=kind == "DATABASE"),
+        with_table=child(node, "with_table") is not None,
         span=span(node),
     )
 

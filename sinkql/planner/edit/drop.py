@@ -8,6 +8,7 @@ from functools import cache
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
+from sinkql.extension.registry import Registry
 from sinkql.planner.name import named, short_name, sql_name, system, with_article
 from sinkql.planner.order import in_order, reached
 from sinkql.planner.refuse.statement import check_kind
@@ -44,6 +45,21 @@ def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: D
         raise _depended_on(statement, catalog, given, others)
     notices.extend(_also(catalog, each) for each in others)
     return Dropping(tuple(sorted(order, key=lambda each: not _sink(catalog, each))), tuple(notices))
+
+
+def check_targets(
+    statement: ast.Drop, names: Iterable[str], catalog: logical.CatalogReader, registry: Registry
+) -> None:
+    """Raise SQ2374 where a sink that is to be dropped with its table writes to no table."""
+    for name in names if statement.with_table else ():
+        sink = catalog.item(name)
+        if isinstance(sink, logical.Sink) and registry.sinks[sink.kind].drop is None:
+            raise SinkqlError(
+                "SQ2374",
+                f'sink "{short_name(name, catalog)}" writes to no table',
+                next((each.span for each in statement.names if named("SINK", each, catalog) == name), statement.span),
+                hint="Leave out WITH TABLE.",
+            )
 
 
 def _goes_along(catalog: logical.CatalogReader, full_name: str) -> bool:

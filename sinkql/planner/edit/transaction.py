@@ -24,6 +24,8 @@ def check_allowed(statement: ast.Statement, modes: tuple[str, ...]) -> None:
     match statement:
         case ast.Insert() | ast.Update() | ast.Delete():
             raise changes_rows(statement)
+        case ast.Drop(with_table=True):
+            raise _outside("DROP SINK … WITH TABLE", statement)
         case ast.OptimizeSink():
             raise _outside("OPTIMIZE SINK", statement)
         case ast.ReplayErrors():

@@ -13,12 +13,14 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution
-from sinkql.planner.name import short_name
+from sinkql.planner.name import short_name, sql_name
 from sinkql.planner.scope import Scope
 from sinkql.session.deploy.step import Step, Transition
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection, validate_state
 from sinkql.session.item.earlier_plan import followed
+from sinkql.session.item.shared import place_of
+from sinkql.session.item.target import target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class Outside:
         if step.action == "drop":
             return None
         match step.kind, step.action:
-            case "SINK", ("create" | "replace"):
+            case "SINK", "replace":
+                return self._offer(step.name, self._sink(step.name, self.after))
+            case "SINK", "create":
                 return self._sink(step.name, self.after)
             case "SINK", "alter":
                 return self._kept(step.name)
@@ -72,6 +76,19 @@ class Outside:
             return None
         kept = self._asked(name, plans, keep=True)
         return _refused(found, rows=True) if kept is None else _refused(kept)
+
+    def _offer(self, name: str, refusal: Refusal | None) -> Refusal | None:
+        """Add the way out of a refusal where the table that is in the way is the sink's own, and has no rows."""
+        if refusal is None or refusal.rows or place_of(name, self.before) != place_of(name, self.after):
+            return refusal
+        try:
+            target = target_of(name, self.before, self.catalog)
+            if target is None or not target.drop(dry=True):
+                return refusal
+        except SinkqlError:
+            return refusal
+        way = f"The sink has made the table, which has no rows: DROP SINK {sql_name(name)} WITH TABLE; drops both"
+        return replace(refusal, reason=f"{refusal.reason} {way}, and apply then creates them again.")
 
     def _kept(self, name: str) -> Refusal | None:
         """Ask about a sink that goes on: the rows in its table are its own, and its columns follow."""

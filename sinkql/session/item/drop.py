@@ -23,6 +23,7 @@ from sinkql.planner.name import short_name
 from sinkql.session.item.captured import captured_sources, forget_captured
 from sinkql.session.item.state import forget_states, kept_states
 from sinkql.session.item.tagged import forget_tags
+from sinkql.session.item.target import targets_of
 from sinkql.session.result import Result
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
@@ -38,6 +39,9 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     """Drop items; a running sink is told to stop and waited for, SQ5204 if that takes too long."""
     catalog.refresh()
     dropping = _plan(statement, catalog)
+    targets = targets_of(statement, dropping, catalog)
+    for target in targets:
+        target.drop(dry=True)
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
     captured, states = captured_sources(dropping.names, catalog), kept_states(sinks, catalog)
     if isinstance(catalog, Draft) or not (sinks or tables or captured):
@@ -53,6 +57,8 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
         "ids": ids, "sinks": sinks, "tables": tables, "captured": captured, "states": states, "wishes": wishes,
     }  # fmt: skip
     with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
+        for target in targets:
+            target.drop(dry=False)
         dropping = _remove(statement, dropping, catalog)
     return _done(statement, dropping, left)
 

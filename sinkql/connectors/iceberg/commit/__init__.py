@@ -9,4 +9,5 @@
 * `landing`: a proposal → a known outcome, through lost replies and conflicts.
 * `expire`: old snapshots go, with the files that only they reach.
 * `leftover`: so do files that killed and failed attempts left.
+* `forget`, `dropping`: what a table keeps for a sink that is dropped; the table itself, where it is empty.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
@@ -67,6 +67,20 @@ class KnowingCatalog(WritingVersion3, SqlCatalog):
         reply = super().commit_table(table, requirements, updates)
         self._known[table.name()] = reply.metadata_location, reply.metadata
         return reply
+
+    def drop_unchanged(self, table: Table) -> None:
+        """Drop a table if nobody has changed it since it was loaded; raises CommitFailedException otherwise."""
+        namespace = self.namespace_to_string(table.name()[:-1])
+        of_table = delete(IcebergTables).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == table.name()[-1],
+            IcebergTables.metadata_location == table.metadata_location,
+        )
+        with self.engine.begin() as connection:
+            if connection.execute(of_table).rowcount < 1:
+                raise CommitFailedException(f"table {table.name()} was changed")
+        self._known.pop(table.name(), None)
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
