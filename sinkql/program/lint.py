@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,13 +16,14 @@ from sqlglot.errors import SqlglotError
 
 from sinkql import ast, logical
 from sinkql.catalog.file.database import Memory
+from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.named import over_system
 from sinkql.catalog.system.query import select
 from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
-from sinkql.errors import MissingError, Notice, SinkqlError, Span, UnaskedError, too_deep
-from sinkql.extension.registry import Registry, discover
+from sinkql.errors import MissingError, Notice, SinkqlError, Span, UnaskedError, line_and_column, too_deep
+from sinkql.extension.registry import discover
 from sinkql.lowering.explained import explained
 from sinkql.lowering.job import lower
 from sinkql.parser import parse_each
@@ -31,7 +32,7 @@ from sinkql.parser.read.lexical import Lexeme
 from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.connection import validation
 from sinkql.planner.item.sinks import expand
-from sinkql.planner.item.statement import item_name
+from sinkql.planner.item.statement import item_name, kind_of, own_name
 from sinkql.planner.name import find_shown, path, short_name, split_name
 from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files
 from sinkql.planner.query.once import plan_once
@@ -65,49 +66,111 @@ def lint(text: str, path: str | None = None) -> tuple[Finding, ...]:
     Warnings: SQ2701 (a secret in the clear), SQ2702 (SELECT *), SQ2703 (many small commits), SQ2704 (nothing uses it).
     """
     registry = discover()
-    linter = _Linter(mask(text, registry.vocabulary), path, registry)
+    linter = Linter(mask(text, registry.vocabulary), path, Compiler(registry, {}))
     for statement in parse_each(text, registry.vocabulary):
         linter.take(statement)
     linter.end()
-    return tuple(sorted(linter.findings, key=lambda each: each.error.span.start if each.error.span else len(text)))
+    if not linter.failed:
+        linter.note_unused()
+    return linter.in_order()
 
 
-class _Linter:
-    def __init__(self, masked: Masked, path: str | None, registry: Registry) -> None:
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Where an item is created."""
+
+    path: str | None
+    text: str
+    span: Span
+
+    @property
+    def place(self) -> str:
+        line, column = line_and_column(self.text, self.span.start)
+        return f"{self.path}:{line}:{column}"
+
+
+class Linter:
+    """Take the statements of a script in, one after the other; `findings` grow with them.
+
+    The compiler may know items of other scripts, `known` where these are created; `failed` are names that other scripts
+    fail to make, and with `tables_unknown` they have a source whose tables only its server tells. `missing` is called
+    with what a statement misses, and may raise what `take` then does, as if it had not been called.
+    """
+
+    def __init__(
+        self,
+        masked: Masked,
+        path: str | None,
+        compiler: Compiler,
+        *,
+        known: Mapping[str, Made] | None = None,
+        failed: Iterable[str] = (),
+        tables_unknown: bool = False,
+        missing: Callable[[MissingError], None] = lambda error: None,
+    ) -> None:
         self.findings: list[Finding] = []
+        self.failed = set(failed)
+        self.tables_unknown = tables_unknown
+        self.made: dict[str, Made] = {}
         self._masked = masked
         self._path = path
-        self._compiler = Compiler(registry, {})
-        self._failed: set[str] = set()
-        self._tables_unknown = False
-        self._made: dict[str, Span] = {}
+        self._compiler = compiler
+        self._known = known or {}
+        self._missing = missing
+
+    def in_order(self) -> tuple[Finding, ...]:
+        """Return the findings in the order of the text."""
+        end = len(self._masked.text)
+        return tuple(sorted(self.findings, key=lambda each: each.error.span.start if each.error.span else end))
 
     def take(self, statement: ast.Statement | SinkqlError) -> None:
         if isinstance(statement, SinkqlError):
-            named = self._named(statement)
-            self._failed |= {named} if named is not None else set()
+            named = self.named(statement)
+            self.failed |= {named} if named is not None else set()
             self._add("error", statement)
             return
-        for warning in _warnings(statement):
-            self._add("warning", warning)
-        told = len(self._compiler.notices)
+        told, twice = len(self._compiler.notices), self._made_before(statement)
         try:
             self._compiler.run(statement)
             self._check(statement)
         except SinkqlError as error:
+            if isinstance(error, MissingError):
+                self._missing(error)
             error.span = error.span or statement.span
+            if twice is not None:
+                error.detail = "\n".join(each for each in (f"it is created at {twice.place}", error.detail) if each)
+            self._warn(statement)
             self._fail(statement, error)
             return
         except RecursionError:
+            self._warn(statement)
             self._fail(statement, too_deep(statement.span))
             return
-        for notice in self._compiler.notices[told:]:
-            if not isinstance(notice, RowsNotice):  # which goes without saying here
-                self._add("warning", _as_error(notice, statement))
+        self._warn(statement)
+        if twice is None:
+            for notice in self._compiler.notices[told:]:
+                if not isinstance(notice, RowsNotice):  # which goes without saying here
+                    self._add("warning", _as_error(notice, statement))
+        elif isinstance(statement, ast.Create) and not statement.if_not_exists:
+            self._add("warning", _twice(statement, twice))
         if isinstance(statement, ast.Create) and statement.name is not None:  # else an index
             full_name = item_name(statement, self._compiler.catalog)
-            self._made.setdefault(full_name, statement.name.span)
+            if full_name not in self._known:
+                self.made.setdefault(full_name, Made(self._path, self._masked.text, statement.name.span))
             self._pace(statement, full_name)
+
+    def _warn(self, statement: ast.Statement) -> None:
+        for warning in _warnings(statement):
+            self._add("warning", warning)
+
+    def _made_before(self, statement: ast.Statement) -> Made | None:
+        """Return where another script creates the item that a statement creates, if it is there."""
+        if not isinstance(statement, ast.Create) or statement.name is None:
+            return None
+        with suppress(SinkqlError):  # which running the statement raises too
+            full_name = item_name(statement, self._compiler.catalog)
+            return self._known.get(full_name) if self._compiler.catalog.has(full_name) else None
+        return None
 
     def _check(self, statement: ast.Statement) -> None:
         """Raise what running a statement would, where taking it in needs no plan of it."""
@@ -157,9 +220,8 @@ class _Linter:
         """Say what only the whole script tells."""
         if self._compiler.before is not None:
             self._add("error", not_ended())
-        self._unused()
 
-    def _named(self, error: SinkqlError) -> str | None:
+    def named(self, error: SinkqlError) -> str | None:
         """Return the name that a statement which does not parse seems to create."""
         if error.span is None:
             return None
@@ -185,36 +247,29 @@ class _Linter:
         hint = "Use 5 seconds or more if you can: a table of many small files is slow to read."
         self._add("warning", SinkqlError("SQ2703", message, span, hint=hint))
 
-    def _unused(self) -> None:
-        """Warn of what nothing uses, if the script has sinks: without one it is a part of something else."""
-        catalog = self._compiler.catalog
-        if not catalog.names("SINK") or self._failed:
+    def note_unused(self, catalog: MemoryCatalog | None = None) -> None:
+        """Warn of what nothing uses, if the catalog has sinks: without one it is a part of something else."""
+        catalog = catalog or self._compiler.catalog
+        if not catalog.names("SINK"):
             return
-        for name, span in self._made.items():
-            entry = catalog.entry(name)
-            if entry is not None and entry.kind in _UNUSED and not self._users(name):
+        for name, made in self.made.items():
+            span, entry = made.span, catalog.entry(name)
+            if entry is not None and entry.kind in _UNUSED and not _used(name, catalog):
                 short = short_name(name, catalog)
                 message = f'nothing uses {entry.kind.lower()} "{short}"'
                 self._add(
                     "warning", SinkqlError("SQ2704", message, span, hint="Remove it, or create a sink that reads it.")
                 )
 
-    def _users(self, name: str) -> bool:
-        catalog = self._compiler.catalog
-        if catalog.dependents(name):
-            return True
-        items = (catalog.item(each) for kind in ("SINK", "SOURCE", "MATERIALIZED VIEW") for each in catalog.names(kind))
-        return any(isinstance(item, logical.Sink) and item.cluster == name for item in items)
-
     def _fail(self, statement: ast.Statement, error: SinkqlError) -> None:
         """Note a mistake, unless what it misses failed itself, or only another system can tell."""
         if isinstance(statement, ast.Create) and statement.name is not None:
             name = statement.name
-            self._failed.add(name.value if isinstance(name, ast.Ident) else name.parts[-1].value)
+            self.failed.add(name.value if isinstance(name, ast.Ident) else name.parts[-1].value)
         if isinstance(statement, ast.CreateSource) and statement.subsources is not None:
             tables = statement.subsources.references
-            self._failed |= {(each.name or each.upstream).parts[-1].value for each in tables}
-            self._tables_unknown |= not tables
+            self.failed |= {(each.name or each.upstream).parts[-1].value for each in tables}
+            self.tables_unknown |= not tables
         if not isinstance(error, UnaskedError) and not self._unknown(error):
             self._add("error", error)
 
@@ -222,11 +277,29 @@ class _Linter:
         """Tell whether what an error misses failed itself, or may be one of the tables that a server has."""
         if not isinstance(error, MissingError):
             return False
-        return error.name in self._failed or (self._tables_unknown and error.message.startswith("relation "))
+        return error.name in self.failed or (self.tables_unknown and error.message.startswith("relation "))
 
     def _add(self, level: Level, error: SinkqlError) -> None:
         covered = self._masked.cover(error.within(path=self._path, text=self._masked.text))
         self.findings.append(Finding(level, covered))
+
+
+def _used(name: str, catalog: MemoryCatalog) -> bool:
+    if catalog.dependents(name):
+        return True
+    items = (catalog.item(each) for kind in ("SINK", "SOURCE", "MATERIALIZED VIEW") for each in catalog.names(kind))
+    return any(isinstance(item, logical.Sink) and item.cluster == name for item in items)
+
+
+def _twice(statement: ast.Create, made: Made) -> SinkqlError:
+    assert statement.name is not None
+    kind, name = kind_of(statement).lower(), own_name(statement)
+    return SinkqlError(
+        "SQ2770",
+        f'{kind} "{short_name(name)}" is created at {made.place} too',
+        statement.name.span,
+        hint="Leave one of them out.",
+    )
 
 
 def _as_error(notice: Notice, statement: ast.Statement) -> SinkqlError:

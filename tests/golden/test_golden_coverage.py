@@ -48,6 +48,7 @@ ELSEWHERE = {
     "SQ2701": "a warning of sinkql lint: tests/cli/test_lint.py",
     "SQ2702": "a warning of sinkql lint: tests/cli/test_lint.py",
     "SQ2703": "a warning of sinkql lint: tests/cli/test_lint.py",
+    "SQ2770": "a warning of sinkql lint: tests/cli/test_lint_folder.py",
     "SQ2704": "a warning of sinkql lint: tests/cli/test_lint.py",
     **{f"SQ{code}": "facts of a server: tests/postgres/test_source.py" for code in (*range(2802, 2815), 2817)},
     **{f"SQ{code}": "facts of a server: tests/mysql/test_source.py" for code in (2830, 2831)},

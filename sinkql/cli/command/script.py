@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from sinkql.cli.output import Output
 from sinkql.cli.script import FILES, VARIABLES, fill_script, fill_scripts
 from sinkql.errors import as_data, escaped, printable
 from sinkql.script.file import read_script, script_files
+
+if TYPE_CHECKING:
+    from sinkql.program.lint import Finding
 
 
 @click.command("compile", short_help="Write the jobs of scripts as JSON.")
@@ -136,17 +140,17 @@ def explain(context: click.Context, files: tuple[Path, ...], variables: dict[str
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well as errors.")
 @click.pass_context
 def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], strict: bool) -> int:
-    """Report all mistakes in FILES (or folders of .sql files), each file by itself, and what is probably a mistake.
+    """Report all mistakes in FILES (or folders of .sql files), and what is probably a mistake.
 
-    Mistakes are what running the file on an empty catalog would report. Needs no Spark, no network and no catalog.
+    Mistakes are what running the file on an empty catalog would report. The files of a folder are one catalog, each
+    after those that it needs; files that are named are each by itself. Needs no Spark, no network and no catalog.
     """
-    from sinkql.program.lint import lint as findings
 
     _, output = context.obj
     assert isinstance(output, Output)
     count = {"error": 0, "warning": 0}
-    for path in script_files(files):
-        for finding in findings(fill_script(path, output, variables), str(path)):
+    for path in files:
+        for finding in _findings(path, output, variables):
             count[finding.level] += 1
             error = output.original(finding.error)
             if output.format == "json":
@@ -156,6 +160,15 @@ def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, s
                 click.echo()
     output.note(f"errors: {count['error']}, warnings: {count['warning']}")
     return 1 if count["error"] or (strict and count["warning"]) else 0
+
+
+def _findings(path: Path, output: Output, variables: dict[str, str]) -> tuple[Finding, ...]:
+    from sinkql.program.folder import lint_folder
+    from sinkql.program.lint import lint as lint_script
+
+    if not path.is_dir():
+        return lint_script(fill_script(path, output, variables), str(path))
+    return lint_folder([(str(each), fill_script(each, output, variables)) for each in script_files([path])])
 
 
 @click.command(short_help="Format scripts.")

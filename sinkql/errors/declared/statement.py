@@ -213,4 +213,8 @@ CODES = {
         "A warning of sinkql lint: no sink and no other item uses the item.",
         "Leave it out, or create a sink that reads it.",
     ),
+    "SQ2770": _code(
+        "A warning of sinkql lint: two files of a folder create an item of the same name.",
+        "Leave one of the statements out. Files that create what others may have created write IF NOT EXISTS.",
+    ),
 }
