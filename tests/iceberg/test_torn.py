@@ -15,7 +15,7 @@ from sinkql.connectors.iceberg.keyindex import index, run
 from sinkql.connectors.iceberg.table.target import Patience
 from sinkql.errors import LostIndexError, SinkqlError
 from sinkql.extension.stream import RedoBatchError
-from support.damage import WAYS, damage
+from support.damage import damage
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
 from support.readers import Rows, pyiceberg_rows
@@ -70,9 +70,8 @@ class Damaged:
         return [sorted(path.relative_to(self.lake.folder) for path in paths) for paths in found if paths]
 
     def others(self, name: Path) -> list[Path]:
-        """Return the other files whose names end as that of one does; nothing tells of which table metadata is."""
-        folder = self.before / name.parent if name.suffix == ".json" else self.before
-        found = (path for path in folder.rglob(f"*{name.suffix}") if path.is_file())
+        """Return the other files whose names end as that of one does."""
+        found = (path for path in self.before.rglob(f"*{name.suffix}") if path.is_file())
         return sorted(path for path in found if path.relative_to(self.before) != name)
 
     def again(self) -> None:
@@ -119,9 +118,7 @@ def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, kind: st
         name = chance.choice(table.files[seed % len(table.files)])
         path = table.lake.folder / name
         data = path.read_bytes()
-        # nothing tells that a digit in metadata is another one
-        ways = [each for each in WAYS if each != "flip" or name.suffix != ".json"]
-        how = damage(chance, path, table.others(name), ways)
+        how = damage(chance, path, table.others(name))
         error = None
         try:
             table.run(chance.choice([None, tmp_path / f"host{seed}"]))

@@ -182,7 +182,7 @@ class Pipeline:
 
     def _content(self, attempt: Attempt) -> Any:
         """Return what an attempt's manifest says of runs but for the form that they have."""
-        form = ("file", "bytes", "starts")
+        form = ("file", "bytes", "starts", "seal")
         return {
             (name, bucket): [{key: value for key, value in run.items() if key not in form} for run in runs]
             for name, buckets in state.load(self.folder, attempt[1])["arrangements"].items()

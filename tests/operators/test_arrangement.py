@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -201,6 +202,23 @@ def test_damaged_run_is_refused(damage: str, tmp_path: Path) -> None:
     with pytest.raises(SinkqlError) as caught:
         open_run(tmp_path, entry)
     assert caught.value.code == "SQ3404"
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_no_changed_byte_of_a_run_goes_unnoticed(pieces: int, tmp_path: Path) -> None:
+    path = tmp_path / "1-a-b.arrow"
+    writer = RunWriter(path)
+    for piece in range(pieces):
+        writer.add(values_table({(number + piece << 40, number): number for number in range(10)}))
+    entry, _ = writer.close() or pytest.fail("no rows")
+    data = path.read_bytes()
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :])
+        os.utime(path, ns=(at, at))
+        with pytest.raises(SinkqlError, match=r'"1-a-b\.arrow" is missing or damaged'):
+            open_run(tmp_path, entry)
+    path.write_bytes(data)
+    open_run(tmp_path, entry)
 
 
 def test_digest_is_of_values_and_not_of_their_layout() -> None:

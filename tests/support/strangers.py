@@ -44,12 +44,14 @@ def delete(table: Table, condition: str) -> None:
 
 
 def compact(table: Table, *, by: str = "id") -> None:
-    """Put all rows, in descending order of a column, into one new file, as a replace; delete files go too."""
+    """Put all rows, if there are some, in descending order of a column into one new file, as a replace."""
     table = table.refresh()
     head = table.current_snapshot()
     assert head is not None
     live = live_files(table)
     rows = table.scan().to_arrow().sort_by([(by, "descending")])
+    if not rows:
+        return
     new = write_data_file(for_tasks(table), f"compacted-{head.snapshot_id}.parquet", rows)
     gone = frozenset({*live.data, *live.deletes})
     prepared = prepare(table, FileChange((new,), gone, Operation.REPLACE), lambda snapshot, sequence: Notes({}, {}))

@@ -1,5 +1,6 @@
 """Sorted runs: what is found in them, what merges keep, and when merges happen."""
 
+import os
 import random
 from pathlib import Path
 
@@ -57,9 +58,10 @@ def test_probe_and_merge_agree_with_dicts_also_where_h1_collides(tmp_path: Path)
 
 def test_run_written_in_parts_is_the_run_written_at_once(tmp_path: Path) -> None:
     entries = _entries({(number, 7): (1, number) for number in range(100)})
-    write_run(tmp_path / "once.run", 100, [entries])
-    write_run(tmp_path / "parts.run", 100, [entries.take(np.arange(0, 33)), entries.take(np.arange(33, 100))])
-    assert (tmp_path / "once.run").read_bytes() == (tmp_path / "parts.run").read_bytes()
+    once, parts = tmp_path / "once/a.run", tmp_path / "parts/a.run"
+    write_run(once, 100, [entries])
+    write_run(parts, 100, [entries.take(np.arange(0, 33)), entries.take(np.arange(33, 100))])
+    assert once.read_bytes() == parts.read_bytes()
     with pytest.raises(ValueError, match="33 entries, expected 100"):
         write_run(tmp_path / "short.run", 100, [entries.take(np.arange(0, 33))])
 
@@ -73,6 +75,22 @@ def test_torn_run_is_refused(tmp_path: Path, size: int) -> None:
     with pytest.raises(SinkqlError, match="is damaged") as caught:
         map_run(path)
     assert caught.value.code == "SQ3411"
+
+
+def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    write_run(path, 10, [_entries({(number, 0): (0, number) for number in range(10)})])
+    write_run(tmp_path / "b.run", 10, [_entries({(number, 0): (1, number) for number in range(10)})])
+    data = path.read_bytes()
+    others = [data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :] for at in range(len(data))]
+    for number, other in enumerate([(tmp_path / "b.run").read_bytes(), *others]):
+        path.unlink()
+        path.write_bytes(other)
+        os.utime(path, ns=(number, number))
+        with pytest.raises(SinkqlError, match=r'"a\.run" is damaged'):
+            map_run(path)
+    path.write_bytes(data)
+    assert map_run(path).rows == 10
 
 
 def test_runs_are_never_replaced(tmp_path: Path) -> None:

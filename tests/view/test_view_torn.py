@@ -12,7 +12,7 @@ import pytest
 from operators.pipeline import Listed
 from sinkql.errors import SinkqlError
 from sinkql.numbered import file_name
-from support.damage import WAYS, damage
+from support.damage import damage
 from support.running import drain
 from view.histories import JOBS, SOURCE, History
 
@@ -67,8 +67,7 @@ def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, seeds: r
         path = history.folder / name
         data = path.read_bytes()
         others = [history.folder / each for each in sorts[sort] if each != name]
-        # what a run of state says is read where it lies, a row here and there, and no digest is made of all of it
-        how = damage(chance, path, others, [each for each in WAYS if each != "flip" or sort < 2])
+        how = damage(chance, path, others)
         history.change()
         error = None
         try:

@@ -16,10 +16,13 @@ import xxhash
 from numpy.typing import NDArray
 
 from sinkql import durable, faults
+from sinkql.digest import digest_of, digest_once
 from sinkql.errors import LostStateError, SinkqlError
 
 Entry = Mapping[str, Any]
 """What a manifest says of a run: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows.
+
+And `seal`, a digest of the file's bytes, which runs of earlier versions have none of.
 
 Of one in several pieces also `starts`, the first key of each; of one whose rows have keys `widest`, how many of them
 have the same key, at most.
@@ -117,6 +120,11 @@ class _File:
         self.mapped.madvise(mmap.MADV_DONTNEED, start, begin + piece.nbytes - start)
 
 
+def _seal(path: Path) -> bytes:
+    with path.open("rb", buffering=0) as file:
+        return digest_of(file, path.stat().st_size)
+
+
 def in_memory(table: pa.Table) -> Run:
     """Return a sorted table as a run that is in no file."""
     return Run(np.zeros(1, np.uint64), _piece(table))
@@ -139,6 +147,8 @@ def open_run(folder: Path, entry: Entry) -> Run:
         size = path.stat().st_size
         if size != entry["bytes"]:
             raise lost_run(path, f"it has {size} bytes, the manifest says {entry['bytes']}")
+        if "seal" in entry and digest_once(path, _seal).hex() != entry["seal"]:
+            raise lost_run(path, "it is not as it was written")
         file = _File.open(path)
         if len(starts) > 1:
             if file.reader.num_record_batches != len(starts):
@@ -169,6 +179,7 @@ class RunWriter:
         self._digest = _Digest()
         self._open = ExitStack()
         self._file: BinaryIO | None = None
+        self._sealing: _Sealing | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
 
     def add(self, piece: pa.Table) -> None:
@@ -196,6 +207,7 @@ class RunWriter:
         if only is not None:
             self._write(only)
         assert self._file is not None
+        assert self._sealing is not None
         assert self._writer is not None
         self._writer.close()
         size = self._file.tell()
@@ -203,7 +215,7 @@ class RunWriter:
         faults.point("arrangement-run")
         entry: dict[str, Any] = {
             "file": self._path.name, "rows": self._rows, "bytes": size, "merges": merges,
-            "digest": self._digest.value if digest is None else digest,
+            "digest": self._digest.value if digest is None else digest, "seal": self._sealing.digest.hexdigest(),
         }  # fmt: skip
         if self._keyed:
             entry["widest"] = self._widest
@@ -219,8 +231,28 @@ class RunWriter:
             except FileExistsError as error:
                 name = self._path.name
                 raise SinkqlError("SQ3409", f'state file "{name}" already exists', detail=str(self._path)) from error
-            self._writer = pa.ipc.new_file(self._file, piece.schema)
+            self._sealing = _Sealing(self._file)
+            self._writer = pa.ipc.new_file(self._sealing, piece.schema)
         self._writer.write_table(piece.combine_chunks())
+
+
+class _Sealing:
+    """What Arrow writes a run to, of whose bytes a digest is made."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = xxhash.xxh3_128()
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Leave that to the file."""
 
 
 def _widest(piece: pa.Table) -> int:

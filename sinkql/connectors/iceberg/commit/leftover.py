@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from pyarrow.fs import FileInfo, FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 
 from sinkql import faults
@@ -26,6 +25,7 @@ from sinkql.connectors.iceberg.commit.marker import first_epoch
 from sinkql.connectors.iceberg.file.manifest import manifests_of, said_of
 from sinkql.connectors.iceberg.storage.access import AskingFileIO
 from sinkql.connectors.iceberg.table.folder import PREFIX
+from sinkql.connectors.iceberg.table.version import read_metadata
 
 _OLD = 3 * 86400.0
 """Seconds, as long as Iceberg's own removal of such files waits."""
@@ -135,7 +135,7 @@ class Leftovers:
             return False
         # Another table may have been in this folder, or still be, under another name.
         try:
-            told = FromInputFile.table_metadata(table.io.new_input(location))
+            told = read_metadata(table.io.new_input(location))
         except Exception:  # torn: nobody can tell whose it is
             return False
         return told.table_uuid == table.metadata.table_uuid

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sinkql.connectors.iceberg.file.manifest import manifests_of
+from sinkql.connectors.iceberg.table.version import read_metadata
 
 _OLDER = 100
 """Metadata files that are read at most; as many as a table keeps, if it does not say how many."""
@@ -85,7 +85,7 @@ class _Main:
         """Yield parents and sequence numbers of the snapshots that older metadata has, the newest first."""
         older = [each.metadata_file for each in self._table.metadata.metadata_log]
         for path in reversed(older[-_OLDER:]):
-            told = FromInputFile.table_metadata(self._table.io.new_input(path))
+            told = read_metadata(self._table.io.new_input(path))
             yield {each.snapshot_id: (each.parent_snapshot_id, _sequence(each)) for each in told.snapshots}
 
 

@@ -43,7 +43,7 @@ from sinkql.errors import LostIndexError
 from sinkql.extension.home import Home
 from sinkql.hashkey import OPEN, HashKey
 
-_VERSION = 6
+_VERSION = 7
 _DIGEST = 32
 _OLD = 3600.0
 

@@ -1,7 +1,8 @@
 """Sorted index entries ↔ immutable run files: write, map, probe and merge them.
 
-A run is a 64-byte header (`SQKIDX01`, the number of entries n as uint64, zeros), then h1[n] and h2[n] (uint64), then
-file[n] and pos[n] (uint32), all little-endian, sorted by (h1, h2), each key once. File 2³²-1 says that the key is gone.
+A run is a 64-byte header (`SQKIDX02`, the number of entries n as uint64, a digest of 16 bytes over the file's name and
+all else, zeros), then h1[n] and h2[n] (uint64), then file[n] and pos[n] (uint32), all little-endian. It is sorted by
+(h1, h2), each key once. File 2³²-1 says that the key is gone.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from sinkql import durable
+from sinkql.digest import digest_of, digest_once
 from sinkql.errors import LostIndexError
 from sinkql.rowhash import Hashes
 from sinkql.runs import Tiers, hits, newest
 
 TOMBSTONE = np.uint32(0xFFFF_FFFF)
-MAGIC = b"SQKIDX01"
+MAGIC = b"SQKIDX02"
 HEADER = 64
 ENTRY = 24
 _LAYOUT = (("<u8", 0), ("<u8", 8), ("<u4", 16), ("<u4", 20))
@@ -63,13 +66,17 @@ def write_run(path: Path, rows: int, parts: Iterable[Entries]) -> None:
     Raises FileExistsError rather than replace one.
     """
     with durable.stream(path) as file:
-        file.write((MAGIC + np.uint64(rows).tobytes()).ljust(HEADER, b"\0"))
         start = 0
+        digests = [xxhash.xxh3_128() for _ in _LAYOUT]
         for part in parts:
-            for column, (kind, offset) in zip(part, _LAYOUT, strict=True):
+            for column, (kind, offset), digest in zip(part, _LAYOUT, digests, strict=True):
+                data = np.ascontiguousarray(column, dtype=kind).data
                 file.seek(HEADER + offset * rows + int(kind[2]) * start)
-                file.write(np.ascontiguousarray(column, dtype=kind).data)
+                file.write(data)
+                digest.update(data)
             start += part.rows
+        file.seek(0)
+        file.write(_header(path, rows, [digest.digest() for digest in digests]))
     if start != rows:
         raise ValueError(f"{start} entries, expected {rows}")
 
@@ -84,11 +91,25 @@ def map_run(path: Path) -> Entries:
     whole = path.exists() and path.stat().st_size >= HEADER
     data = np.memmap(path, np.uint8, "r").view(np.ndarray) if whole else np.empty(0, np.uint8)
     rows = int(data[8:16].view("<u8")[0]) if len(data) else -1
-    if data[:8].tobytes() != MAGIC or len(data) != size_of(rows):
+    if len(data) != size_of(rows) or data[:HEADER].tobytes() != digest_once(path, _header_of):
         raise LostIndexError(
             "SQ3411", f'index run "{path.name}" is damaged', hint="Start the sink again to rebuild it."
         )
     return Entries._make(data[HEADER + offset * rows :][: int(kind[2]) * rows].view(kind) for kind, offset in _LAYOUT)
+
+
+def _header(path: Path, rows: int, digests: Iterable[bytes]) -> bytes:
+    begin = MAGIC + np.uint64(rows).tobytes()
+    seal: bytes = xxhash.xxh3_128_digest(b"".join([begin, path.name.encode(), *digests]))
+    return (begin + seal).ljust(HEADER, b"\0")
+
+
+def _header_of(path: Path) -> bytes:
+    """Return the header that a run file should have."""
+    rows = (path.stat().st_size - HEADER) // ENTRY
+    with path.open("rb", buffering=0) as file:
+        file.seek(HEADER)
+        return _header(path, rows, [digest_of(file, int(kind[2]) * rows) for kind, _ in _LAYOUT])
 
 
 @lru_cache(maxsize=256)

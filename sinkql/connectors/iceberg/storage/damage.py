@@ -1,13 +1,14 @@
 """A file of a table that is torn, changed or another one's → one coded error that names it; and seals that show it.
 
 Metadata of a table has no checksums. So files that SinkQL writes have a seal, a digest of what they hold and of their
-name: in Avro a word of the header, in Parquet sixteen bytes between the pages and the footer, where no reader looks. A
-file without one is another program's, and is checked as far as its format allows.
+name: in Avro a word of the header, in Parquet sixteen bytes between the pages and the footer, in JSON blanks at the
+end, where no reader looks. A file without one is another program's, and is checked as far as its format allows.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +26,10 @@ _IN_HEADER = SEAL.encode() + b"\x20"
 _WHOLE, _OF_FOOTER = b"\xf5SQLSEAL", b"\xf5SQLFOOT"
 """What stands before the digest of a Parquet file, or of its footer alone."""
 _DIGEST = 8
+_BLANKS, _OF_NAME = " \t", 32
+"""How the bits of a digest stand behind JSON, and how many of those of the name's."""
+_GIVEN = re.compile(rb"\d+-[0-9a-f-]{36}\.")
+"""How the names of metadata files begin."""
 _GUESS = 1 << 16
 """Bytes that have most footers in them."""
 _CHANGED = "it is not as it was written"
@@ -145,6 +150,33 @@ def check_parquet(data: bytes, path: str) -> None:
     begin, cut = at + len(_WHOLE), at + len(_WHOLE) + _DIGEST
     if at >= 0 and (cut != _footer(data) or data[begin:cut] != _digest(path, data[:at], data[cut:])):
         raise ValueError(_CHANGED)
+
+
+def sealed_json(text: str, path: str) -> str:
+    """Return a JSON text with a seal."""
+    return text + _blanks(text.encode()) + _blanks(_named(path))[:_OF_NAME]
+
+
+def check_json(data: bytes, path: str) -> None:
+    """Raise ValueError for a JSON file with a seal that is not as it was written.
+
+    One that a person gave another name may have it: names that no program makes tell nothing.
+    """
+    cut = len(data) - 8 * _DIGEST - _OF_NAME
+    body, seal = data[: max(cut, 0)], data[cut:].decode("latin-1")
+    if cut <= 0 or seal.strip(_BLANKS):
+        return
+    name = _blanks(_named(path))[:_OF_NAME]
+    if not seal.startswith(_blanks(body)) or (_GIVEN.match(_named(path)) and not seal.endswith(name)):
+        raise ValueError(_CHANGED)
+
+
+def _named(path: str) -> bytes:
+    return path.rpartition("/")[2].encode()
+
+
+def _blanks(data: bytes) -> str:
+    return f"{xxhash.xxh3_64_intdigest(data):0{8 * _DIGEST}b}".translate(str.maketrans("01", _BLANKS))
 
 
 class Ending:

@@ -7,13 +7,12 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.storage.access import AskingFiles, Stores
-from sinkql.connectors.iceberg.storage.damage import reading
-from sinkql.connectors.iceberg.table.version import WritingVersion3
+from sinkql.connectors.iceberg.table.version import MetadataFiles
 from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 
@@ -34,11 +33,14 @@ def open_glue(options: Mapping[str, Any], stores: Stores) -> GlueCatalog:
     return _GlueCatalog(client, properties, stores.files)
 
 
-class _GlueCatalog(WritingVersion3, AskingFiles, GlueCatalog):
+class _GlueCatalog(MetadataFiles, AskingFiles, GlueCatalog):
     def __init__(self, client: Any, properties: Mapping[str, str], files: ObjectStore) -> None:
         self._files = files
         super().__init__("default", client, **properties)
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
-        with reading(glue_table.get("Parameters", {}).get(METADATA_LOCATION, "")):
-            return super()._convert_glue_to_iceberg(glue_table)
+        told = glue_table.get("Parameters", {})
+        location = told.get(METADATA_LOCATION)
+        if not location or told.get(TABLE_TYPE, "").lower() != ICEBERG:
+            return super()._convert_glue_to_iceberg(glue_table)  # says so
+        return self._opened((glue_table["DatabaseName"], glue_table["Name"]), location)

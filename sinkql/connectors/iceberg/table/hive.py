@@ -23,6 +23,7 @@ from hive_metastore.ttypes import (
     MetaException,
     NoSuchObjectException,
 )
+from pyiceberg.catalog import ICEBERG, TABLE_TYPE
 from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -33,8 +34,7 @@ from pyiceberg.typedef import Identifier
 from thrift.protocol import TBinaryProtocol
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, AskingFiles, Stores
-from sinkql.connectors.iceberg.storage.damage import reading
-from sinkql.connectors.iceberg.table.version import WritingVersion3
+from sinkql.connectors.iceberg.table.version import MetadataFiles
 from sinkql.errors import SinkqlError
 from sinkql.extension.store import ObjectStore
 
@@ -65,14 +65,16 @@ def open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> HiveCata
     return catalog
 
 
-class _HiveCatalog(WritingVersion3, AskingFiles, HiveCatalog):
+class _HiveCatalog(MetadataFiles, AskingFiles, HiveCatalog):
     def __init__(self, properties: Mapping[str, str], files: ObjectStore | None) -> None:
         self._files = files
         super().__init__(CATALOG_NAME, **properties)
 
     def _convert_hive_into_iceberg(self, table: Any) -> Table:
-        with reading(table.parameters.get(_LOCATION, "")):
-            return super()._convert_hive_into_iceberg(table)
+        location = table.parameters.get(_LOCATION)
+        if not location or table.parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
+            return super()._convert_hive_into_iceberg(table)  # says so
+        return self._opened((table.dbName, table.tableName), location)
 
     def create_table(
         self,

@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
 from sinkql.connectors.iceberg.storage.damage import reading
-from sinkql.connectors.iceberg.table.version import WritingVersion3
+from sinkql.connectors.iceberg.table.version import MetadataFiles
 
 _TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
 _TRIES = 3
@@ -34,7 +34,7 @@ _ADDING = AddSnapshotUpdate, SetSnapshotRefUpdate, SetPropertiesUpdate
 """What looks at no snapshots but those that refs name."""
 
 
-class KnowingCatalog(WritingVersion3, SqlCatalog):
+class KnowingCatalog(MetadataFiles, SqlCatalog):
     """Keep the metadata of each table: a metadata file never changes, so one is read again only for another one.
 
     Where the database says the table is, is asked each time. pyiceberg's own reads the file twice a commit, and copies
@@ -90,8 +90,10 @@ class KnowingCatalog(WritingVersion3, SqlCatalog):
             io = self._load_file_io(metadata.properties, location)
             if io.new_input(location).exists():
                 return Table(name, metadata, location, io, self)
-        with reading(orm_table.metadata_location or ""):
-            table = super()._convert_orm_to_iceberg(orm_table)
+        if not orm_table.metadata_location:
+            return super()._convert_orm_to_iceberg(orm_table)  # says so
+        table = self._opened(name, orm_table.metadata_location)
+        with reading(table.metadata_location):
             _check_version(table.metadata_location, table.metadata)
         self._known[name] = table.metadata_location, table.metadata
         return table
