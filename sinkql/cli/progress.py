@@ -29,6 +29,7 @@ from sinkql.runtime.batch.progress import (
     SinkCommitted,
     SinkCompacted,
     SinkElsewhere,
+    SinkReached,
     SinkRebuilding,
     SinkRereading,
     SinkSnapshotting,
@@ -172,6 +173,9 @@ class LiveProgress:
                 self._rereading(event)
             case SinkSnapshotting():
                 self._snapshotting(event, now)
+            case SinkReached():
+                if self.output.format == "json":
+                    self._say("", event="reached", **self._named(event.sink), requests=event.requests)
             case SinkStalled():
                 self._stalled(event)
             case SinkStopped():

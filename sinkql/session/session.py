@@ -18,6 +18,7 @@ from sinkql.catalog.secret.hash_key import hash_key
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.extension.stream import Context
+from sinkql.extension.wait_request import wait_notes
 from sinkql.lowering.job import lower
 from sinkql.lowering.log import readers_of, view_id, view_jobs
 from sinkql.parser import parse
@@ -30,6 +31,7 @@ from sinkql.session.item.access import CatalogAccess
 from sinkql.session.result import Result
 from sinkql.session.row.query import preview
 from sinkql.session.sink import running
+from sinkql.session.sink.reaching import Reaching
 from sinkql.session.sink.started import RunningSinks
 from sinkql.session.transaction import Transaction
 
@@ -274,7 +276,9 @@ class Session:
 
         It has this process's working folder and environment.
         """
-        return RunningSinks(self._committed.database.address, self.sinks(names or None))
+        database, sinks = self._committed.database, self.sinks(names or None)
+        jobs, notes = self.jobs(sinks), wait_notes(partial(open_notes, database), database.folder)
+        return RunningSinks(database.address, sinks, reaching=lambda: Reaching(jobs, notes))
 
     def start(self, *names: str) -> tuple[str, ...]:
         """Let the sinks and views (all, without names) be run by the process that runs sinks; return their names."""

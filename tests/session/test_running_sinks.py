@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
+from sinkql.note import NoNotes
 from sinkql.session import Session
+from sinkql.session.sink.reaching import Reaching
 from sinkql.session.sink.started import RunningSinks
 
 _SAYS = """
@@ -38,10 +40,16 @@ def _error(code: str) -> dict[str, object]:
 
 
 def _running(
-    *lines: str, sinks: tuple[str, ...] = (_A,), code: int = 0, error: str = "", last: str = ""
+    *lines: str,
+    sinks: tuple[str, ...] = (_A,),
+    code: int = 0,
+    error: str = "",
+    last: str = "",
+    reaching: Reaching | None = None,
 ) -> RunningSinks:
     script = _SAYS.format(lines=lines, code=code, error=error, last=last)
-    return RunningSinks(Path("catalog.db"), sinks, (sys.executable, "-c", script))
+    asked = reaching or Reaching((), NoNotes())
+    return RunningSinks(Path("catalog.db"), sinks, (sys.executable, "-c", script), reaching=lambda: asked)
 
 
 def test_all_sinks_are_waited_for_and_commits_without_rows_do_not_count() -> None:
@@ -50,6 +58,21 @@ def test_all_sinks_are_waited_for_and_commits_without_rows_do_not_count() -> Non
         sinks.wait_for_commit()
         with pytest.raises(TimeoutError, match=r"no commit within 0.01 s"):
             sinks.wait_for_commit(timeout=0.01)
+
+
+class _Asked(Reaching):
+    """Requests that are called as the sinks are."""
+
+    def request(self, sink: str) -> str | None:
+        return sink
+
+
+def test_a_sink_that_has_all_is_waited_for_no_longer() -> None:
+    lines = [_said("committed", rows=1), _said("reached", _B, requests=[_B])]
+    with _running(*lines, sinks=(_A, _B), reaching=_Asked((), NoNotes())) as sinks:
+        sinks.wait_for_commit()
+    with _running(*lines, sinks=(_A, _B)) as sinks, pytest.raises(TimeoutError):
+        sinks.wait_for_commit(timeout=0.01)
 
 
 def test_without_sinks_nothing_starts() -> None:

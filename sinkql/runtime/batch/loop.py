@@ -221,9 +221,17 @@ class BatchLoop:
 
     def caught_up(self) -> bool:
         """Tell whether the targets are reached; never without `once`."""
-        if self.targets is None or self._anew or self.owing():
+        return self.targets is not None and self.has(self.targets)
+
+    def present_end(self) -> JobOffsets:
+        """Return how far the sources go now, as targets; raises SQ2405 for one without an end, and what readers do."""
+        return {name: reader.target(self.marker.end[name]) for name, reader in self.readers.items()}
+
+    def has(self, targets: JobOffsets) -> bool:
+        """Tell whether the table has all rows up to targets."""
+        if self._anew or self.owing():
             return False
-        return all(self._reached(name, to) for name, to in self.targets.items())
+        return all(self._reached(name, to) for name, to in targets.items())
 
     def _reached(self, name: str, target: Offsets) -> bool:
         at = self.marker.end.get(name)

@@ -129,6 +129,14 @@ class SinkSnapshotting:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkReached:
+    """A sink has all that its sources had when programs asked for it (`sinkql.extension.wait_request`)."""
+
+    sink: str
+    requests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SinkStalled:
     """A sink met an error; it tries again in `retry_in`, or waits for somebody to act where that is None."""
 
@@ -158,6 +166,7 @@ Event = (
     | SinkRebuilding
     | SinkRereading
     | SinkSnapshotting
+    | SinkReached
     | SinkStalled
     | SinkStopped
 )

@@ -21,6 +21,7 @@ from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.progress import Ending, Progress
 from sinkql.runtime.sink.claiming import Claiming
 from sinkql.runtime.sink.roster import Roster
+from sinkql.runtime.sink.waits import Waits
 from sinkql.runtime.sink.watch import Watch
 from sinkql.runtime.spark.lane import SparkLane
 
@@ -79,6 +80,7 @@ class Host:
     """When it began: what was there then is all that a run with `once` is to commit."""
     conductor: Conductor = field(init=False)
     watch: Watch = field(init=False)
+    waits: Waits = field(default_factory=Waits)
 
     def __post_init__(self) -> None:
         self.conductor = Conductor(self._open_lane, self.lanes)

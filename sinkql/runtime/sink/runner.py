@@ -29,6 +29,7 @@ from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.progress import (
     Ending,
     Rereading,
+    SinkReached,
     SinkRereading,
     SinkStage,
     SinkStalled,
@@ -43,6 +44,7 @@ from sinkql.runtime.sink.optimize import answer
 from sinkql.runtime.sink.replay import replay_asked
 from sinkql.runtime.sink.roster import Following, Work
 from sinkql.runtime.sink.waiting import await_views
+from sinkql.runtime.sink.waits import Answers
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.session import CancelledError
 
@@ -97,6 +99,7 @@ class SinkRunner:
     _loop: BatchLoop | None = None
     _seat: Seat | None = None
     _meter: Meter = field(init=False)
+    _answers: Answers = field(default_factory=Answers)
 
     def __post_init__(self) -> None:
         self._following = Following(self.host.roster, self.first, self.first.job.cluster, self.host.once)
@@ -479,6 +482,9 @@ class SinkRunner:
                 if self._asked():
                     answer(loop, self.host.control, self._batch, self._stops_or_leaves)
                 replay_asked(loop, self.context.notes, self._batch, self._stops_or_leaves)
+                done = self._answers.give(self.host.waits.asked(self.context), loop, self.context, self._batch)
+                if done:
+                    self.host.progress(SinkReached(self.job.sink, done))
             if self._batch.acquire(blocking=False):
                 try:
                     loop.keep()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sinkql.catalog.address import Address
 from sinkql.errors import SinkqlError, from_data
 from sinkql.planner.name import short_name
 from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
+from sinkql.session.sink.reaching import Reaching
+
+_LOOK_SECONDS = 0.3
 
 
 class RunningSinks:
@@ -20,14 +23,23 @@ class RunningSinks:
     comes first. Methods may be called from any thread.
     """
 
-    def __init__(self, catalog: Address, sinks: tuple[str, ...], command: tuple[str, ...] = COMMAND) -> None:
+    def __init__(
+        self,
+        catalog: Address,
+        sinks: tuple[str, ...],
+        command: tuple[str, ...] = COMMAND,
+        *,
+        reaching: Callable[[], Reaching],
+    ) -> None:
         self.sinks = sinks
+        self._reaching = reaching
         self._process = SinkProcess(catalog, self._take, self._ended, sinks, command)
         self._commits = dict.fromkeys(sinks, 0)
         self._waited = dict.fromkeys(sinks, 0)
         self._stalled: dict[str, SinkqlError] = {}
         self._failed: SinkqlError | None = None
         self._gone: dict[str, str] = {}
+        self._reached: set[str | None] = set()
         self._changed = threading.Condition()
 
     def __enter__(self) -> RunningSinks:
@@ -57,20 +69,40 @@ class RunningSinks:
     def wait_for_commit(self, timeout: float | None = None) -> None:
         """Wait until each sink has committed rows that the wait before this one, or the start, has not seen.
 
-        Raises the error of a sink that failed or waits for somebody to act, SQ5212 where one was stopped or dropped,
-        and TimeoutError after `timeout` seconds, which names the error of a sink that still tries again.
+        Of a sink for which there are none, wait until it has all that its sources have now. Raises the error of a sink
+        that failed or waits for somebody to act, SQ5212 where one was stopped or dropped, and TimeoutError after
+        `timeout` seconds, which names the error of a sink that still tries again.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while not all(self._commits[sink] > self._waited[sink] for sink in self.sinks):
-                self._raise()
-                self._raise_gone()
+        reaching = self._reaching()
+        try:
+            while not self._committed(reaching):
+                self._raise_ended()
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
                     error = next(iter(self._stalled.values()), None)
                     raise TimeoutError(f"no commit within {timeout:g} s") from error
-                self._changed.wait(left)
+                reaching.look()
+                with self._changed:
+                    self._changed.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
+        finally:
+            reaching.end()
+
+    def _committed(self, reaching: Reaching) -> bool:
+        """Tell whether no sink is waited for any more; the commits that there are have been seen then."""
+        with self._changed:
+            if not all(
+                self._commits[sink] > self._waited[sink] or reaching.request(sink) in self._reached
+                for sink in self.sinks
+            ):
+                return False
             self._waited = dict(self._commits)
+            return True
+
+    def _raise_ended(self) -> None:
+        with self._changed:
+            self._raise()
+            self._raise_gone()
 
     def _raise(self) -> None:
         waiting = (error for error in self._stalled.values() if not error.retryable)
@@ -97,6 +129,8 @@ class RunningSinks:
                 case "committed":
                     self._commits[sink] += event["rows"] > 0
                     self._stalled.pop(sink, None)
+                case "reached":
+                    self._reached.update(event["requests"])
                 case "stalled":
                     self._stalled[sink] = from_data(event["error"])
                 case "stopped" if "error" in event:

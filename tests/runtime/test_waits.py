@@ -1,0 +1,72 @@
+"""Requests of programs that wait for a sink: answered once its table has all that its sources have."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from runtime.test_batch import open_loop
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Context
+from sinkql.extension.wait_request import ask, is_done, wait_notes
+from sinkql.note import Notes
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.sink.waits import Answers, Waits
+from support.running import contexts, counter, drain, job, output
+
+
+def _begun(each: physical.Job, folder: Path) -> tuple[BatchLoop, Context, Notes]:
+    loop, context = open_loop(each, folder), contexts(folder, each)
+    loop.start(epoch=1)
+    return loop, context, wait_notes(context.open_notes, context.folder.parent.parent)
+
+
+def _given(answers: Answers, loop: BatchLoop, context: Context, batch: threading.Lock | None = None) -> list[str]:
+    requests = Waits(every_seconds=0).asked(context)
+    return list(answers.give(requests, loop, context, batch or threading.Lock()))
+
+
+def test_a_request_is_answered_once_the_table_has_all(tmp_path: Path) -> None:
+    loop, context, notes = _begun(job(counter(up_to=5), tmp_path), tmp_path)
+    answers, name = Answers(), ask(notes, context.sink_id)
+    assert _given(answers, loop, context) == []
+    assert not is_done(notes, name)
+    loop.targets = loop.present_end()
+    drain(loop)
+    assert _given(answers, loop, context) == [name]
+    assert is_done(notes, name)
+    late = ask(notes, context.sink_id)  # nothing new comes: it is answered at once
+    assert _given(answers, loop, context) == [late]
+
+
+def test_rows_that_a_view_leaves_out_hold_nobody_up(tmp_path: Path) -> None:
+    none = physical.Map(counter(up_to=5), where=output("c", "`counter` > 9", "boolean"))
+    loop, context, notes = _begun(job(none, tmp_path), tmp_path)
+    name = ask(notes, context.sink_id)
+    loop.targets = loop.present_end()
+    drain(loop)
+    assert _given(Answers(), loop, context) == [name]
+
+
+def test_a_batch_that_runs_and_another_sink_answer_nothing(tmp_path: Path) -> None:
+    loop, context, notes = _begun(job(counter(up_to=5), tmp_path), tmp_path)
+    loop.targets = loop.present_end()
+    drain(loop)
+    ask(notes, "another")
+    assert _given(Answers(), loop, context) == []
+    name, batch = ask(notes, context.sink_id), threading.Lock()
+    with batch:
+        assert _given(Answers(), loop, context, batch) == []
+    assert _given(Answers(), loop, context, batch) == [name]
+
+
+def test_a_source_without_an_end_is_never_read_up_to_it(tmp_path: Path) -> None:
+    loop, context, notes = _begun(job(counter(), tmp_path), tmp_path)
+    name = ask(notes, context.sink_id)
+    with pytest.raises(SinkqlError, match="SQ2405"):
+        loop.present_end()
+    assert _given(Answers(), loop, context) == []
+    assert not is_done(notes, name)
