@@ -6,7 +6,8 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from sinkql.catalog.server import rows, schema
 from sinkql.catalog.server.connection import Connection, Link
 from sinkql.catalog.server.failure import busy, coded
 from sinkql.errors import NoCatalogError
+from sinkql.extension.backend import GuardedConnection, session_of, works_on
+from sinkql.extension.silence import Silence
 
 BUSY_SECONDS = 30
 _KEPT = 2  # connections, while nobody uses them
@@ -177,13 +180,24 @@ class ServerDatabase:
 
     def _connect(self) -> Link:
         given = {**_DEFAULTS, **conninfo_to_dict(self._url.libpq), "client_encoding": "utf8"}
-        link: Link = psycopg.connect(
+        link = GuardedConnection.connect(
             **given,
             autocommit=True,  # transactions begin where they are told to
             prepare_threshold=None,  # which a pooler may not understand
             row_factory=namedtuple_row,
         )
+        link.silence = Silence(link.fileno, partial(self._works, None))
+        try:
+            link.silence = Silence(link.fileno, partial(self._works, session_of(link)))
+        except psycopg.Error:
+            link.close()
+            raise
         return link
+
+    def _works(self, session: int | None) -> bool:
+        """Ask the server over a new connection whether it works on what a session has asked for."""
+        with closing(self._connect()) as link:
+            return works_on(link, session)
 
     def _here(self) -> None:
         """Leave connections and locks to the process that this one was forked from."""

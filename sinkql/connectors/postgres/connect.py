@@ -16,6 +16,7 @@ import psycopg
 
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.backend import GuardedConnection, session_of, works_on
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
 from sinkql.extension.silence import Silence
@@ -32,18 +33,10 @@ _FILES = {
 APPLICATION = "sinkql"
 
 
-class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection, and the tunnel that it goes through, which is closed with it.
-
-    Whatever waits for the server ends where that has lost the connection.
-    """
+class _Connection(GuardedConnection):
+    """A connection, and the tunnel that it goes through, which is closed with it."""
 
     tunnel: Tunnel | None = None
-    silence: Silence | None = None
-
-    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:  # psycopg's types are its own
-        with self.silence or nullcontext():
-            return super().wait(gen, *args, **options)
 
     def close(self) -> None:
         super().close()
@@ -113,25 +106,15 @@ class Login:
     def _session(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int | None:
         """Return the number of the connection's process on the server; None where a pooler is between."""
         try:
-            row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
+            return session_of(connection)
         except psycopg.Error as error:
             connection.close()
             raise failure(error, self.options) from error
-        assert row is not None
-        return row[0] if row[0] == connection.info.backend_pid else None
 
     def _works(self, session: int | None) -> bool:
         """Ask the server over a new connection whether it works on what a session has asked for."""
         with closing(self.connect()) as connection:
-            row = connection.execute(_WORKS, [session]).fetchone()
-        return session is None or (row is not None and row[0])
-
-
-_WORKS = """
-SELECT coalesce(state = 'active', true) AND coalesce(wait_event_type, '') NOT IN ('Client', 'Activity')
-FROM pg_catalog.pg_stat_activity WHERE pid = %s
-"""
-"""A process that waits for its client has done what it got; one that waits for others has nothing to send."""
+            return works_on(connection, session)
 
 
 def guarded(connection: psycopg.Connection[tuple[Any, ...]]) -> AbstractContextManager[None]:

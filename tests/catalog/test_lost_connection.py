@@ -1,0 +1,77 @@
+"""A catalog's server that is lost without a word, as behind a router that forgets: told, and reached again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sinkql.catalog.server import database as database_module
+from sinkql.catalog.server.database import ServerDatabase
+from sinkql.catalog.system import LAYOUT
+from sinkql.errors import LateError
+from sinkql.extension import silence
+from support.catalog import server_address
+from support.front import Front, front
+from support.postgres import Postgres
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def before(postgres: Postgres) -> Iterator[Front]:
+    with front(postgres.port) as found:
+        yield found
+
+
+@pytest.fixture
+def database(
+    postgres: Postgres, before: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ServerDatabase]:
+    opened = ServerDatabase(server_address(postgres, tmp_path, port=before.port), LAYOUT)
+    monkeypatch.setattr(silence, "SILENCE_S", 0.3)
+    monkeypatch.setattr(silence, "_LOOK_S", 0.1)
+    yield opened
+    before.open()
+    opened.close()
+
+
+def _lose(before: Front) -> None:
+    """Have what is connected get nothing more; others that come are let through."""
+    before.mute()
+    before.open()
+
+
+def test_a_kept_connection_that_is_lost_is_replaced(database: ServerDatabase, before: Front) -> None:
+    _lose(before)
+    with database.write() as connection:
+        assert connection.scalar("SELECT 1") == 1
+
+
+def test_a_connection_that_is_lost_in_a_transaction_is_told(database: ServerDatabase, before: Front) -> None:
+    def write() -> None:
+        with database.write() as connection:
+            _lose(before)
+            connection.scalar("SELECT 1")
+
+    with pytest.raises(LateError) as caught:
+        write()
+    assert caught.value.code == "SQ4150"
+    with database.read() as connection:
+        assert connection.scalar("SELECT 1") == 1
+
+
+def test_a_server_that_takes_connections_and_never_answers_is_told(
+    database: ServerDatabase, before: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(database_module._DEFAULTS, "connect_timeout", 2)
+    before.mute()
+    with pytest.raises(LateError) as caught, database.read():
+        pass
+    assert caught.value.code == "SQ4150"
+
+
+def test_a_statement_that_the_server_works_on_is_awaited(database: ServerDatabase) -> None:
+    with database.read() as connection:
+        assert connection.scalar("SELECT 7 FROM pg_sleep(1)") == 7
