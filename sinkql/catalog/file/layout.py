@@ -21,7 +21,16 @@ from sinkql.errors import SinkqlError
 
 APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
 Upgrade = Callable[[store.Connection], None]
-UPGRADES: tuple[Upgrade, ...] = ()
+
+
+def _keep_plain_numerics(connection: store.Connection) -> None:
+    """Have the views that are there keep the types of their columns: computed numerics were plain ones in version 1."""
+    for row in connection.all("SELECT id, facts FROM items WHERE kind IN ('VIEW', 'MATERIALIZED VIEW')"):
+        facts = {**json.loads(row.facts), "plain_numerics": True}
+        connection.execute("UPDATE items SET facts = ? WHERE id = ?", (json.dumps(facts), row.id))
+
+
+UPGRADES: tuple[Upgrade, ...] = (_keep_plain_numerics,)
 """What makes a catalog of version 1 one of version 2, and so on, in SQLite and Postgres alike; one that was released
 never changes.
 """

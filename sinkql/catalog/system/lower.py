@@ -164,7 +164,7 @@ class _Select:
         self.all = lowering
         self.part = part
         self.node = part.expression
-        self.calls = Calls(set(), retracts=False, grouped=False)
+        self.calls = Calls(set(), retracts=False, grouped=False, scaled=False)
         self.sqlite = SqliteExpressions(self.calls, lowering.functions)
         self.rows = Translator(lowering.syntax, _Rows(self, "this place"))
         self.above = self.rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Type
 from sinkql.logical.function import CASTS
@@ -30,6 +32,8 @@ def cast(value: Typed, target: Type, span: Span, length: int | None = None) -> T
         found = exact(value)
     else:
         found = _converted(value, target, span)
+    if target == NUMERIC:
+        found = replace(found, scale=NUMERIC.scale)  # a column of it is of the type that is written
     if length is not None:
         bounds = (constant(number, types.INTEGER, span) for number in (1, length))
         found = call("substring(text,integer,integer)", (found, *bounds))

@@ -83,7 +83,7 @@ def negative(value: Typed, span: Span) -> Typed:
     if not types.number(value.type) or types.unsigned(value.type):
         raise no_operator("-", (value,), span)
     found = call(f"-({value.type.name})", (value,), span, type_=value.raw)
-    return Typed(found.tree, NUMERIC if value.type.name == "numeric" else value.type)
+    return Typed(found.tree, NUMERIC if value.type.name == "numeric" else value.type, value.scale)
 
 
 def complement(value: Typed, span: Span) -> Typed:

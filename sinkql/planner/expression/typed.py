@@ -8,11 +8,13 @@ from decimal import Decimal
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span, too_deep
-from sinkql.logical import Call, Expression, Interval, Literal, Reference, Type
+from sinkql.logical import NUMERIC, Call, Cast, Expression, Interval, Literal, Reference, Type
 from sinkql.logical import expression as trees
 from sinkql.logical import function as functions
+from sinkql.logical.type import MOST_DIGITS
+from sinkql.planner.expression import scale as scales
 from sinkql.planner.expression.exact import as_double, program
-from sinkql.planner.types import MAX_SCALE, TIMESTAMP, TIMESTAMPTZ
+from sinkql.planner.types import INTEGER_DIGITS, MAX_SCALE, TIMESTAMP, TIMESTAMPTZ
 
 Constant = str | int | Decimal | bool | Interval
 _DIFFERENCES = tuple(f"-({each},{each})" for each in (TIMESTAMP, TIMESTAMPTZ))
@@ -25,11 +27,13 @@ class Typed:
     """An expression over a relation's columns, and its SQL type.
 
     The tree's own type is narrower where a numeric is: a literal 1.5 is numeric, its tree a numeric(2,1).
-    `exact` brings the two together. An untyped string or NULL has type unknown.
+    `exact` brings the two together. An untyped string or NULL has type unknown. `scale` is how many digits after the
+    point Postgres shows of a plain numeric, where that is known and its tree does not say it.
     """
 
     tree: Expression
     type: Type
+    scale: int | None = None
 
     @property
     def span(self) -> Span:
@@ -43,6 +47,15 @@ class Typed:
     def raw(self) -> Type:
         """The tree's own type."""
         return self.tree.type
+
+    @property
+    def shown(self) -> int | None:
+        """How many digits after the point Postgres shows of it as a numeric; None where that is not known."""
+        if self.scale is not None:
+            return self.scale
+        if self.type.name in INTEGER_DIGITS:
+            return 0
+        return self.raw.scale if self.type.name == "numeric" and self.raw != NUMERIC else None
 
     @property
     def constant(self) -> Constant | None:
@@ -88,7 +101,38 @@ def exact(value: Typed) -> Typed:
     if value.raw == value.type:
         return value
     check_scale(value)
-    return Typed(functions.cast(value.tree, value.type), value.type)
+    return Typed(functions.cast(value.tree, value.type), value.type, value.shown)
+
+
+def narrowed(value: Typed, scale: int | None = None) -> Typed:
+    """Return a plain numeric as one of the scale that Postgres shows, or of a given one, where that is known and less.
+
+    It has 38 digits, so that each value has room that had it before.
+    """
+    scale = value.shown if scale is None else scale
+    if value.type != NUMERIC or scale is None or scale >= MAX_SCALE:
+        return value
+    tree, type_ = value.tree, Type("numeric", MOST_DIGITS, scale)
+    if isinstance(tree, Cast) and tree.operand.type.name == "numeric" and (tree.operand.type.scale or 0) <= scale:
+        tree = tree.operand  # it was widened
+    return Typed(tree if tree.type == type_ else functions.cast(tree, type_, tree.span), type_)
+
+
+def alike_narrowed(values: Sequence[Typed]) -> tuple[Typed, ...]:
+    """Return plain numerics as those of one scale, which has room for the digits that Postgres shows of each."""
+    scale = widest(values)
+    return tuple(values) if scale is None else tuple(narrowed(each, scale) for each in values)
+
+
+def widest(values: Sequence[Typed]) -> int | None:
+    """Return the greatest scale of several values, of which NULLs have none; None where one is not known."""
+    return scales.widest([each.shown for each in values if not _is_null(each.tree)])
+
+
+def _is_null(tree: Expression) -> bool:
+    while isinstance(tree, Cast):
+        tree = tree.operand
+    return isinstance(tree, Literal) and tree.text is None
 
 
 def check_scale(value: Typed) -> None:
@@ -119,7 +163,7 @@ def cast_to(value: Typed, target: Type) -> Typed:
     double = as_double(value.tree, value.span) if target.name == "double precision" else None
     if double is not None:
         return Typed(double, target)
-    return Typed(functions.cast(value.tree, target), target)
+    return Typed(functions.cast(value.tree, target), target, value.shown if target == NUMERIC else None)
 
 
 def call(function: str, arguments: Sequence[Typed], span: Span | None = None, *, type_: Type | None = None) -> Typed:
@@ -130,7 +174,11 @@ def call(function: str, arguments: Sequence[Typed], span: Span | None = None, *,
     place = span if span is not None else around(arguments)
     trees_ = [value.tree for value in arguments]
     found = program(function, trees_, place) or functions.call(function, trees_, place, type_=type_)
-    return Typed(found, found.type)
+    if found.type != NUMERIC:
+        return Typed(found, found.type)
+    chosen = function in scales.CHOICES
+    shown = [each.shown for each in arguments if not (chosen and _is_null(each.tree))]
+    return Typed(found, found.type, scales.of_call(function, shown, [each.constant for each in arguments]))
 
 
 def around(values: Sequence[Typed]) -> Span:

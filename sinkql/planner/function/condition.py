@@ -40,7 +40,7 @@ def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     left, right = alike(arguments, span, "=")
     if left.raw == right.raw and arguments[0].type in (left.type, types.UNKNOWN):
-        return Typed(call("nullif(any,any)", (left, right), span, type_=left.raw).tree, left.type)
+        return Typed(call("nullif(any,any)", (left, right), span, type_=left.raw).tree, left.type, left.scale)
     names = {each.type.name for each in arguments}
     kept = len(names) == 1 or any(names <= family for family in _COMPARED_AS_THEY_ARE)
     if types.INTERVAL in (arguments[0].type, arguments[1].type):
@@ -48,7 +48,8 @@ def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     else:
         first = exact(arguments[0] if kept else left)
     same = call("=(any,any)", (left, right), span)
-    return Typed(Case((Branch(same.tree, null_of(first.type, span).tree),), first.tree, first.type, span), first.type)
+    tree = Case((Branch(same.tree, null_of(first.type, span).tree),), first.tree, first.type, span)
+    return Typed(tree, first.type, first.scale)
 
 
 def _num_nulls(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:

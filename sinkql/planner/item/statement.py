@@ -39,7 +39,7 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
         case ast.CreateSource():
             return plan_source(full_name, statement, facts, scope)
         case ast.CreateView():
-            return plan_view(full_name, statement, scope)
+            return plan_view(full_name, statement, facts, scope)
         case ast.CreateSink():
             return plan_sink(full_name, statement, facts, scope)
         case ast.CreateTable():

@@ -15,13 +15,17 @@ from sinkql.planner.name import check_columns, cluster_name
 from sinkql.planner.refuse.statement import JOB_OPTIONS, check_view
 from sinkql.planner.scope import Scope
 
+PLAIN_NUMERICS = "plain_numerics"
+"""The fact of a view from before columns had the scale of what they are computed by: its columns stay as they are."""
 
-def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logical.View:
+
+def plan_view(full_name: str, statement: ast.CreateView, facts: logical.Facts, scope: Scope) -> logical.View:
     """Plan the query, name its columns. Raises SQ2601 where the column list does not fit."""
     from sinkql.planner.query.plan import plan_query  # sqlglot loads only where there is a query
 
     check_view(statement)
-    planned = plan_query(statement.query, scope.catalog, listed=bool(statement.columns))
+    scaled = PLAIN_NUMERICS not in facts
+    planned = plan_query(statement.query, scope.catalog, listed=bool(statement.columns), scaled=scaled)
     for notice in planned.notices:
         scope.notice(notice)
     relation = replicated(planned.relation, statement.with_options, scope.catalog)

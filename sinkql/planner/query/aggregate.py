@@ -21,7 +21,7 @@ from sinkql.planner.expression.composite import fields
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import wide
-from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
+from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, narrowed, null_of, settled
 from sinkql.planner.expression.typed import call as expression
 from sinkql.planner.function.composite import record
 from sinkql.planner.query import collecting
@@ -41,6 +41,8 @@ class Calls:
     names: set[str]
     retracts: bool
     grouped: bool
+    scaled: bool
+    """Whether sums and extremes of numerics have the scale that Postgres shows, where it is known."""
     found: list[logical.AggregateCall] = field(default_factory=list)
     collected: list[logical.WindowCall] = field(default_factory=list)
     wanted: str | None = None
@@ -207,7 +209,7 @@ def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
         return argument
     value = constant(True, types.BOOLEAN, condition.span) if argument is None else argument
     case = Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span)
-    return Typed(case, value.type)
+    return Typed(case, value.type, value.scale)
 
 
 def _count(call: _Aggregate) -> Typed:
@@ -276,6 +278,8 @@ def _numeric_sum(call: _Aggregate) -> Typed:
     argument = call.argument
     if types.whole(argument.type) or types.unsigned(argument.type):
         argument = cast_to(argument, Type("numeric", 38, 0))
+    elif call.calls.scaled and narrowed(argument) is not argument:
+        argument = narrowed(argument)
     elif argument.raw != argument.type:
         argument = wide(argument)
     return call.add("sum", argument, Type("numeric", 38, argument.type.scale), distinct=call.distinct)
@@ -348,7 +352,8 @@ def _extreme(call: _Aggregate) -> Typed:
     type_ = call.argument.type
     if not (types.number(type_) or types.instant(type_) or type_ in (types.TIME, types.TEXT)):
         raise call.no_function()
-    return call.add(call.name, call.argument, type_)
+    argument = narrowed(call.argument) if call.calls.scaled else call.argument
+    return call.add(call.name, argument, argument.type)
 
 
 def _extreme_of_any(call: _Aggregate) -> Typed:

@@ -32,6 +32,10 @@ class Queries(Protocol):
     def once(self) -> datetime | None: ...
 
     @property
+    def scaled(self) -> bool:
+        """Tell whether columns of numerics have the scale that Postgres shows, where it is known."""
+
+    @property
     def listed(self) -> bool:
         """Tell whether a list of names, which stands outside the query, names all columns of it."""
 

@@ -112,7 +112,7 @@ def _where(value: Typed, condition: Typed | None) -> Typed:
     """Return a value, NULL where the condition of FILTER does not hold: such a one is left out."""
     if condition is None:
         return value
-    return Typed(Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span), value.type)
+    return Typed(Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span), value.type, value.scale)
 
 
 def _between(rows: Translator, node: Any) -> str:

@@ -35,13 +35,16 @@ class QueryPlan:
     notices: tuple[Notice, ...] = ()
 
 
-def plan_query(query: ast.Query, catalog: logical.CatalogReader, *, listed: bool = False) -> QueryPlan:
+def plan_query(
+    query: ast.Query, catalog: logical.CatalogReader, *, listed: bool = False, scaled: bool = True
+) -> QueryPlan:
     """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…).
 
-    With `listed`, the caller gives all columns names, so that those of the query need not differ.
+    With `listed`, the caller gives all columns names, so that those of the query need not differ. Unless it is
+    `scaled`, a column of computed numerics is a plain numeric.
     """
     try:
-        planner = Planner(parse(query), catalog, listed=listed)
+        planner = Planner(parse(query), catalog, listed=listed, scaled=scaled)
         relation = planner.plan(planner.syntax.tree, Around())
     except RecursionError:
         raise too_deep(query.span) from None
@@ -58,6 +61,8 @@ class Planner:
     """What stands behind the columns of such a query, as a whole."""
     listed: bool = False
     """Whether a list of names, which stands outside the query, names all columns of it."""
+    scaled: bool = True
+    """Whether columns of numerics have the scale that Postgres shows, where it is known."""
     dependencies: dict[str, None] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     named: int = 0
@@ -192,14 +197,14 @@ class Planner:
 
     def _union(self, node: Any, around: Around) -> logical.Relation:
         left, right = self.plan(node.this, around), self.plan(node.expression, around)
-        found = query_relation.union(left, right, self.syntax.span(node.expression))
+        found = query_relation.union(left, right, self.syntax.span(node.expression), scaled=self.scaled)
         return query_relation.distinct(found, self.syntax.span(node)) if node.args.get("distinct") else found
 
     def _set_operation(self, node: Any, around: Around) -> logical.Relation:
         left, right = self.plan(node.this, around), self.plan(node.expression, around)
         word: set_operation.Word = "INTERSECT" if isinstance(node, exp.Intersect) else "EXCEPT"
         span, all_ = self.syntax.span(node.expression), not node.args.get("distinct")
-        return set_operation.combined(word, left, right, span, all_=all_)
+        return set_operation.combined(word, left, right, span, all_=all_, scaled=self.scaled)
 
     def table(self, node: Any, around: Around) -> tuple[logical.Relation, Qualifiers]:
         """Return the relation that a name means, and the names that it goes by."""

@@ -11,7 +11,7 @@ from sinkql.logical import NUMERIC, Change
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
-from sinkql.planner.expression.typed import Typed, column, null_of, settled
+from sinkql.planner.expression.typed import Typed, column, narrowed, null_of, settled, widest
 from sinkql.planner.query.dependency import keys_of_groups
 from sinkql.planner.query.join import conjuncts
 from sinkql.planner.query.keys import filtered, minimal
@@ -104,9 +104,12 @@ def reference(each: logical.Column, span: Span) -> Typed:
     return column(each.name, each.type, nullable=each.nullable, span=span)
 
 
-def union(left: logical.Relation, right: logical.Relation, span: Span) -> logical.Relation:
-    """Put rows together by place, under the first's names and common types."""
-    sides = alike("UNION", left, right, span)
+def union(left: logical.Relation, right: logical.Relation, span: Span, *, scaled: bool = False) -> logical.Relation:
+    """Put rows together by place, under the first's names and common types.
+
+    `scaled` tells whether a numeric of two types has the scale of both, or is plain.
+    """
+    sides = alike("UNION", left, right, span, scaled=scaled)
     wanted = [(each.name, each.type) for each in sides[0].shape.columns]
     inputs = tuple(part for side in sides for part in (side.inputs if isinstance(side, logical.Union) else (side,)))
     columns = tuple(
@@ -119,7 +122,7 @@ def union(left: logical.Relation, right: logical.Relation, span: Span) -> logica
 
 
 def alike(
-    word: str, left: logical.Relation, right: logical.Relation, span: Span
+    word: str, left: logical.Relation, right: logical.Relation, span: Span, *, scaled: bool = False
 ) -> tuple[logical.Relation, logical.Relation]:
     """Return both sides of a set operation with the first's names and common types."""
     names = [each.name for each in left.shape.columns]
@@ -133,6 +136,9 @@ def alike(
         if type_ is None:
             message = f'types {a.type.name} and {b.type.name} of column "{name}" of {word} cannot be matched'
             raise SinkqlError("SQ2213", message, span, hint="Cast one of them.")
+        if scaled and type_ == NUMERIC:
+            known = [reference(each, span) for each, side in ((a, left), (b, right)) if not _null(side, place)]
+            type_ = narrowed(null_of(NUMERIC, span), widest(known)).type
         wanted.append((name, type_))
     return _as(left, wanted, span), _as(right, wanted, span)
 
@@ -162,9 +168,16 @@ def _as(relation: logical.Relation, wanted: Sequence[tuple[str, logical.Type]], 
     for place, (each, (name, type_)) in enumerate(zip(relation.shape.columns, wanted, strict=True)):
         value = reference(each, span)
         if value.type != type_:
-            value = null_of(type_, span) if _null(relation, place) else coerced(value, type_)
+            value = null_of(type_, span) if _null(relation, place) else _of(value, type_)
         items.append((name, value))
     return project(relation, items)
+
+
+def _of(value: Typed, type_: logical.Type) -> Typed:
+    """Return a column as one of a type that both sides have in common."""
+    if type_.name == "numeric" and type_ != NUMERIC:
+        return narrowed(coerced(value, NUMERIC), type_.scale)
+    return coerced(value, type_)
 
 
 def renamed(relation: logical.Relation, names: Sequence[str], span: Span) -> logical.Relation:

@@ -13,7 +13,7 @@ from sinkql.errors import MissingError, SinkqlError, Span
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, column
+from sinkql.planner.expression.typed import Typed, column, narrowed
 from sinkql.planner.function import call as functions
 from sinkql.planner.query import clock, flatten, grouping, pushdown, qualify
 from sinkql.planner.query import relation as query_relation
@@ -88,14 +88,15 @@ def _plan_rows(
     subqueries: Subqueries, select: Any, relation: logical.Relation, wanted: Sequence[_Wanted]
 ) -> logical.Relation:
     syntax, scope = subqueries.queries.syntax, subqueries.scope
-    windows = Windows(syntax, select, {each.name for each in relation.shape.columns})
+    scaled = subqueries.queries.scaled
+    windows = Windows(syntax, select, {each.name for each in relation.shape.columns}, scaled)
     context = flatten.SelectContext(syntax, scope)
     context.windows, context.subqueries = windows, subqueries
     plain = Translator(syntax, context)
     items = []
     for each in wanted:
         windows.wanted = each.name if isinstance(each.node, exp.Window) else None
-        items.append(_item(plain, each))
+        items.append(_item(plain, each, scaled=scaled))
     windows.wanted = None
     selected = {
         name: value for name, value in items if not any(each.startswith("$set") for each in references(value.tree))
@@ -215,7 +216,7 @@ def _over(call: Any) -> bool:
     return isinstance(above.parent, exp.Window) and above.arg_key == "this"
 
 
-def _item(translator: Translator, wanted: _Wanted) -> tuple[str, Typed]:
+def _item(translator: Translator, wanted: _Wanted, *, scaled: bool) -> tuple[str, Typed]:
     span = translator.span(wanted.node)
     if wanted.column is not None:
         value = wanted.column.at(span)
@@ -223,7 +224,9 @@ def _item(translator: Translator, wanted: _Wanted) -> tuple[str, Typed]:
         value = translator.translate(wanted.node)
     if value.type == types.UNKNOWN:
         value = coerced(value, types.TEXT).at(span)
-    return wanted.name, held(value) if value.type == types.INTERVAL else value
+    if value.type == types.INTERVAL:
+        return wanted.name, held(value)
+    return wanted.name, narrowed(value) if scaled else value
 
 
 def _condition(rows: Translator, clause: Any | None, where: str) -> clock.Condition:
@@ -251,27 +254,30 @@ def _with_queries(
 def _plan_groups(
     subqueries: Subqueries, select: Any, relation: logical.Relation, wanted: Sequence[_Wanted]
 ) -> logical.Relation:
-    syntax, scope = subqueries.queries.syntax, subqueries.scope
+    syntax, scope, scaled = subqueries.queries.syntax, subqueries.scope, subqueries.queries.scaled
     rows = Translator(syntax, RowContext(scope, "GROUP BY", subqueries=subqueries))
     values, groupings = _group_values(rows, grouping.groups(syntax, select.args.get("group")), scope, wanted)
     named = _named_groups(rows, values, wanted)
     columns = {}
     for place, (name, value) in enumerate(named):
         nullable = value.nullable or any(place not in by for by in groupings.sets)
-        columns[value.tree] = column(name, value.type, nullable=nullable, span=value.span)
+        type_ = narrowed(value).type if scaled else value.type
+        columns[value.tree] = column(name, type_, nullable=nullable, span=value.span)
+    if scaled:
+        named = [(name, narrowed(value)) for name, value in named]
     retracts = relation.shape.change != logical.Change.APPEND
-    calls = Calls({name for name, _ in named}, retracts=retracts, grouped=all(groupings.sets))
+    calls = Calls({name for name, _ in named}, retracts=retracts, grouped=all(groupings.sets), scaled=scaled)
     arguments = Translator(syntax, RowContext(scope, "an aggregate", subqueries=subqueries))
     context = GroupContext(arguments, scope, Groups(columns), calls, groupings)
     over = Subqueries(subqueries.queries, subqueries.around, scope, context.outer)
     context.subqueries, context.planned = over, subqueries.knows
-    context.windows = windows = Windows(syntax, select, calls.names)
+    context.windows = windows = Windows(syntax, select, calls.names, scaled)
     above = Translator(syntax, context)
     items = []
     for each in wanted:
         calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter | exp.WithinGroup) else None
         windows.wanted = each.name if isinstance(each.node, exp.Window) else None
-        items.append(_group_item(above, context, each))
+        items.append(_group_item(above, context, each, scaled=scaled))
     calls.wanted = windows.wanted = None
     condition_of_windows = qualify.condition(select, Qualified(syntax, context, scope, dict(items)))
     context.windows = None
@@ -288,9 +294,9 @@ def _plan_groups(
     return query_relation.project(qualify.kept(windows.above(found), condition_of_windows), items)
 
 
-def _group_item(above: Translator, context: GroupContext, wanted: _Wanted) -> tuple[str, Typed]:
+def _group_item(above: Translator, context: GroupContext, wanted: _Wanted, *, scaled: bool) -> tuple[str, Typed]:
     if wanted.column is None:
-        return _item(above, wanted)
+        return _item(above, wanted, scaled=scaled)
     span = above.span(wanted.node)
     return wanted.name, context.grouped(wanted.column.at(span), wanted.column.name, span)
 

@@ -15,14 +15,14 @@ _SIDE, _LEFT, _RIGHT = "$left", "$l", "$r"
 
 
 def combined(
-    word: Word, left: logical.Relation, right: logical.Relation, span: Span, *, all_: bool
+    word: Word, left: logical.Relation, right: logical.Relation, span: Span, *, all_: bool, scaled: bool
 ) -> logical.Relation:
     """Return the rows that both sides have, or the left one alone; NULLs are equal.
 
     With `all_`, a row comes as often as both sides have it, or as the left one has it more often than the right one;
-    otherwise once.
+    otherwise once. `scaled` is as in `union`.
     """
-    sides = query_relation.alike(word, left, right, span)
+    sides = query_relation.alike(word, left, right, span, scaled=scaled)
     keys = [key for side in sides[: 2 if word == "INTERSECT" else 1] for key in side.shape.keys]
     names = [each.name for each in sides[0].shape.columns]
     counted = _counted(sides, span)

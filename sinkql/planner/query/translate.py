@@ -17,7 +17,7 @@ from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.composite import field
 from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import number, untyped, untyped_null
-from sinkql.planner.expression.typed import Typed, constant
+from sinkql.planner.expression.typed import Typed, constant, widest
 from sinkql.planner.function import (
     array as functions_array,
 )
@@ -171,7 +171,8 @@ def _case(t: Translation, node: Any) -> Typed:
     type_, typed = operators.settled(values, t.span(node), "CASE")
     branches = tuple(Branch(test.tree, value.tree) for test, value in zip(tests, typed, strict=False))
     otherwise = typed[-1].tree if default is not None else None
-    return Typed(Case(branches, otherwise, type_, t.span(node)), type_)
+    scale = widest(typed) if type_ == types.NUMERIC else None
+    return Typed(Case(branches, otherwise, type_, t.span(node)), type_, scale)
 
 
 def _cast(t: Translation, node: Any) -> Typed:

@@ -10,7 +10,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed
+from sinkql.planner.expression.typed import Typed, alike_narrowed
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.around import Around, Queries
 from sinkql.planner.query.scope import RowContext, Scope
@@ -31,7 +31,7 @@ def plan_values(queries: Queries, around: Around, values: Any) -> logical.Relati
         if len(row) != len(rows[0]):
             message = f"each row of VALUES must have the same number of columns, found {len(rows[0])} and {len(row)}"
             raise SinkqlError("SQ2221", message, syntax.span(node))
-    columns = [_alike(column, syntax.span(values)) for column in zip(*rows, strict=True)]
+    columns = [_alike(column, syntax.span(values), scaled=queries.scaled) for column in zip(*rows, strict=True)]
     found: logical.Relation | None = None
     for place, (node, subqueries) in enumerate(zip(values.expressions, below, strict=True)):
         items = [(f"column{number}", column[place]) for number, column in enumerate(columns, 1)]
@@ -41,8 +41,9 @@ def plan_values(queries: Queries, around: Around, values: Any) -> logical.Relati
     return found
 
 
-def _alike(values: Sequence[Typed], span: Span) -> tuple[Typed, ...]:
+def _alike(values: Sequence[Typed], span: Span, *, scaled: bool) -> tuple[Typed, ...]:
     """Return the values of a column of VALUES as of one type."""
     if all(each.type == types.UNKNOWN for each in values):
         return tuple(coerced(each, types.TEXT) for each in values)
-    return operators.settled(values, span, "VALUES")[1]
+    found = operators.settled(values, span, "VALUES")[1]
+    return alike_narrowed(found) if scaled else found

@@ -15,7 +15,7 @@ from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, column, settled
+from sinkql.planner.expression.typed import Typed, alike_narrowed, column, narrowed, settled
 from sinkql.planner.function import call as functions
 from sinkql.planner.query import collecting, variance
 from sinkql.planner.query import frame as frames
@@ -59,11 +59,15 @@ class _Definition:
 
 @dataclass
 class Windows:
-    """Collect the window calls of one SELECT, each once; `names` are those that columns have below them."""
+    """Collect the window calls of one SELECT, each once; `names` are those that columns have below them.
+
+    `scaled` tells whether numerics have the scale that Postgres shows, where it is known.
+    """
 
     syntax: Syntax
     select: Any
     names: set[str]
+    scaled: bool
     wanted: str | None = None
     found: list[tuple[tuple[logical.Expression, ...], logical.WindowCall]] = field(default_factory=list)
 
@@ -203,7 +207,7 @@ class _WindowCalls(Calls):
     """What an aggregate over a window is computed from: calls over its frames."""
 
     def __init__(self, windows: Windows, over: _Over) -> None:
-        super().__init__(set(), retracts=False, grouped=False)
+        super().__init__(set(), retracts=False, grouped=False, scaled=windows.scaled)
         self._windows, self._over = windows, over
         self.wanted = windows.wanted
 
@@ -254,10 +258,14 @@ class _Function:
         values = [self._value(value)]
         if len(more) > 1:
             _, typed = operators.settled([values[0], self.t.translate(more[1])], self.span, f"{self.name}()")
+            if self.windows.scaled:
+                typed = alike_narrowed(typed)
             values = list(typed[:1] if typed[1].null else typed)
         return self._add(replace(self.over, frame=None), (values[0], *offsets, *values[1:]), constants)
 
     def _add(self, over: _Over, values: Sequence[Typed], constants: tuple[str, ...]) -> Typed:
+        if self.windows.scaled:
+            values = [narrowed(values[0]), *values[1:]]
         type_ = settled(values[0]).type
         return self.windows.add(over, self.name, values, type_, self.span, constants=constants)
 
