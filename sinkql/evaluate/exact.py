@@ -30,6 +30,9 @@ def computed(program: str, operands: Sequence[Decimal | None]) -> Decimal | None
         elif step in _BINARY:
             right, left = stack.pop(), stack.pop()
             stack.append(None if left is None or right is None else _BINARY[step](left, right))
+        elif step.startswith("or:"):
+            values = [stack.pop() for _ in range(int(step.removeprefix("or:")))]
+            stack.append(next((each for each in reversed(values) if each is not None), None))
         else:
             name, _, places = step.partition(":")
             value = stack.pop()

@@ -215,6 +215,9 @@ def _program(call: Call, operands: Sequence[_Text]) -> _Text:
         elif step in _INFIX or step == "^":
             right, left = stack.pop(), stack.pop()
             stack.append((f"{_bracketed(left, _ATOM)} {step} {_bracketed(right, _ATOM)}", _OTHER))
+        elif step == "or":
+            values = [stack.pop()[0] for _ in range(int(places))]
+            stack.append((f"coalesce({', '.join(reversed(values))})", _ATOM))
         elif step == "neg":
             stack.append((f"-{_bracketed(stack.pop(), _ATOM)}", _SIGN))
         else:

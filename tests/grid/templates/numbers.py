@@ -37,6 +37,15 @@ def numbers() -> Iterator[Template]:
         "0.07 / @i0 * 1000",
         "@m0 * 3 / 7 + 1",
         "(@m0 / 3 + @m1 / 3) * 1.5",
+        "round(@m0 / @m1, 2)",
+        "trunc(@n0 / @n1, 1)",
+        "ceil(@m0 / @n1)",
+        "(@m0 / @m1)::numeric(20,3)",
+        "(@m0 / @m1)::bigint",
+        "-(@m0 / @m1) * 1000",
+        "coalesce(@m0 / nullif(@m1, 0), @h0) * 100",
+        "CASE WHEN @m1 <> 0 THEN @m0 / @m1 ELSE 1 END * 100",
+        "round(CASE WHEN @m1 <> 0 THEN @m0 / @m1 END, 3)",
     )
     yield from plain(*(f"abs(@{code}0)" for code in NUMBERS))
     for code in ("d", *NUMERICS, "i"):
