@@ -104,7 +104,15 @@ def _early(template: Template, outcome: Any, expected: str | None, row: Sequence
     return outcome[0] == "value" and expected == f"{ERROR}22008" and "years" in template.sql
 
 
+def _long(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+    """Tell whether a number of a jsonb has so many digits that it is written with an exponent."""
+    if outcome[0] != "value" or "json" not in template.sql or not re.search(r"\d{400}", expected or ""):
+        return False
+    return "e" in str(outcome[1]).lower()
+
+
 DOCUMENTED = (
+    Documented("numbers of more than 400 digits", "docs/types.md: in a jsonb they have an exponent", _long),
     Documented(
         "letters whose other case is longer or another letter's",
         "docs/types.md: the case of \u0130, \u00df and the like",

@@ -47,7 +47,9 @@ def _written(expression: logical.Expression) -> bool:
 def _own(node: logical.Expression) -> bool:
     match node:
         case logical.Call():
-            return node.function.startswith("$")
+            first = node.arguments[0] if node.arguments else None
+            counted = isinstance(first, logical.Reference) and first.name.startswith("$")
+            return node.function.startswith("$") or (node.function == "nullif(any,any)" and counted)
         case logical.Reference():
             return node.name.startswith("$q")
         case logical.Cast():
