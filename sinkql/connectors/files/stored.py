@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from sinkql import physical
 from sinkql.connectors.files.avro import AvroFile
+from sinkql.connectors.files.parquet_footer import FooterError, row_groups
 from sinkql.decode.arrow_values import column_of, inferred, readable
 from sinkql.decode.convert import WIDE, Failures
 from sinkql.decode.json_lines import without
@@ -136,13 +137,10 @@ def _parquet(stream: BinaryIO) -> _Stored:
 
     def pieces(begin: int, end: int) -> Iterator[_Piece]:
         before = 0
-        for place in range(file.metadata.num_row_groups):
-            group = file.metadata.row_group(place)
-            column = group.column(0) if group.num_columns else None
-            offsets = (column.dictionary_page_offset, column.data_page_offset) if column is not None else ()
-            if begin <= min((each for each in offsets if each), default=0) < end:
+        for place, group in enumerate(row_groups(stream)):
+            if begin <= group.begin < end:
                 yield _Piece(partial(int, before), partial(_row_group, file, place))
-            before += group.num_rows
+            before += group.rows
 
     return _Stored(file.schema_arrow, lambda: int(file.metadata.num_rows), pieces)
 
@@ -193,7 +191,7 @@ def _avro(stream: BinaryIO) -> _Stored:
 def _undecodable() -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last one of a name that is not UTF-8
+    except (pa.ArrowException, OSError, UnicodeDecodeError, FooterError) as error:  # a name may not be UTF-8
         raise UndecodableError(str(error)) from error
 
 
