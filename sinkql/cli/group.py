@@ -10,7 +10,7 @@ import click
 
 from sinkql.cli.command import catalog, deploy, machine, query, run, script, secret
 from sinkql.cli.output import Output, OutputFormat
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, no_temporary_folder
 
 USAGE = 64
 
@@ -29,6 +29,12 @@ def run_command(arguments: Sequence[str]) -> int:
     except SinkqlError as error:
         output.error(error)
         return error.exit_code
+    except FileNotFoundError:
+        missing = no_temporary_folder()
+        if missing is None:
+            raise
+        output.error(missing)
+        return missing.exit_code
     except BrokenPipeError:
         sys.stderr.close()
         return 0

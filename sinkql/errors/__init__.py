@@ -3,7 +3,8 @@
 `code` says what is declared of an error code, `declared` declares them all, one module a family. `place` is where in a
 text it is, with a caret under it; `error` has the errors and notices that carry a code, and `data` an error as data.
 `printable` makes text safe for a terminal. `near` finds the word that was likely meant. `room` tells a full
-disk from other errors; `url` finds secrets in URLs, which no error shows.
+disk from other errors, `temporary` a machine without temporary files; `url` finds secrets in URLs, which no error
+shows.
 """
 
 from sinkql.errors.code import Code as Code
@@ -51,3 +52,4 @@ from sinkql.errors.printable import escaped as escaped
 from sinkql.errors.printable import printable as printable
 from sinkql.errors.room import no_room as no_room
 from sinkql.errors.room import refused as refused
+from sinkql.errors.temporary import no_temporary_folder as no_temporary_folder

@@ -35,6 +35,10 @@ CODES = {
         "Hadoop's libraries, which Spark is made with, do not start without a user's name.",
         "Add a line for the user id to /etc/passwd, or run SinkQL as a user that has a name.",
     ),
+    "SQ4070": _code(
+        "No folder for temporary files can be written, as in a container with a read-only root.",
+        "Set TMPDIR to a folder that can be written, or mount one at /tmp.",
+    ),
     "SQ4010": _code(
         "The file of a script does not exist or cannot be read.",
         "Correct the path or the permissions of the file.",

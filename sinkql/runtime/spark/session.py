@@ -23,7 +23,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from sinkql import durable
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, no_temporary_folder
 from sinkql.runtime.spark import remote
 from sinkql.runtime.spark.archive import Archive, archive_of
 from sinkql.runtime.spark.java import Java, check_java
@@ -424,7 +424,7 @@ def _launch(
         register(session)
     except Exception as error:
         refused = None if settings.local else remote.not_begun(error, settings.master, wanted)
-        raise refused or _not_started(settings, error) from error
+        raise refused or no_temporary_folder() or _not_started(settings, error) from error
     context._accumulatorServer.handle_error = _unsaid
     context.setLogLevel("WARN")
     return session
