@@ -62,13 +62,12 @@ def _among(test: Callable[[Any, Any], bool]) -> Make:
             return None
 
         def found(row: Row) -> bool | None:
-            values = held(row)
+            value, values = subject(row), held(row)  # either may fail beside the other
             if values is None or not values:
                 return None if values is None else False
-            values = _flat(values, call.arguments[1].type)
-            value = subject(row)
             if value is None:
                 return None
+            values = _flat(values, call.arguments[1].type)
             wanted = key(value)
             if any(each is not None and test(wanted, key(each)) for each in values):
                 return True

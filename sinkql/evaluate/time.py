@@ -247,14 +247,20 @@ def _turned(sign: int) -> Callable[[time, Interval], time]:
     return turn
 
 
-def _of_interval(result: Callable[[int | Decimal], Any]) -> Make:
+def _of_interval(result: Callable[[Any], Any]) -> Make:
     """Return a field of the difference of two timestamps."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
-        field = _INTERVAL_FIELDS.get(_constant(call))
+        word = _constant(call)
+        field = _float_epoch if (word, result) == ("epoch", float) else _INTERVAL_FIELDS.get(word)
         return None if field is None else strict(lambda value: result(field(value)))(call, operands[1:])
 
     return make
+
+
+def _float_epoch(value: Interval) -> float:
+    """Return the seconds as Postgres adds them up in floats: those of the days to the rest."""
+    return value.micros / 1_000_000 + value.days * 86_400.0
 
 
 def _turn(value: Interval, unit: int, turn: int) -> int:

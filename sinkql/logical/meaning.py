@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.logical.expression import Expression, Literal
+from sinkql.logical.expression import Expression, Literal, Reference
 from sinkql.logical.pattern import matches_empty, read_regex
 
 FEW_DAYS = 100_000
@@ -19,8 +19,23 @@ FEW_DAYS = 100_000
 
 def is_later(function: str, arguments: Sequence[Expression]) -> bool:
     """Tell whether a call has the meaning after the one of its function's version."""
+    constants = [each.value if isinstance(each, Literal) else None for each in arguments]
+    if function in _OF_DATES:
+        return constants[0] in _ERAS and not isinstance(arguments[1], Reference)
     test = _LATER.get(function)
-    return test is not None and test([each.value if isinstance(each, Literal) else None for each in arguments])
+    return test is not None and test(constants)
+
+
+_ERAS = ("year", "isoyear", "century", "millennium")
+"""Fields of a date that have no 0: they are others before Christ, where no column's dates are."""
+_OF_DATES = frozenset(
+    f"{name}(text,{type_})" for name in ("EXTRACT", "date_part") for type_ in ("date", "timestamp", "timestamptz")
+)
+
+
+def _added_up(constants: Sequence[Any]) -> bool:
+    """Tell whether a field is a float that is added up of two."""
+    return bool(constants[0] == "epoch")
 
 
 def _beyond_all_dates(constants: Sequence[Any]) -> bool:
@@ -63,6 +78,7 @@ def _computed_replacement(constants: Sequence[Any]) -> bool:
 
 _LATER: Mapping[str, Callable[[Sequence[Any]], bool]] = MappingProxyType(
     {
+        "date_part(text,interval)": _added_up,
         "+(date,integer)": _beyond_all_dates,
         "-(date,integer)": _beyond_all_dates,
         "right(text,integer)": _without_opposite,

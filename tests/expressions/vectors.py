@@ -97,8 +97,13 @@ def expression(text: str, columns: dict[str, str]) -> logical.Expression:
 
 def over(text: str, columns: tuple[logical.Column, ...]) -> logical.Expression:
     """Plan an expression over columns; it says nothing of where it was written."""
+    return without_spans(placed(text, columns))
+
+
+def placed(text: str, columns: tuple[logical.Column, ...]) -> logical.Expression:
+    """Plan an expression over columns."""
     written = ast.Expression(text, Span(0, len(text)))
-    return without_spans(settled(scalar(written, None, Scope.of((), columns))))
+    return settled(scalar(written, None, Scope.of((), columns)))
 
 
 def text_of(vector: dict[str, Any]) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from expressions import vectors
 from grid import edges, values
-from grid.exceptions import BESIDE_NULL, documented
+from grid.exceptions import BESIDE_NULL, LARGE, WIDE, documented, loud, number_of
 from grid.judge import ERROR, Answer, Judge
 from grid.templates import Template
 from sinkql import evaluate, logical
 from sinkql.errors import SinkqlError
-from sinkql.logical.expression import walk
+from sinkql.logical.expression import children, walk
 
 if TYPE_CHECKING:
     from grid.engine import Engine
@@ -36,7 +37,18 @@ class Report:
 
 def planned(template: Template) -> logical.Expression:
     """Plan a template over the columns that stand in it."""
-    return vectors.over(template.sql, tuple(_COLUMNS[each] for each in dict.fromkeys(template.places)))
+    return vectors.placed(template.sql, tuple(_COLUMNS[each] for each in dict.fromkeys(template.places)))
+
+
+def fails_at_once(expression: logical.Expression) -> bool:
+    """Tell whether a constant within fails: Postgres computes it also where no row comes to it."""
+    constant = [
+        node
+        for node in walk(expression)
+        if isinstance(node, logical.Call | logical.Cast)
+        and not any(isinstance(each, logical.Reference) for each in walk(node))
+    ]
+    return any(evaluated(each, [()], [0])[0][0] == "error" for each in constant)
 
 
 def evaluated(expression: logical.Expression, rows: Sequence[tuple[Any, ...]], numbers: Sequence[int]) -> list[Outcome]:
@@ -68,13 +80,12 @@ def compare(
         here = [evaluated(each, rows, numbers) for each in expressions]
         there: Sequence[dict[int, Outcome] | None] = [None] * len(part)
         if engine is not None:
-            failing = [_failing(*each, numbers) for each in zip(answers, here, strict=True)]
-            there = engine.outcomes(expressions, failing, numbers)
+            there = engine.outcomes(expressions, numbers)
         for template, expression, answer, mine, its in zip(part, expressions, answers, here, there, strict=True):
             for place, number in enumerate(numbers):
                 engines = {"evaluator": mine[place]} | ({} if its is None else {"Spark": its[number]})
                 text = None if answer is None else answer[place]
-                cell = Cell(template, expression, rows[number], text, judged=answer is not None)
+                cell = Cell(template, expression, number, rows[number], text, judge)
                 found = list(_differences(cell, engines, report))
                 if found:
                     shown = {name: rows[number][_NAMES.index(name)] for name in dict.fromkeys(template.places)}
@@ -83,55 +94,100 @@ def compare(
     return report
 
 
-def _failing(answers: list[Answer] | None, here: list[Outcome], numbers: Sequence[int]) -> frozenset[int]:
-    """Return the rows on which Postgres or Python fails: what Spark does there, it is asked for alone."""
-    judged = answers or [None] * len(numbers)
-    return frozenset(
-        number
-        for number, answer, outcome in zip(numbers, judged, here, strict=True)
-        if (answer or "").startswith(ERROR) or outcome[0] == "error"
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A template on a row, and what Postgres gives for it."""
 
     template: Template
     expression: logical.Expression
+    number: int
     row: tuple[Any, ...]
     answer: Answer
-    judged: bool
+    judge: Judge
+
+    def here(self, part: logical.Expression) -> Outcome:
+        """Return what Python gives for a part of the expression."""
+        return evaluated(part, [self.row], [0])[0]
+
+    def asked(self, part: logical.Expression) -> Answer:
+        """Return what Postgres gives for it; it stands in the text that Postgres is asked for, too."""
+        (found,) = self.judge.answers(self.text(part), [self.number])
+        return found
+
+    def text(self, part: logical.Expression) -> str:
+        """Return a part as it was written; nothing of what was made of another part, or is Postgres's otherwise."""
+        same = self.template.judge == self.template.sql
+        return self.template.sql[part.span.start : part.span.end] if same else ""
+
+    def fails(self, part: logical.Expression) -> bool:
+        """Tell whether a part is an error."""
+        kind, _ = self.here(part)
+        if kind == "unsure" and self.text(part):
+            return (self.asked(part) or "").startswith(ERROR)
+        return kind == "error"
+
+    def null(self, part: logical.Expression) -> bool:
+        """Tell whether a part is NULL."""
+        kind, value = self.here(part)
+        return self.asked(part) is None if kind == "unsure" and self.text(part) else (kind, value) == ("value", None)
 
 
 def _differences(cell: Cell, engines: dict[str, Outcome], report: Report) -> Iterator[str]:
     for name, outcome in engines.items():
         report.counts[f"{name}: {outcome[0]}"] += 1
-        if not cell.judged or outcome[0] == "unsure" or _right(outcome, cell.answer, cell.expression.type):
+        judged = cell.template.judge is not None
+        if not judged or outcome[0] == "unsure" or _right(outcome, cell.answer, cell.expression.type):
             continue
-        known = documented(cell.template, outcome, cell.answer, cell.row)
+        known = documented(cell.template.sql, outcome, cell.answer, cell.row) or _documented_within(cell, outcome)
         if known is not None:
-            report.met.add(known.name)
+            report.met.add(known)
         elif outcome[0] == "value" and (cell.answer or "").startswith(ERROR) and _beside_null(cell):
-            report.met.add(BESIDE_NULL.name)
+            report.met.add(BESIDE_NULL)
         else:
             yield f"{name} gives {_shown(outcome)}, Postgres {cell.answer!r}"
     mine, its = engines["evaluator"], engines.get("Spark")
     if its is None or mine[0] == "unsure" or _same(mine, its):
         return
     if {mine[0], its[0]} == {"value", "error"} and _beside_null(cell):
-        report.met.add(BESIDE_NULL.name)
+        report.met.add(BESIDE_NULL)
     else:
         yield f"the evaluator gives {_shown(mine)}, Spark {_shown(its)}"
 
 
+def _documented_within(cell: Cell, outcome: Outcome) -> str | None:
+    """Return the documented difference that a part is one of, which fails here though what it is made of does not.
+
+    Where Python is not sure of the whole, which part fails in Spark is not known: it may be any.
+    """
+    if outcome[0] != "error" or (cell.answer or "").startswith(ERROR):
+        return None
+    kind = "error" if cell.here(cell.expression)[0] == "error" else "unsure"
+    for part in walk(cell.expression):
+        if not isinstance(part, logical.Call | logical.Cast) or cell.here(part)[0] != kind or not cell.text(part):
+            continue
+        if kind == "unsure" or all(cell.here(each)[0] != "error" for each in children(part)):
+            found = WIDE if _large(cell, part) else loud(cell.text(part), cell.asked(part))
+            if found is not None or kind == "error":
+                return found
+    return None
+
+
+def _large(cell: Cell, part: logical.Call | logical.Cast) -> bool:
+    """Tell whether a number of many digits before the point takes part, or is what comes out."""
+    outcomes = [cell.here(each) for each in children(part) if each.type.name == "numeric"]
+    found = [value for kind, value in outcomes if kind == "value"]
+    if part.type.name == "numeric":
+        found.append(number_of(cell.asked(part)))
+    return any(isinstance(each, Decimal) and abs(each) >= LARGE for each in found)
+
+
 def _beside_null(cell: Cell) -> bool:
-    """Tell whether a call somewhere within has an operand that is NULL and another that fails, or is an engine's."""
+    """Tell whether a call somewhere within has an operand that is NULL and another that fails."""
     for node in walk(cell.expression):
-        if isinstance(node, logical.Call) and len(node.arguments) > 1:
-            found = [evaluated(each, [cell.row], [0])[0] for each in node.arguments]
-            if ("value", None) in found and any(kind != "value" for kind, _ in found):
-                return True
+        if not isinstance(node, logical.Call) or len(node.arguments) < 2 or not any(map(cell.null, node.arguments)):
+            continue
+        if any(map(cell.fails, node.arguments)) or _large(cell, node):
+            return True
     return False
 
 

@@ -1,16 +1,24 @@
-"""Spark, whose generated code computes the rows of the grid: many expressions a query, failing ones row by row."""
+"""Spark, whose generated code computes the rows of the grid: many expressions a query.
+
+Each expression stands in a `TryEval`, which SQL has no word for: the code gives NULL for a row on which it fails, and
+the other rows and expressions of the query go on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions
+from pyspark.sql.classic.column import Column
 
 from grid import edges, values
 from sinkql import logical
@@ -23,10 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _VIEW = "grid_rows"
-_TOGETHER = 24
+_TOGETHER = 48
 _PYTHON = "sinkql_"
 """What names of functions of Python's begin with; generated code calls none of them."""
-_FEW = 3
 Outcome = tuple[str, Any]
 """`value` and what it is, or `error` and its message."""
 
@@ -36,115 +43,76 @@ class Engine:
     """A session with the grid's rows in a file, of which Spark knows nothing while it plans."""
 
     spark: SparkSession
-    rows: list[Any]
-    """The rows as Spark's own code has them."""
 
-    def outcomes(
-        self, expressions: Sequence[logical.Expression], failing: Sequence[frozenset[int]], numbers: Sequence[int]
-    ) -> list[dict[int, Outcome]]:
-        """Return what each expression gives for each of the rows; `failing` are those on which it is to fail."""
+    def outcomes(self, expressions: Sequence[logical.Expression], numbers: Sequence[int]) -> list[dict[int, Outcome]]:
+        """Return what each expression gives for each of the rows."""
         found: list[dict[int, Outcome]] = [{} for _ in expressions]
-        for start in range(0, len(expressions), _TOGETHER):
-            places = range(start, min(start + _TOGETHER, len(expressions)))
-            self._group(expressions, failing, numbers, list(places), found)
+        spelled = [spark_sql(each) for each in expressions]
+        ours = [place for place, sql in enumerate(spelled) if _PYTHON not in sql]
+        for start in range(0, len(ours), _TOGETHER):
+            self._group(expressions, spelled, numbers, ours[start : start + _TOGETHER], found)
+        for place in sorted(set(range(len(spelled))) - set(ours)):
+            found[place] = self._with_python(expressions[place], spelled[place], numbers)
         return found
 
     def _group(
         self,
         expressions: Sequence[logical.Expression],
-        failing: Sequence[frozenset[int]],
+        spelled: Sequence[str],
         numbers: Sequence[int],
         places: Sequence[int],
         found: list[dict[int, Outcome]],
     ) -> None:
         try:
-            columns = self._together(
-                [expressions[each] for each in places], [failing[each] for each in places], numbers
-            )
-        except (PySparkException, Py4JJavaError) as error:
-            if len(places) > 1:
-                for part in (places[: len(places) // 2], places[len(places) // 2 :]):
-                    self._group(expressions, failing, numbers, part, found)
+            columns = self._read([_tried(self.spark, spelled[each]) for each in places], numbers)
+        except (PySparkException, Py4JJavaError) as error:  # of a plan, or of the machine: it has no memory left, say
+            if len(places) == 1:
+                found[places[0]] = dict.fromkeys(numbers, ("error", str(error)[:300]))
                 return
-            (place,) = places  # it fails where it should not, or is no SQL of Spark's
-            failed = self._failed(expressions[place], numbers)
-            found[place] |= failed
-            known = {frozenset(failed)} - {failing[place]}
-            if not known:
-                found[place] = dict.fromkeys(numbers, ("error", str(error)[:300]))
-            elif len(failed) < len(numbers):
-                self._group(expressions, [frozenset(failed)] * len(failing), numbers, places, found)
+            for part in (places[: len(places) // 2], places[len(places) // 2 :]):
+                self._group(expressions, spelled, numbers, part, found)
             return
         for place, column in zip(places, columns, strict=True):
-            found[place] |= {
-                number: ("value", value) for number, value in column.items() if number not in failing[place]
+            there = dict(zip(numbers, column.is_valid().to_pylist(), strict=True))
+            values_ = _values(column, expressions[place])
+            found[place] = {
+                number: ("value", value) if there[number] else ("error", "of Spark")
+                for number, value in zip(numbers, values_, strict=True)
             }
-            wrong = [number for number in numbers if number in failing[place] and number not in found[place]]
-            if wrong:
-                found[place] |= dict.fromkeys(wrong, ("value", UNREAD)) | self._failed(expressions[place], wrong)
 
-    def _together(
-        self, expressions: Sequence[logical.Expression], failing: Sequence[frozenset[int]], numbers: Sequence[int]
-    ) -> list[dict[int, Any]]:
-        shown = [
-            f"{_unless(fails, spark_sql(each))} AS x{place}"
-            for place, (each, fails) in enumerate(zip(expressions, failing, strict=True))
-        ]
+    def _with_python(self, expression: logical.Expression, sql: str, numbers: Sequence[int]) -> dict[int, Outcome]:
+        """Return what an expression gives that calls Python, which generated code does not catch errors of."""
+        try:
+            (column,) = self._read([functions.expr(f"struct(IF(row_number IS NULL, NULL, {sql}) AS v)")], numbers)
+        except (PySparkException, Py4JJavaError) as error:
+            if len(numbers) == 1:
+                return {numbers[0]: ("error", str(error)[:300])}
+            half = len(numbers) // 2
+            parts = (numbers[:half], numbers[half:])
+            return {at: each for part in parts for at, each in self._with_python(expression, sql, part).items()}
+        return {number: ("value", value) for number, value in zip(numbers, _values(column, expression), strict=True)}
+
+    def _read(self, columns: Sequence[Column], numbers: Sequence[int]) -> list[pa.ChunkedArray]:
+        """Return the columns' values for the rows, in their order."""
         rows = self.spark.table(_VIEW)
         if len(numbers) < edges.ROWS:
             rows = rows.where(f"row_number IN ({', '.join(map(str, numbers))})")
-        table = rows.selectExpr("row_number", *shown).toArrow()
-        read = out_of_spark(table, [None, *(str(each.type) for each in expressions)])
-        order = read.column(0).to_pylist()
-        return [dict(zip(order, values.listed(read.column(place + 1)), strict=True)) for place in range(len(shown))]
-
-    def _failed(self, expression: logical.Expression, numbers: Iterable[int]) -> dict[int, Outcome]:
-        """Return the rows on which the code that Spark generates fails, row by row."""
-        scala = self.spark.sparkContext._jvm.scala
-        if _PYTHON in spark_sql(expression):
-            return self._failed_in_python(expression, numbers)
-        try:
-            project = self._projection(expression)
-        except (PySparkException, Py4JJavaError) as error:
-            return dict.fromkeys(numbers, ("error", f"no plan: {str(error)[:300]}"))
-        tried = ((number, _tried(scala.util.Success(self.rows[number]), project)) for number in numbers)
-        return {number: ("error", message) for number, message in tried if message is not None}
-
-    def _failed_in_python(self, expression: logical.Expression, numbers: Iterable[int]) -> dict[int, Outcome]:
-        """Return the rows on which an expression fails that calls Python: the first few are tried, each in a query."""
-        failed: dict[int, Outcome] = {}
-        for place, number in enumerate(numbers):
-            if place >= _FEW:
-                failed[number] = "error", "not tried"
-                continue
-            try:
-                self.spark.table(_VIEW).where(f"row_number = {number}").selectExpr(spark_sql(expression)).collect()
-            except (PySparkException, Py4JJavaError) as error:
-                failed[number] = "error", str(error)[:300]
-        return failed
-
-    def _projection(self, expression: logical.Expression) -> Any:
-        frame = self.spark.table(_VIEW).selectExpr(f"{spark_sql(expression)} AS x")
-        plan = frame._jdf.queryExecution().optimizedPlan()
-        catalyst = self.spark.sparkContext._jvm.org.apache.spark.sql.catalyst.expressions
-        return catalyst.codegen.GenerateUnsafeProjection.generate(plan.projectList(), plan.child().output())
+        shown = [column.alias(f"x{place}") for place, column in enumerate(columns)]
+        table = rows.select("row_number", *shown).toArrow().sort_by("row_number")
+        return [table.column(place + 1) for place in range(len(columns))]
 
 
-def _tried(row: Any, project: Any) -> str | None:
-    """Return why a row fails, None for one that does not."""
-    try:
-        found = row.map(project)
-    except (PySparkException, Py4JJavaError) as error:  # of the machine itself: it has no memory left, say
-        return str(error)[:300]
-    return str(found.failed().get().toString())[:300] if found.isFailure() else None
+def _tried(spark: SparkSession, sql: str) -> Column:
+    """Return a structure of an expression's value, or NULL where the code that Spark generates fails."""
+    catalyst = spark.sparkContext._jvm.org.apache.spark.sql
+    shown = f"struct(IF(row_number IS NULL, NULL, {sql}) AS v)"  # of a value that may be NULL, for Arrow
+    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(shown)
+    return Column(catalyst.classic.ExpressionUtils.column(catalyst.catalyst.expressions.TryEval(parsed)))
 
 
-UNREAD = object()
-"""A value that is there where an error was expected: which one is no matter."""
-
-
-def _unless(failing: frozenset[int], sql: str) -> str:
-    return f"IF(row_number NOT IN ({', '.join(map(str, sorted(failing)))}), {sql}, NULL)" if failing else sql
+def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any]:
+    within = pc.struct_field(column, "v")
+    return values.listed(out_of_spark(pa.table({"v": within}), [str(expression.type)]).column(0))
 
 
 @contextmanager
@@ -154,6 +122,5 @@ def engine(spark: SparkSession, folder: Path) -> Iterator[Engine]:
     pq.write_table(into_spark(edges.table()), path)
     schema = ", ".join(f"{name} {spark_type(parse_type(type_))}" for name, type_ in edges.COLUMNS.items())
     spark.read.schema(f"row_number int, {schema}").parquet(str(path)).createOrReplaceTempView(_VIEW)
-    plan = spark.table(_VIEW).orderBy("row_number")._jdf.queryExecution().executedPlan()
-    yield Engine(spark, list(plan.executeCollect()))
+    yield Engine(spark)
     spark.catalog.dropTempView(_VIEW)

@@ -9,10 +9,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from grid.judge import ERROR
-from grid.templates import Template
 
-Test = Callable[[Template, Any, "str | None", Sequence[Any]], bool]
-"""A template, what an engine gave (`value` and it, `error` and a message), what Postgres gave, and the row's values."""
+Test = Callable[[str, Any, "str | None", Sequence[Any]], bool]
+"""An expression's SQL, what an engine gave (`value` and it, `error` and a message), what Postgres gave, and the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,56 +25,62 @@ class Documented:
     """Whether only Spark has it: the evaluator leaves such rows to it."""
 
 
-def _loud(test: Callable[[Template, str], bool]) -> Test:
+def _loud(test: Callable[[str, str], bool]) -> Test:
     """Tell of cells that are an error here and a value in Postgres."""
 
-    def holds(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-        return outcome[0] == "error" and not (expected or "").startswith(ERROR) and test(template, expected or "")
+    def holds(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+        return outcome[0] == "error" and not (expected or "").startswith(ERROR) and test(sql, expected or "")
 
     return holds
 
 
-_NUMERIC = re.compile(r"\b[nmflx][0-2]\b|numeric|factorial")
 _NOT_READ = re.compile(
-    r"::(?:time|timestamp|timestamptz|date|numeric|smallint|integer|bigint|bytea)$"
+    r"::(?:time|timestamp|timestamptz|date|numeric|smallint|integer|bigint|bytea|real|double precision)$"
     r"|to_date\(|to_timestamp\(|decode\("
 )
 
 
-def _wide(template: Template, expected: str) -> bool:
-    """Tell whether a numeric takes part that has more than 38 digits, 10 of them behind the point."""
-    return bool(_NUMERIC.search(template.sql))
+def _wide(sql: str, expected: str) -> bool:
+    """Tell whether Postgres gives a number that has no room in 38 digits, 10 of them behind the point."""
+    found = number_of(expected)
+    return found is not None and (not found.is_finite() or abs(found) >= _MOST)
 
 
-def _other_year(template: Template, expected: str) -> bool:
+def _other_year(sql: str, expected: str) -> bool:
     return bool(re.search(r"\b\d{5,}-\d\d-\d\d|BC$|infinity", expected))
 
 
-def _form(template: Template, expected: str) -> bool:
-    return bool(_NOT_READ.search(template.sql))
+def _form(sql: str, expected: str) -> bool:
+    return bool(_NOT_READ.search(sql))
 
 
-def _number(text: str) -> Decimal | None:
+_MOST = Decimal(10) ** 28
+LARGE = Decimal(10) ** 18
+"""From here on a step of a computation may have no room for a number: 38 digits, of which 20 are behind the point."""
+
+
+def number_of(text: str | None) -> Decimal | None:
+    """Return the number that a text is, None for another text."""
     try:
-        return Decimal(text)
+        return Decimal(text or "")
     except InvalidOperation:
         return None
 
 
-def _last_digits(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+def _last_digits(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
     """Tell whether a quotient is as Postgres shows it, to as many digits as both have."""
-    if outcome[0] != "value" or not isinstance(outcome[1], Decimal) or not re.search(r"/|\^|power", template.sql):
+    if outcome[0] != "value" or not isinstance(outcome[1], Decimal) or not re.search(r"/|\^|power", sql):
         return False
-    found = _number(expected or "")
+    found = number_of(expected or "")
     if found is None or not found.is_finite():
         return False
     places = min(10, max(0, -int(found.as_tuple().exponent)))
     return abs(found - outcome[1]) <= Decimal(5).scaleb(-places - 1)
 
 
-def _near(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+def _near(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
     """Tell whether a float is within four units in the last place."""
-    if outcome[0] != "value" or not isinstance(outcome[1], float) or not TRANSCENDENTAL.search(template.sql):
+    if outcome[0] != "value" or not isinstance(outcome[1], float) or not TRANSCENDENTAL.search(sql):
         return False
     found = float(expected or "nan")
     return abs(found - outcome[1]) <= 4 * abs(found) * 2.0**-52
@@ -83,30 +88,28 @@ def _near(template: Template, outcome: Any, expected: str | None, row: Sequence[
 
 TRANSCENDENTAL = re.compile(r"\b(?:exp|ln|log|log10|power|pow|sin|cos|tan|atan2|cbrt|radians|degrees)\(")
 
-BESIDE_NULL = Documented(
-    "an operand that fails beside NULL",
-    "docs/types.md: what stands beside a NULL may not be computed, so that it does not fail",
-    lambda template, outcome, expected, row: False,  # whoever has the tree and the row tells
-)
+WIDE = "numerics have 38 digits"
+BESIDE_NULL = "an operand that fails beside NULL"
+"""docs/types.md: what stands beside a NULL may not be computed, so that it does not fail. Who has the tree tells."""
 _CASED = re.compile(r"\b(?:lower|upper|initcap)\(|ILIKE|~\*|'g?i'\)|~~\*")
 
 
-def _letters(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+def _letters(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
     """Tell whether the case of letters makes a difference, and one of a text has no other case of its own."""
     texts = [each for each in row if isinstance(each, str)]
-    return outcome[0] == "value" and bool(_CASED.search(template.sql)) and any(_UNCASED & set(each) for each in texts)
+    return outcome[0] == "value" and bool(_CASED.search(sql)) and any(_UNCASED & set(each) for each in texts)
 
 
 _UNCASED = frozenset("\u0130\u00df\u017f\u212a\u1e9e")
 
 
-def _early(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    return outcome[0] == "value" and expected == f"{ERROR}22008" and "years" in template.sql
+def _early(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+    return outcome[0] == "value" and expected == f"{ERROR}22008" and "years" in sql
 
 
-def _long(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
+def _long(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
     """Tell whether a number of a jsonb has so many digits that it is written with an exponent."""
-    if outcome[0] != "value" or "json" not in template.sql or not re.search(r"\d{400}", expected or ""):
+    if outcome[0] != "value" or "json" not in sql or not re.search(r"\d{400}", expected or ""):
         return False
     return "e" in str(outcome[1]).lower()
 
@@ -122,18 +125,14 @@ DOCUMENTED = (
     Documented(
         "instants before 4713 BC", "docs/types.md: within an expression, years are not bound", _early, of_spark=True
     ),
-    Documented(
-        "numbers near zero with EEEE", "to_char(): an error tells", _loud(lambda template, _: "EEEE" in template.sql)
-    ),
-    Documented(
-        "numerics have 38 digits", "docs/types.md: numeric is numeric(38, 10), and beyond it is an error", _loud(_wide)
-    ),
+    Documented("numbers near zero with EEEE", "to_char(): an error tells", _loud(lambda sql, _: "EEEE" in sql)),
+    Documented(WIDE, "docs/types.md: numeric is numeric(38, 10), and beyond it is an error", _loud(_wide)),
     Documented("years 1 to 9999", "docs/types.md: a value that does not fit its type is an error", _loud(_other_year)),
     Documented("texts of fewer forms", "docs/types.md: of texts, forms that are not exact are errors", _loud(_form)),
     Documented(
         "digits that V moves out of an integer",
         "to_char() of Postgres overflows without a word",
-        _loud(lambda template, _: "V99" in template.sql),
+        _loud(lambda sql, _: "V99" in sql),
     ),
     Documented(
         "last digits of quotients", "docs/types.md: quotients are kept to the digits of their type", _last_digits
@@ -144,6 +143,11 @@ DOCUMENTED = (
 )
 
 
-def documented(template: Template, outcome: Any, expected: str | None, row: Sequence[Any]) -> Documented | None:
-    """Return the documented difference that a cell is one of."""
-    return next((each for each in DOCUMENTED if each.holds(template, outcome, expected, row)), None)
+def documented(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> str | None:
+    """Return the name of the documented difference that a cell is one of."""
+    return next((each.name for each in DOCUMENTED if each.holds(sql, outcome, expected, row)), None)
+
+
+def loud(sql: str, expected: str | None) -> str | None:
+    """Return the name of the documented difference by which an expression fails here, and not in Postgres."""
+    return documented(sql, ("error", None), expected, ())

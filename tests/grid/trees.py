@@ -1,7 +1,7 @@
 """Random typed expressions: templates of the grid within each other, over its columns and constants.
 
 What an expression gives is exact at each step, so that what is above it can be: functions that libraries compute with
-another last digit, and what Postgres has more digits or years for, stand at the top alone.
+another last digit, and quotients and products, whose last digits a type has no room for, stand at the top alone.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ _LITERALS: Mapping[str, Sequence[str]] = {
     "l": ("0::bigint", "9223372036854775807", "-5::bigint"),
     "d": ("0.5::double precision", "'NaN'::double precision", "-2.0::double precision"),
     "n": ("1.5", "-0.07", "100.0"),
-    "s": ("'a'", "''", "'😀b'", "'12'"),
+    "s": ("'a'::text", "''::text", "'😀b'::text", "'12'::text"),
     "u": ("date '2024-02-29'", "date '2024-11-03'"),
     "t": ("timestamp '2024-11-03 01:30:00'",),
     "z": ("timestamptz '2024-11-03 05:30:00+00'",),
 }
 _TYPES = {type_: code for code, (type_, _) in VALUES.items()}
-_TOP = re.compile(
-    r"/|\*|numeric|to_char|::text|to_timestamp|to_date|make_|::(?:date|timestamp|time)|factorial|round|trunc\(@n|ceil|floor"
-    r"|INTERVAL|@y|div\(|%|@[nmf]|sha|md5|repeat|lpad|rpad|CASE WHEN @p0 THEN @s0 ELSE|format|concat|json|@j|@q|@k|@li"
-    r"|regexp|[~?]|LIKE|uint|@[vwx]"
+_ROUNDED = re.compile(
+    r"/|\^|\bpow(?:er)?\(|numeric\b|@[nf]\d \*|\* (?:@[nfm]|1\.5)|factorial|INTERVAL|@y|width_bucket|@[rj]\d::text"
 )
+"""Whose values are others than Postgres's until they are shown: rounded to the digits of a type."""
 
 
 @cache
@@ -46,11 +45,12 @@ def _grammar() -> tuple[dict[str, list[Template]], list[Template]]:
         if template.judge is None or not template.places or template.judge != template.sql:
             continue
         try:
-            code = _TYPES.get(str(planned(template).type))
+            type_ = planned(template).type
         except SinkqlError:
             continue
         top.append(template)
-        if code is not None and not _TOP.search(template.text) and not TRANSCENDENTAL.search(template.sql):
+        code = "n" if type_.name == "numeric" else _TYPES.get(str(type_))
+        if code is not None and not _ROUNDED.search(template.text) and not TRANSCENDENTAL.search(template.sql):
             within.setdefault(code, []).append(template)
     return within, top
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql.logical.array import read_array
-from sinkql.logical.expression import single
+from sinkql.logical.expression import Interval, single
+from sinkql.logical.interval import show_interval
 from sinkql.logical.type import Type
 
 _WIDE = Context(prec=2000, rounding=ROUND_HALF_UP)
@@ -60,6 +61,8 @@ def judged(value: Any, expected: str | None, type_: Type) -> bool:
             return alike(single(value), single(float(expected)))
         case "double precision":
             return alike(value, float(expected))
+        case "interval" if isinstance(value, Interval):  # a constant
+            return show_interval(value) == expected
         case "bytea":
             return f"\\x{bytes(value).hex()}" == expected
         case "numrange":  # whose bounds have no zeros at the end here
@@ -111,7 +114,7 @@ class Beyond:
     """A date or time that Python has no room for: its days, or microseconds, from 1970."""
 
     number: int
-    days: bool
+    days: bool = field(kw_only=True)
 
 
 _TEXT = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
@@ -134,24 +137,17 @@ def _count(text: str, *, days: bool) -> int | None:
 
 
 def listed(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column's values; of times that Python has no room for, what they are instead."""
-    type_ = column.type
-    if pa.types.is_timestamp(type_) or pa.types.is_date32(type_):
-        numbers = column.cast(pa.int64() if pa.types.is_timestamp(type_) else pa.int32()).to_pylist()
-        try:
-            return list(column.to_pylist())
-        except (ValueError, OverflowError):
-            return [_instant(each, type_) for each in numbers]
-    return list(column.to_pylist())
-
-
-def _instant(number: int | None, type_: pa.DataType) -> Any:
-    if number is None:
-        return None
+    """Return a column's values; of dates and times that Python has no room for, what they are instead."""
     try:
-        ((found),) = (
-            pa.array([number], pa.int64() if pa.types.is_timestamp(type_) else pa.int32()).cast(type_).to_pylist()
-        )
+        return list(column.to_pylist())
     except (ValueError, OverflowError):
-        return Beyond(number, pa.types.is_date32(type_))
-    return found
+        return [_value(each) for each in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        if isinstance(scalar, pa.ListScalar):
+            return [_value(each) for each in scalar.values]
+        return Beyond(scalar.value, days=isinstance(scalar, pa.Date32Scalar))

@@ -90,11 +90,14 @@ class View:
 
 
 class Content:
-    """The rows that relations have, and what a batch does to them."""
+    """The rows that relations have, what a batch does to them, and what DuckDB makes of them."""
 
     def __init__(self, relations: Sequence[Relation]) -> None:
         self.relations = {each.name: each for each in relations}
         self.rows: dict[str, Rows] = {each.name: Counter() for each in relations}
+        self._open()
+
+    def _open(self) -> None:
         self._connection = _database().cursor()
         self._connection.execute("SET default_null_order = 'postgres'")
         self._connection.execute("SET integer_division = true")
@@ -152,11 +155,12 @@ class Views:
         sinks: bool = False,
         buckets: int = 2,
         extra: Sequence[str] = (),
+        content: Content | None = None,
     ) -> None:
         self.views = views
         self.folder = folder
         self.buckets = buckets
-        self.content = Content(relations)
+        self.content = content or Content(relations)
         texts = [_BROKER, *(each.statement() for each in relations), *extra]
         texts += [f"CREATE MATERIALIZED VIEW {name} {view.options} AS {view.sql}" for name, view in views.items()]
         self.pipeline = sinkql.testing.loads("; ".join(texts))

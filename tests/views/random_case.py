@@ -1,4 +1,4 @@
-"""A random query and batches of changes → what becomes of it: as DuckDB says, refused, or wrong; and the least that is.
+"""A random query and batches of changes → what becomes of it: as Postgres says, refused, or wrong; made smaller.
 
 `python -m views.random_case 0 500` runs these seeds, and prints what is wrong as small as it gets.
 """
@@ -15,16 +15,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
+import psycopg
 import sqlglot
 from sqlglot import exp
 
 from sinkql.errors import SinkqlError
+from support.postgres import postgres
 from views.harness import Change, Changes, Content, Relation, View, Views
+from views.judged import JudgedContent, asked
 from views.random_query import query
 from views.random_relation import RELATIONS, row
 
 Batches = tuple[dict[str, list[Change]], ...]
+Judge = psycopg.Connection[Any]
+_UNKNOWN = "unknown to Postgres"
 _ROUNDS = 40
 _MOST = 1000
 
@@ -55,13 +59,13 @@ class Outcome:
         return self.kind in ("wrong", "failed")
 
 
-def case(seed: int) -> Case:
-    """Return the case of a seed, of a query that DuckDB has, and whose rows are not too many.
+def case(seed: int, judge: Judge) -> Case:
+    """Return the case of a seed, of a query that Postgres has, and whose rows are not too many.
 
     Every second one has changes in any order, and what comes and goes within a batch.
     """
     random_ = random.Random(seed)
-    content = Content(RELATIONS)
+    content = JudgedContent(RELATIONS, judge)
     batches: list[dict[str, list[Change]]] = []
     for number in range(4):
         changes = _changes(content, random_, 9 if not number else 3, noise=bool(seed % 2))
@@ -69,33 +73,14 @@ def case(seed: int) -> Case:
         batches.append(changes)
     while _rows(content, (found := query(random_)).sql) > _MOST:
         pass
-    content.close()
     return Case(seed, found.sql, tuple(batches), found.forms)
 
 
-def asked(sql: str) -> str:
-    """Return a query as DuckDB has it: LATERAL in the place of subqueries in ON of a LEFT JOIN."""
-    if "LEFT JOIN" not in sql:
-        return sql
-    tree = sqlglot.parse_one(sql, read="postgres")
-    found = [each for each in tree.find_all(exp.Join) if each.side == "LEFT" and _of_query(each.args.get("on"))]
-    for join in found:
-        relation, alias = join.this, join.this.args["alias"]
-        rows = exp.select("*").from_(relation.copy()).where(join.args["on"].copy())
-        join.set("this", exp.Lateral(this=exp.Subquery(this=rows), alias=exp.TableAlias(this=alias.this.copy())))
-        join.set("on", exp.true())
-    return tree.sql(dialect="postgres") if found else sql
-
-
-def _of_query(on: Any) -> bool:
-    return on is not None and on.find(exp.Query) is not None
-
-
 def _rows(content: Content, sql: str) -> float:
-    """Return how many rows DuckDB has; infinitely many of what it does not know."""
+    """Return how many rows Postgres has; infinitely many of what it does not know."""
     try:
         return sum(content.ask(asked(sql)).values())
-    except duckdb.Error:
+    except psycopg.Error:
         return math.inf
 
 
@@ -143,21 +128,20 @@ def _noisy(relation: Relation, changes: Sequence[Change], random_: random.Random
     return random_.sample(found, len(found))
 
 
-def outcome(case: Case, *, parts: bool = True) -> Outcome:
+def outcome(case: Case, judge: Judge, *, parts: bool = True) -> Outcome:
     """Run a case, and tell what became of it."""
-    content = Content(RELATIONS)
+    content = JudgedContent(RELATIONS, judge)
     try:
         for each in case.batches:
             content.apply(each)
             content.ask(asked(case.sql))
-    except duckdb.Error as error:
-        return Outcome("unknown to DuckDB", str(error).splitlines()[0])
-    finally:
-        content.close()
+    except psycopg.Error as error:
+        return Outcome(_UNKNOWN, str(error).splitlines()[0])
     with tempfile.TemporaryDirectory(prefix="sinkql-h-") as folder:
         try:
             view, sinks, buckets = View(case.sql, asked(case.sql)), case.seed % 4 == 0, 1 + case.seed % 2
-            views = Views(Path(folder), RELATIONS, {"v": view}, sinks=sinks, buckets=buckets)
+            content = JudgedContent(RELATIONS, judge)
+            views = Views(Path(folder), RELATIONS, {"v": view}, sinks=sinks, buckets=buckets, content=content)
         except SinkqlError as error:
             return Outcome("refused", f"{error.code} {error.message}")
         except Exception as error:
@@ -190,17 +174,17 @@ def _held(views: Views, case: Case, *, parts: bool) -> Outcome:
     return Outcome("held")
 
 
-def shrunk(case: Case, kind: str) -> Case:
+def shrunk(case: Case, kind: str, judge: Judge) -> Case:
     """Return a smaller case of which the same becomes."""
     for _ in range(_ROUNDS):
-        smaller = next((each for each in _smaller(case) if outcome(each).kind == kind), None)
+        smaller = next((each for each in _smaller(case, judge) if outcome(each, judge).kind == kind), None)
         if smaller is None:
             return case
         case = smaller
     return case
 
 
-def _smaller(case: Case) -> Iterator[Case]:
+def _smaller(case: Case, judge: Judge) -> Iterator[Case]:
     tree = sqlglot.parse_one(case.sql, read="postgres")
     seen = {case.sql}
     for each in _simpler(tree):
@@ -211,14 +195,14 @@ def _smaller(case: Case) -> Iterator[Case]:
     for number in range(len(case.batches)):
         if len(case.batches) > 1:
             joined = [*case.batches[:number], *case.batches[number + 1 :]]
-            if _possible(joined):
+            if _possible(joined, judge):
                 yield replace(case, batches=tuple(joined))
     for number, batch in enumerate(case.batches):
         for name, changes in batch.items():
             for low, high in _slices(len(changes)):
                 less = {**batch, name: [*changes[:low], *changes[high:]]}
                 found = [*case.batches[:number], less, *case.batches[number + 1 :]]
-                if _possible(found):
+                if _possible(found, judge):
                     yield replace(case, batches=tuple(found))
 
 
@@ -233,8 +217,8 @@ def _slices(length: int) -> Iterator[tuple[int, int]]:
             yield place, place + 1
 
 
-def _possible(batches: Sequence[Changes]) -> bool:
-    content = Content(RELATIONS)
+def _possible(batches: Sequence[Changes], judge: Judge) -> bool:
+    content = JudgedContent(RELATIONS, judge)
     try:
         for each in batches:
             content.apply(each)
@@ -243,8 +227,6 @@ def _possible(batches: Sequence[Changes]) -> bool:
                 return False
     except AssertionError:
         return False
-    finally:
-        content.close()
     return True
 
 
@@ -303,27 +285,28 @@ def _replacements(node: Any) -> Iterator[Any]:
                 yield table
 
 
-def main(first: int, last: int) -> None:
+def main(first: int, last: int, judge: Judge) -> None:
     counts: Counter[str] = Counter()
     forms: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     known: set[str] = set()
     for seed in range(first, last):
-        each = case(seed)
-        found = outcome(each)
+        each = case(seed, judge)
+        found = outcome(each, judge)
         counts[found.kind] += 1
         forms += each.forms
-        if found.kind in ("refused", "unknown to DuckDB"):
+        if found.kind in ("refused", _UNKNOWN):
             refused[found.said[:100]] += 1
         told = found.said.strip().splitlines()[-1][:60] if found.kind == "failed" else str(seed)
         if found.wrong and told not in known:
             known.add(told)
-            small = shrunk(each, found.kind)
-            print(f"--- {found.kind}\n{small}\n{outcome(small).said}\nat first: {each.sql}\n", flush=True)
+            small = shrunk(each, found.kind, judge)
+            print(f"--- {found.kind}\n{small}\n{outcome(small, judge).said}\nat first: {each.sql}\n", flush=True)
     print(dict(counts))
     for said, count in (*refused.most_common(30), *forms.most_common()):
         print(f"{count:5} {said}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    with postgres() as server, server.connect() as connection:
+        main(int(sys.argv[1]), int(sys.argv[2]), connection)

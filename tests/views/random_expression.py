@@ -1,6 +1,6 @@
 """Columns in scope → random expressions, conditions, aggregates and windows, of one type each.
 
-What SinkQL and DuckDB have different rules for does not occur: quotients and means stand at the end alone, texts are
+What SQL leaves open does not occur: quotients and means stand at the end alone, texts are
 ordered by bytes, rows are numbered by all their columns, and compared by their values one by one.
 """
 
@@ -293,8 +293,7 @@ class Expressions:
                 return self.made(f"string_agg({distinct}…)", found)
             case "int" | "num" | "text" if self.chance(20):
                 descending = self.one(("", " DESC"))
-                least = 1 if descending else 0  # of DESC, DuckDB takes 0 for the other end
-                fraction = self.one((least, 0.3, 0.5, 1))
+                fraction = self.one((0, 0.3, 0.5, 1))
                 found = f"percentile_disc({fraction}) WITHIN GROUP (ORDER BY {argument}{descending}){filter_}"
                 return self.made("percentile_disc", found)
             case _:

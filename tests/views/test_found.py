@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from sinkql.testing import loads
-from views.random_case import Outcome, case, outcome
+from views.random_case import Judge, Outcome, case, outcome
 
 _VALUES = "(VALUES (1, 'a'), (2, NULL), (NULL, 'ab'))"
 _FOUND = {
@@ -120,6 +120,7 @@ def test_nothing_fails_on_a_row_that_is_left_out(name: str) -> None:
     assert Counter((each["one"], each["two"]) for each in pipeline.rows("v")) == Counter(expected)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("name", _FOUND)
-def test_query(name: str) -> None:
-    assert outcome(replace(case(1), sql=_FOUND[name])) == Outcome("held")
+def test_query(name: str, judge: Judge) -> None:
+    assert outcome(replace(case(1, judge), sql=_FOUND[name]), judge) == Outcome("held")

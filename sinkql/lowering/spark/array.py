@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql.logical import Call, Expression, Interval, Literal, Type
+from sinkql.logical import Call, Expression, Interval, Literal, Reference, Type
 from sinkql.logical.array import NO_STEP, UNMATCHED, levels
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.literal import day_time
@@ -14,7 +14,8 @@ def _element(call: Call) -> Form:
     known = index.value if isinstance(index, Literal) else None
     if isinstance(known, int) and known >= 1:
         return Form("try_element_at(@0, @1)")
-    return Form("IF(@1 >= 1, try_element_at(@0, @1), NULL)")  # below 0 Spark counts from the end
+    # below 0 Spark counts from the end; beside no array the index is not computed
+    return Form("IF(@0 IS NOT NULL AND @1 >= 1, try_element_at(@0, @1), NULL)")
 
 
 def _made(call: Call) -> Form:
@@ -64,13 +65,23 @@ def ordered(place: str, type_: Type) -> str:
     return f"IF({place} IS NULL, NULL, struct({elements}, {sizes}))"
 
 
-def _among(call: Call) -> Form:
-    return Form(f"IF(size(@1) = 0, false, array_contains({_flat('@1', call, 1)}, @0))")
-
-
 def _any(sign: str) -> Spelling:
-    """Return whether a comparison is true of any element; NULL where that is not known."""
-    return lambda call: Form(f"exists({_flat('@1', call, 1)}, `$e` -> @0 {sign} `$e`)")
+    """Return whether a comparison is true of any element; NULL where that is not known.
+
+    Beside an empty array the value is compared with NULL: it is computed there too, and may fail.
+    """
+
+    def test(elements: str) -> str:
+        return f"array_contains({elements}, @0)" if sign == "=" else f"exists({elements}, `$e` -> @0 {sign} `$e`)"
+
+    def spelled(call: Call) -> Form:
+        found = test(_flat("@1", call, 1))
+        if isinstance(call.arguments[0], Reference | Literal):
+            return Form(f"IF(size(@1) = 0, false, {found})" if sign == "=" else found)
+        none = test(f"array(CAST(NULL AS {spark_type(call.arguments[0].type)}))")
+        return Form(f"IF(size(@1) = 0, coalesce({none}, false), {found})")
+
+    return spelled
 
 
 def _within(test: str) -> Spelling:
@@ -183,10 +194,9 @@ FORMS: dict[str, Spelling] = {
     "$series(timestamptz,timestamptz,interval)": _instants,
     "[](any,integer)": _element,
     "ARRAY(any…)": _made,
-    "= ANY(any,any)": _among,
-    **{f"{sign} ANY(any,any)": _any(sign) for sign in ("<>", "<", "<=", ">", ">=")},
+    **{f"{sign} ANY(any,any)": _any(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")},
     "[:](any,integer,integer)": Form(
-        "CASE WHEN @1 IS NULL OR @2 IS NULL THEN NULL "
+        "CASE WHEN @0 IS NULL OR @1 IS NULL OR @2 IS NULL THEN NULL "
         "ELSE slice(@0, greatest(@1, 1), greatest(least(greatest(@2, 0), size(@0)) - greatest(@1, 1) + 1, 0)) END"
     ),
     "@>(array,array)": _within("forall"),

@@ -25,11 +25,18 @@ _YEARS = {
     "century": "floor((year(@0) - 1) / 100) * 100 + 1",
     "millennium": "floor((year(@0) - 1) / 1000) * 1000 + 1",
 }
+
+
+def _since(number: str) -> str:
+    """Return a year, century or millennium as Postgres counts: before the first one stands that of -1."""
+    return f"{number} - CAST({number} <= 0 AS INT)"
+
+
 _FIELDS = {
-    "year": "year(@0)", "month": "month(@0)", "day": "day(@0)", "quarter": "quarter(@0)", "week": "weekofyear(@0)",
-    "dow": "dayofweek(@0) - 1", "isodow": "weekday(@0) + 1", "doy": "dayofyear(@0)",
-    "isoyear": "extract(YEAROFWEEK FROM @0)", "century": "floor((year(@0) + 99) / 100)",
-    "decade": "floor(year(@0) / 10)", "millennium": "floor((year(@0) + 999) / 1000)",
+    "year": _since("year(@0)"), "month": "month(@0)", "day": "day(@0)", "quarter": "quarter(@0)",
+    "week": "weekofyear(@0)", "dow": "dayofweek(@0) - 1", "isodow": "weekday(@0) + 1", "doy": "dayofyear(@0)",
+    "isoyear": _since("extract(YEAROFWEEK FROM @0)"), "century": _since("floor((year(@0) + 99) / 100)"),
+    "decade": "floor(year(@0) / 10)", "millennium": _since("floor((year(@0) + 999) / 1000)"),
     "hour": "hour(@0)", "minute": "minute(@0)", "second": "extract(SECOND FROM @0)",
     "milliseconds": "extract(SECOND FROM @0) * 1000", "microseconds": "extract(SECOND FROM @0) * 1000000",
 }  # fmt: skip
@@ -53,6 +60,8 @@ _DIFFERENCES = {
     "milliseconds": "({0} % 60000000) / CAST(1000 AS DECIMAL(38,10))",
     "microseconds": "{0} % 60000000",
 }
+# the days are added to the rest, which rounds otherwise than one quotient of all
+_FLOAT_EPOCH = "{0} % 86400000000 / 1000000D + {0} div 86400000000 * 86400D"
 # the letters of Spark's date_format for parts of to_char's
 _LETTERS = {
     "YYYY": "yyyy", "MM": "MM", "DD": "dd", "DDD": "DDD", "HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm",
@@ -89,7 +98,8 @@ def _extract(spark: str) -> Callable[[Call], Form]:
             return Form(f"CAST({template} AS {spark})", operands=(value,))
         assert isinstance(value, Call)  # the difference of two timestamps
         first, second = (_micros(f"@{place}", each.type.name) for place, each in enumerate(value.arguments))
-        template = _DIFFERENCES[field].format(f"({first} - {second})")
+        shown = _FLOAT_EPOCH if (field, spark) == ("epoch", "DOUBLE") else _DIFFERENCES[field]
+        template = shown.format(f"({first} - {second})")
         return Form(f"CAST({template} AS {spark})", operands=value.arguments)
 
     return form

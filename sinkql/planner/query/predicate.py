@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlglot import exp
@@ -99,10 +100,20 @@ def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span
             message = f"{word} takes an array, a list or a query, found {value.type.called}"
             raise SinkqlError("SQ2211", message, value.span, hint=f"Write {word} (ARRAY[…]).")
         return among
+    if any(map(_may_fail, values)):
+        with suppress(SinkqlError):  # of types that no array has
+            among = functions_array.among(operator, subject, t.translate(right.this), span, every=every)
+            if among is not None:
+                return among
     if (operator, every) in (("=", False), ("<>", True)):
         found = member(subject, values, span)
         return negated(found) if every else found
     return joined("AND" if every else "OR", [operators.compare(operator, subject, each, span) for each in values], span)
+
+
+def _may_fail(value: Typed) -> bool:
+    """Tell whether a value is computed of a row; as an element of an array it is computed in any case."""
+    return _has_column(value) and not isinstance(value.tree, logical.Reference)
 
 
 def _array(t: Translation, quantifier: Any) -> list[Typed] | None:

@@ -43,6 +43,10 @@ def arrays() -> Iterator[Template]:
     yield from plain("@ai0 BETWEEN @ai1 AND @ai2", "@as0 IN (@as1, '{a}')", "nullif(@ai0, @ai1)")
     yield from plain(*(f"ARRAY[@ai0, @ai1] {sign} ARRAY[@ai1, @ai2]" for sign in ("=", "<", ">=")))
     yield from plain("ARRAY[@i0, NULL] < ARRAY[@i1, @i2]", "ARRAY[@d0] = ARRAY[@d1]")
+    # what fails beside an array that is NULL or has no elements
+    yield from plain("@ai0[1 / @i1]", "@ai0[1 / @i1:@i2]", "@ai0[@i1:1 / @i2]", "(1 / @i1)::text = ANY (@as0)")
+    yield from plain(*(f"1 / @i1 {sign} {word} (@ai0)" for sign in SIGNS for word in ("ANY", "ALL")))
+    yield from plain(*(f"@i0 {sign} {word} (ARRAY[1, 1 / @i1])" for sign in SIGNS for word in ("ANY", "ALL")))
     for code, element in ARRAYS.items():
         yield from plain(
             f"@{code}0[@i1]",

@@ -1,0 +1,56 @@
+"""The rows that relations have, in Postgres, which judges what queries make of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import sqlglot
+from psycopg import sql
+from sqlglot import transforms
+
+from views.harness import Content, Relation
+from views.rows import Rows, plain
+
+
+class JudgedContent(Content):
+    """Rows in temporary tables of a connection, which stays open."""
+
+    def __init__(self, relations: Sequence[Relation], connection: psycopg.Connection[Any]) -> None:
+        self._judge = connection
+        super().__init__(relations)
+
+    def _open(self) -> None:
+        for each in self.relations.values():
+            columns = ", ".join(f"{name} {type_}" for name, type_ in each.columns.items())
+            self._execute(f"DROP TABLE IF EXISTS {each.name}; CREATE TEMP TABLE {each.name} ({columns})")
+
+    def _show(self, relation: Relation) -> None:
+        self._execute(f"TRUNCATE {relation.name}")
+        with self._judge.cursor() as cursor, cursor.copy(_known(f"COPY {relation.name} FROM STDIN")) as copy:
+            for row in self.rows[relation.name].elements():
+                copy.write_row(row)
+
+    def ask(self, sql: str) -> Rows:
+        """Return the rows that Postgres makes of those that are there."""
+        return Counter(map(plain, self._execute(sql).fetchall()))
+
+    def close(self) -> None:
+        """Leave the tables to who comes next on the connection."""
+
+    def _execute(self, text: str) -> psycopg.Cursor[Any]:
+        return self._judge.execute(_known(text))
+
+
+def asked(text: str) -> str:
+    """Return a query as Postgres has it: a subquery in the place of QUALIFY."""
+    if "QUALIFY" not in text:
+        return text
+    tree = sqlglot.parse_one(text, read="snowflake")
+    return str(tree.transform(transforms.eliminate_qualify).sql(dialect="postgres"))
+
+
+def _known(text: str) -> sql.SQL:
+    return sql.SQL(text)
