@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import sqlglot
 from psycopg import sql
+from psycopg.types.string import TextLoader
 from sqlglot import transforms
 
 from views.harness import Content, Relation
@@ -20,18 +21,20 @@ class JudgedContent(Content):
 
     def __init__(self, relations: Sequence[Relation], connection: psycopg.Connection[Any]) -> None:
         self._judge = connection
+        for name in ("jsonb", "uuid"):  # which are their texts here
+            connection.adapters.register_loader(name, TextLoader)
         super().__init__(relations)
 
     def _open(self) -> None:
         for each in self.relations.values():
-            columns = ", ".join(f"{name} {type_}" for name, type_ in each.columns.items())
+            columns = ", ".join(f'"{name}" {type_}' for name, type_ in each.columns.items())
             self._execute(f"DROP TABLE IF EXISTS {each.name}; CREATE TEMP TABLE {each.name} ({columns})")
 
     def _show(self, relation: Relation) -> None:
         self._execute(f"TRUNCATE {relation.name}")
         with self._judge.cursor() as cursor, cursor.copy(_known(f"COPY {relation.name} FROM STDIN")) as copy:
             for row in self.rows[relation.name].elements():
-                copy.write_row(row)
+                copy.write_row([list(each) if isinstance(each, tuple) else each for each in row])
 
     def ask(self, sql: str) -> Rows:
         """Return the rows that Postgres makes of those that are there."""
