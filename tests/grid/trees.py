@@ -32,8 +32,10 @@ _LITERALS: Mapping[str, Sequence[str]] = {
 _TYPES = {type_: code for code, (type_, _) in VALUES.items()}
 _ROUNDED = re.compile(
     r"/|\^|\bpow(?:er)?\(|numeric\b|@[nf]\d \*|\* (?:@[nfm]|1\.5)|factorial|INTERVAL|@y|width_bucket|@[rj]\d::text"
+    r"|ROW\("
 )
-"""Whose values are others than Postgres's until they are shown: rounded to the digits of a type."""
+"""Whose values are others than Postgres's until they are shown, rounded to the digits of a type; and rows, of which
+Postgres computes no field that is not asked for."""
 
 
 @cache
