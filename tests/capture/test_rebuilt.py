@@ -124,6 +124,8 @@ def _run(seed: int, folder: Path) -> None:
             for _ in range(dice.randint(1, 3)):
                 if sent := _history(rows, dice, turn):
                     server.commit(sent)
+            rows[0] = f"turn {turn}"  # so that there is a batch, which has the state again where it was lost
+            server.commit([("t", 0, rows[0])])
             loop = once(sinks)
             assert sinks.rows() == rows
             if dice.random() < 0.5:
