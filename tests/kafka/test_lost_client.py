@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from sinkql.connectors.kafka import admin as admin_module
 from sinkql.connectors.kafka import consume
 from sinkql.connectors.kafka.admin import Admin
 from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consume import Range, messages
+from sinkql.connectors.kafka.sink import transaction
+from sinkql.connectors.kafka.sink.transaction import Transactions
 from sinkql.errors import SinkqlError
 from support.kafka import Kafka
 from support.silent import silent
@@ -33,6 +38,60 @@ def test_an_admin_client_that_got_no_answer_is_replaced(monkeypatch: pytest.Monk
         after = admin._kafka
         admin._replace(before)  # another thread, whose client was replaced already
         assert admin._kafka is after
+
+
+def test_a_client_that_is_replaced_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the one who asks handles an error meanwhile, and keeps that."""
+    monkeypatch.setattr(admin_module, "_PATIENCE_S", 0.1)
+    gc.collect()
+    before = _admins()
+    with silent() as (url, _):
+        admin = Admin(_client(url.removeprefix("http://")))
+        for _ in range(3):
+            kept = _asked_twice(admin)
+        assert [each.code for each in kept] == ["SQ4270", "SQ4270"]
+        assert _admins() == before + 1
+
+
+def test_a_producer_that_brokers_left_without_an_answer_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(transaction, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(transaction, "_ABORT_S", 0.1)
+    monkeypatch.setattr(transaction, "_STEP_S", 0.1)
+    monkeypatch.setattr(transaction, "_CONNECT_S", 0.1)
+    gc.collect()
+    threads = _threads()
+    with silent() as (url, _):
+        producer = Transactions(_client(url.removeprefix("http://")), "id")
+        for _ in range(3):
+            try:
+                producer.begin("t")
+            except SinkqlError:
+                producer.close()
+    del producer
+    gc.collect()
+    assert _threads() == threads
+
+
+def _asked_twice(admin: Admin) -> list[SinkqlError]:
+    try:
+        admin.check()
+    except SinkqlError as first:
+        try:
+            admin.check()
+        except SinkqlError as second:
+            return [first, second]
+    return []
+
+
+def _admins() -> int:
+    return sum(isinstance(each, AdminClient) for each in gc.get_objects())
+
+
+def _threads() -> int:
+    """Return how many clients the library has."""
+    names = [(path / "comm").read_text().strip() for path in Path("/proc/self/task").iterdir()]
+    return names.count("rdk:main")
 
 
 def test_a_client_that_gets_answers_stays(broker: Kafka) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
-from sinkql.connectors.kafka.client import Client, Troubles, is_lost, lose
+from sinkql.connectors.kafka.client import Client, Troubles, apart, is_lost, lose
 from sinkql.errors import SinkqlError, nearest
 
 T = TypeVar("T")
@@ -260,38 +260,37 @@ class Admin:
             self._replace(used)
             used = self._kafka
         try:
-            return self._asked(ask)
+            return apart(lambda: self._asked(ask))
         except UnknownError:
             raise
         except SinkqlError:
             lose(self.client)
             self._replace(used)
+            del used  # whoever keeps the error does not keep the client
             raise
 
     def _asked(self, ask: Callable[[float], T]) -> T:
         self._listen()
         began = time.monotonic()
         while True:
+            moved: tuple[Any, ...] = ()
             try:
                 found = ask(began)
             except KafkaException as error:
                 told = error.args[0]
-                if told.name() in _UNKNOWN:
-                    raise UnknownError("SQ4277", self.client.failure(told, self.troubles).message) from None
-                if told.name() not in (*_MOVED, *_TRANSIENT):
-                    raise self.client.failure(told, self.troubles) from None
-                if not self._look_again():
-                    self._check_down(began)
-                elif time.monotonic() - began > _PATIENCE_S:
-                    raise self.client.unreachable() from None
             except _MovedError as error:
-                if not self._look_again():
-                    self._check_down(began)
-                elif time.monotonic() - began > _PATIENCE_S:
-                    raise self.client.leaderless(*error.args) from None
+                moved = error.args
             else:
                 self.troubles.clear()
                 return found
+            if not moved and told.name() in _UNKNOWN:
+                raise UnknownError("SQ4277", self.client.failure(told, self.troubles).message)
+            if not moved and told.name() not in (*_MOVED, *_TRANSIENT):
+                raise self.client.failure(told, self.troubles)
+            if not self._look_again():  # outside of what handles the error: see `apart`
+                self._check_down(began)
+            elif time.monotonic() - began > _PATIENCE_S:
+                raise self.client.leaderless(*moved) if moved else self.client.unreachable()
 
     def _look_again(self) -> bool:
         """Have the client learn who leads the partitions; return whether a broker answers."""

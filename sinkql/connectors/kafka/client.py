@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,6 +20,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
 
+T = TypeVar("T")
 _REACH_S = 5.0
 _TEXTS = {
     "sasl_username": "sasl.username",
@@ -254,6 +257,18 @@ class Troubles:
         """Return the text of the last error of one of these names; None where there was none since then."""
         found = (text for at, name, text in reversed(self.last) if name in names and containing in text and at >= since)
         return next(found, None)
+
+
+def apart(call: Callable[[], T]) -> T:
+    """Call what asks the library, in a thread of its own where an exception is being handled here.
+
+    The library never lets go of that one where a call of it fails meanwhile, nor of the client that frames of it know:
+    its threads would look for their brokers for good.
+    """
+    if sys.exc_info()[1] is None:
+        return call()
+    with ThreadPoolExecutor(1, "kafka") as pool:
+        return pool.submit(call).result()
 
 
 _LOST: dict[Client, float] = {}

@@ -18,7 +18,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from sinkql import faults
-from sinkql.connectors.kafka.client import Client, Troubles, lose
+from sinkql.connectors.kafka.client import Client, Troubles, apart, lose
 from sinkql.errors import SinkqlError
 
 _PATIENCE_S = 60.0
@@ -32,6 +32,7 @@ later, and they begin no other transaction of the sink before: that is no reason
 REFRESH_MS = 300_000
 """How often partitions are looked for that a topic has got since, unless the sink says so."""
 _TIMEOUT_MS = 600_000
+_STEP_S = 10.0
 _ABORT_S = 5.0
 _CONNECT_S = 1.0
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
@@ -126,7 +127,7 @@ class Transactions:
             self._kafka.produce(name, value, key, partition=0)
             faults.point("commit-request")
         except KafkaException as error:
-            raise self._wrong(error) from None
+            raise self._wrong(error.args[0]) from None
         try:
             self._until_done(self._kafka.commit_transaction)
         except SinkqlError as error:
@@ -143,8 +144,7 @@ class Transactions:
         if kafka is None:
             return
         with suppress(KafkaException):
-            kafka.purge()
-            kafka.abort_transaction(_ABORT_S)
+            apart(lambda: _abort(kafka))
 
     def over(self, since: float) -> bool:
         """Tell whether nothing has come through for too long."""
@@ -185,15 +185,16 @@ class Transactions:
         began = time.monotonic()
         while True:
             try:
-                step(10.0)
+                apart(lambda: step(_STEP_S))
                 return
             except KafkaException as error:
-                if not error.args[0].retriable():
-                    raise self._wrong(error) from None
-                if self.over(began):
-                    lose(self.client)
-                    raise self._wrong(error) from None
-                self._kafka.poll(0.1)
+                told = error.args[0]
+            if not told.retriable():
+                raise self._wrong(told)
+            if self.over(began):
+                lose(self.client)
+                raise self._wrong(told)
+            self._kafka.poll(0.1)
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None and len(self._failed) < 100:
@@ -208,8 +209,7 @@ class Transactions:
             return self.client.trouble(self.troubles) or self.client.unreachable()
         return self._meaning(own)
 
-    def _wrong(self, error: KafkaException) -> Exception:
-        told = error.args[0]
+    def _wrong(self, told: Any) -> Exception:
         if self._failed and told.txn_requires_abort():
             return self._undelivered()
         return self._meaning(self._reason() or told if told.name() == "_STATE" else told)
@@ -217,7 +217,7 @@ class Transactions:
     def _reason(self) -> Any:
         """Return what went wrong with a transaction that lacks messages, by an attempt at its commit, which fails."""
         try:
-            self._kafka.commit_transaction(1.0)
+            apart(lambda: self._kafka.commit_transaction(1.0))
         except KafkaException as error:
             return error.args[0]
         return None
@@ -254,6 +254,11 @@ class Transactions:
         if name == "_FATAL" or error.fatal():
             return OustedError(error.str())
         return self.client.failure(error, self.troubles)
+
+
+def _abort(kafka: Any) -> None:
+    kafka.purge()
+    kafka.abort_transaction(_ABORT_S)
 
 
 def _messages(path: Path) -> Iterable[tuple[list[bytes | None], list[bytes | None], list[dict[str, Any]]]]:
