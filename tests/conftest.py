@@ -167,9 +167,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _clients_of_stopped_brokers() -> Iterator[None]:
     """Let go of Kafka's clients, which try to reach their brokers for as long as they are there."""
     yield
-    admin = sys.modules.get("sinkql.connectors.kafka.admin")
-    if admin is not None:
-        admin._shared.cache_clear()
+    for module, kept in (("admin", "_shared"), ("consume", "_consumers")):
+        known = sys.modules.get(f"sinkql.connectors.kafka.{module}")
+        if known is not None and getattr(known, kept).cache_info().currsize:
+            getattr(known, kept).cache_clear()
+            gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
