@@ -88,9 +88,12 @@ def test_tables_whose_dotted_names_are_the_same_are_two(session: Session) -> Non
         error = fails(again, second.replace("second", "third"))
         assert error.message == 'sink "second" already writes to table ""analytics.of".users"'
     # what is dropped goes before what another sink makes of the same table, and after what is made of another
-    steps = plan_deployment([Script("p.sql", LAKE + COUNTER + second.replace("second", "third"))], session).steps
+    third = second.replace("second", "third").replace("FROM n", "FROM m")
+    others = COUNTER + COUNTER.replace("SOURCE n", "SOURCE m")
+    steps = plan_deployment([Script("p.sql", LAKE + others + third)], session).steps
     assert [(each.action, each.name.rpartition(".")[2], each.early) for each in steps] == [
         ("drop", "second", True),
+        ("create", "m", False),
         ("create", "third", False),
         ("drop", "user_activity_iceberg", False),
     ]
