@@ -230,8 +230,7 @@ class Session:
                 if time.monotonic() >= self._looked_at + self.pace.look_seconds and not self._look():
                     break
                 self.step()
-            else:
-                self._tell_last()
+            self._tell_last()
             if not self.room.full:
                 with suppress(SinkqlError):
                     pushed.close(self.log, self.stream, self._take, self.publish)

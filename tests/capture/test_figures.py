@@ -89,6 +89,22 @@ def test_capture_that_ends_before_it_confirmed_anything_tells_what_the_server_ke
     assert (details["kept_by"], details["retained_bytes"], details["offset_known"]) == ("server", 100, 2)
 
 
+def test_how_far_sinks_were_is_told_where_tables_are_no_longer_captured(tmp_path: Path, server: Server) -> None:
+    """The process may end before another session of the capture begins."""
+    server.commit([("t", 1, "one")])
+    sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
+    with Running(sinks, pace=replace(QUICK, confirm_seconds=PATIENCE_S)) as running:
+        once(sinks, "a")
+        once(sinks, "b")
+        server.commit([("t", 2, "two"), ("u", 2, "dos")])
+        once(sinks, "a")
+        once(sinks, "b")
+        running.host.sinks = replace(sinks, names=("a",))
+        running.until(lambda: any(each.last for each in running.host.told))
+        told = next(each for each in running.host.told if each.last)
+    assert told.details["offset_committed"] == 2
+
+
 def test_sink_that_lags_is_behind_by_what_follows_it_alone(tmp_path: Path, server: Server) -> None:
     server.commit([("t", 1, "one")])
     sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
