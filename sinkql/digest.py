@@ -1,11 +1,14 @@
-"""A file that nothing changes → a digest of its bytes, made once in a process's life, without mapping them."""
+"""A file that nothing changes → a digest of its bytes, made as it is written.
+
+Or made once in a process's life as it is read, without mapping it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import xxhash
 
@@ -36,3 +39,23 @@ def digest_of(file: BinaryIO, size: int) -> bytes:
         size -= count
     whole: bytes = found.digest()
     return whole
+
+
+class DigestedFile:
+    """A file that is written from its beginning to its end, and the digest of its bytes."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO, digest: Any) -> None:  # xxhash publishes no types
+        self._file = file
+        self.digest = digest
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()

@@ -14,7 +14,8 @@ from sinkql.capture.host import Client, Host
 from sinkql.capture.log import Entry, Generation, Log
 from sinkql.capture.place import Place
 from sinkql.capture.store import FencedLogError, LostLogError
-from sinkql.extension.capture import CapturedTable, Position, Stream
+from sinkql.errors import LostChangesError
+from sinkql.extension.capture import SKIP, CapturedTable, Position, Stream
 from sinkql.note import Notes
 
 _FIRST_ERA = mark.Era()
@@ -138,6 +139,16 @@ def check_followed(log: Log, said: mark.Word | None, stream: Stream) -> None:
     if log.place.numbers()[-1] > log.entries[-1].entry:
         raise FencedLogError
     raise LostLogError(f"it ends at {log.to}, and the server has forgotten what is before {said.confirmed}")
+
+
+def lost_log(at: Position) -> LostChangesError:
+    """Return the error for a log that is lost while sinks are at a position, which alone had what follows that."""
+    return LostChangesError(
+        "SQ3436",
+        "the log of the source is lost, and the server no longer has what it had",
+        detail=f"sinks are at position {at} and later ones",
+        hint=SKIP,
+    )
 
 
 def needed(entries: Sequence[Entry], marks: Marks, generations: Sequence[Generation]) -> Position | None:

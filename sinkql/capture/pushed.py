@@ -7,9 +7,11 @@ it did not: then any machine goes on. Otherwise its last `open` says what may ke
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from sinkql.capture.confirm import lost_log
 from sinkql.capture.log import Log
+from sinkql.capture.mark import At
 from sinkql.extension.capture import Event, Position, PushedStream, Stream
 
 
@@ -25,6 +27,29 @@ def follow(log: Log, stream: Stream, start: Position) -> str:
         opened = next((each.keeper for each in reversed(log.entries) if each.kind == "open"), "")
         stream.follow(start, None if whole else opened)
     return stream.keeper()
+
+
+def end(stream: Stream) -> Position:
+    """Return up to where rows were pushed by now, empty where none are."""
+    return stream.end() if isinstance(stream, PushedStream) else ""
+
+
+def before(log: Log, stream: Stream) -> Position:
+    """Return up to where rows had been pushed when the log began, empty where that is not known, or none are."""
+    opened = next((each for each in reversed(log.entries) if each.kind == "open"), None)
+    return opened.pushed if opened is not None else end(stream)
+
+
+def check(pushed: Position, others: Sequence[At]) -> None:
+    """Raise SQ3436 where a sink has read more of a lost log than had been pushed when this one began.
+
+    Of such a sink nobody knew then: what was pushed since has positions that it is beyond.
+    """
+    beyond = [each.to for each in others if each.to > pushed]
+    if pushed and beyond:
+        error = lost_log(min(beyond))
+        error.pushed = pushed
+        raise error
 
 
 def close(log: Log, stream: Stream, take: Callable[[Event], None], publish: Callable[[], None]) -> None:

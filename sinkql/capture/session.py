@@ -16,7 +16,7 @@ import pyarrow as pa
 from sinkql import faults
 from sinkql.capture import mark, pushed
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.confirm import Marks, Roll, check_followed, forgettable, needed, within
+from sinkql.capture.confirm import Marks, Roll, check_followed, forgettable, lost_log, needed, within
 from sinkql.capture.figures import Figures, shown
 from sinkql.capture.hole import Lacking, asked, put_back
 from sinkql.capture.host import Client, Doing, Host, Pace
@@ -25,9 +25,8 @@ from sinkql.capture.resume import resumed
 from sinkql.capture.room import Room
 from sinkql.capture.snapshot import Snapshots
 from sinkql.capture.store import FencedLogError, LostLogError
-from sinkql.errors import LostChangesError, SinkqlError, TableError, as_data
+from sinkql.errors import SinkqlError, TableError, as_data
 from sinkql.extension.capture import (
-    SKIP,
     CapturedTable,
     Changed,
     Event,
@@ -109,8 +108,8 @@ class Session:
         if self.era.number and not self.log.entries:
             self.log.add("gap", start=start, to=start, at=time.time(), problem=self.era.why)
         self._keeper = pushed.follow(self.log, self.stream, start)
-        self._pushed = self._pushed_before()
-        self._check_pushed(self.marks.elsewhere(self.log.id))
+        self._pushed = pushed.before(self.log, self.stream)
+        pushed.check(self._pushed, self.marks.elsewhere(self.log.id))
         self._begin_era()
         self._recall()
         if self.keeping.keep == "log":  # it may have been the server before
@@ -135,30 +134,13 @@ class Session:
         at = self.marks.positions()
         begin = self._created = self.stream.create()
         # what is pushed next would have positions that sinks are beyond
-        beyond = bool(at) and self._is_pushed and at[-1] > self.stream.end()
+        end = pushed.end(self.stream)
+        beyond = bool(at and end) and at[-1] > end
         if not at or (begin <= at[0] and not beyond):
             return begin
         if beyond or (self.kept == "log" and not self.stream.follows(at[0])):
-            raise self._lost(at[0])
+            raise lost_log(at[0])
         return at[0]
-
-    @property
-    def _is_pushed(self) -> bool:
-        return any(each.pushed for each in self.tables.values())
-
-    def _pushed_before(self) -> Position:
-        opened = next((each for each in reversed(self.log.entries) if each.kind == "open"), None)
-        if opened is not None:
-            return opened.pushed
-        return self.stream.end() if self._is_pushed else ""
-
-    def _lost(self, at: Position) -> LostChangesError:
-        return LostChangesError(
-            "SQ3436",
-            "the log of the source is lost, and the server no longer has what it had",
-            detail=f"sinks are at position {at} and later ones",
-            hint=SKIP,
-        )
 
     def _receive_after(self, start: Position) -> None:
         """Begin to receive what follows a position.
@@ -176,7 +158,8 @@ class Session:
     def _begin_era(self) -> None:
         """Write down where the era begins, once the log has that: a log that is gone after it is lost."""
         if self.era.number and not self.era.begin:
-            end = min(self.stream.end(), self.era.end or self.stream.end()) if self._is_pushed else ""
+            end = pushed.end(self.stream)
+            end = min(end, self.era.end or end)
             self.era = msgspec.structs.replace(self.era, begin=self.log.entries[0].start, end=end)
             mark.begin(self.notes, self.era)
             self.marks = self._marks()
@@ -458,28 +441,19 @@ class Session:
         where an entry has what such a sink has and what it has not, and it cannot take all of that.
         """
         others = self.marks.elsewhere(self.log.id)
-        self._check_pushed(others)
+        pushed.check(self._pushed, others)
         to = within(self.log.entries, others, self.tables)
         if to is not None:
             raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
         return all(at.to <= self.log.to or at.to in self.stops for at in others)
 
-    def _check_pushed(self, others: Sequence[mark.At]) -> None:
-        """Raise SQ3436 where a sink has read more of a lost log than had been pushed when this one began.
-
-        Of such a sink nobody knew then: what was pushed since has positions that it is beyond.
-        """
-        beyond = [each.to for each in others if each.to > self._pushed]
-        if self._pushed and beyond:
-            error = self._lost(min(beyond))
-            error.pushed = self._pushed
-            raise error
-
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""
         asked_for = [each for each in mark.all_of(self.notes, "ask", mark.Ask) if each[1].table in self.tables]
         if asked_for and self._pushed:
-            self._check_pushed(self._marks().elsewhere(self.log.id))  # a sink says where it is, and asks after that
+            pushed.check(
+                self._pushed, self._marks().elsewhere(self.log.id)
+            )  # a sink says where it is, and asks after that
         for name, _ in asked_for:
             to = self.stream.end()
             self.wanted = max(self.wanted, to)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from xxhash import xxh3_64, xxh3_64_hexdigest, xxh3_64_intdigest
 
 from sinkql import durable, physical, spill
 from sinkql.connectors.view.log import Stored, damaged
+from sinkql.digest import DigestedFile
 from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
 
@@ -114,7 +114,7 @@ class RunFile:
         self.digest = ""
         self._path, self._schema = path, schema
         self._stack = ExitStack()
-        self._file: _Digested | None = None
+        self._file: DigestedFile | None = None
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def __enter__(self) -> RunFile:
@@ -134,30 +134,10 @@ class RunFile:
         if not len(table):
             return
         if self._writer is None:
-            self._file = _Digested(self._stack.enter_context(durable.stream(self._path)))
+            self._file = DigestedFile(self._stack.enter_context(durable.stream(self._path)), xxh3_64())
             self._writer = pa.ipc.new_file(self._file, self._schema)
         self._writer.write_table(table, max_chunksize=_BATCH_ROWS)
         self.rows += len(table)
-
-
-class _Digested:
-    """A file that is written from its beginning to its end, and the digest of its bytes."""
-
-    closed = False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = xxh3_64()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def flush(self) -> None:
-        self._file.flush()
 
 
 def read_runs(files: Iterable[Stored], schema: pa.Schema) -> pa.Table:

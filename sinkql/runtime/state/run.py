@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from sinkql import durable, faults
-from sinkql.digest import digest_of, digest_once
+from sinkql.digest import DigestedFile, digest_of, digest_once
 from sinkql.errors import LostStateError, SinkqlError
 
 Entry = Mapping[str, Any]
@@ -178,8 +178,7 @@ class RunWriter:
         self._rows = 0
         self._digest = _Digest()
         self._open = ExitStack()
-        self._file: BinaryIO | None = None
-        self._sealing: _Sealing | None = None
+        self._file: DigestedFile | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
 
     def add(self, piece: pa.Table) -> None:
@@ -207,7 +206,6 @@ class RunWriter:
         if only is not None:
             self._write(only)
         assert self._file is not None
-        assert self._sealing is not None
         assert self._writer is not None
         self._writer.close()
         size = self._file.tell()
@@ -215,7 +213,7 @@ class RunWriter:
         faults.point("arrangement-run")
         entry: dict[str, Any] = {
             "file": self._path.name, "rows": self._rows, "bytes": size, "merges": merges,
-            "digest": self._digest.value if digest is None else digest, "seal": self._sealing.digest.hexdigest(),
+            "digest": self._digest.value if digest is None else digest, "seal": self._file.digest.hexdigest(),
         }  # fmt: skip
         if self._keyed:
             entry["widest"] = self._widest
@@ -227,32 +225,13 @@ class RunWriter:
     def _write(self, piece: pa.Table) -> None:
         if self._writer is None:
             try:
-                self._file = self._open.enter_context(durable.stream(self._path))
+                file = self._open.enter_context(durable.stream(self._path))
             except FileExistsError as error:
                 name = self._path.name
                 raise SinkqlError("SQ3409", f'state file "{name}" already exists', detail=str(self._path)) from error
-            self._sealing = _Sealing(self._file)
-            self._writer = pa.ipc.new_file(self._sealing, piece.schema)
+            self._file = DigestedFile(file, xxhash.xxh3_128())
+            self._writer = pa.ipc.new_file(self._file, piece.schema)
         self._writer.write_table(piece.combine_chunks())
-
-
-class _Sealing:
-    """What Arrow writes a run to, of whose bytes a digest is made."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = xxhash.xxh3_128()
-        self.closed = False
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def flush(self) -> None:
-        """Leave that to the file."""
 
 
 def _widest(piece: pa.Table) -> int:
