@@ -450,10 +450,8 @@ class Session:
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""
         asked_for = [each for each in mark.all_of(self.notes, "ask", mark.Ask) if each[1].table in self.tables]
-        if asked_for and self._pushed:
-            pushed.check(
-                self._pushed, self._marks().elsewhere(self.log.id)
-            )  # a sink says where it is, and asks after that
+        if asked_for and self._pushed:  # a sink says where it is, and asks after that
+            pushed.check(self._pushed, self._marks().elsewhere(self.log.id))
         for name, _ in asked_for:
             to = self.stream.end()
             self.wanted = max(self.wanted, to)

@@ -7,6 +7,7 @@ average it follows from the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 Scales = Sequence[int | None]
 """The scales of arguments, None where one is not known."""
@@ -18,19 +19,18 @@ _WHOLE = ("sign(numeric)", "ceil(numeric)", "floor(numeric)", "div(numeric,numer
 
 
 def widest(scales: Scales) -> int | None:
-    """Return the greatest scale; None where there is none, or one is not known."""
-    known = [each for each in scales if each is not None]
-    return max(known) if known and len(known) == len(scales) else None
+    """Return the greatest scale; None where there are none, or one is not known."""
+    return _of_all(max, scales)
 
 
-def _sum(scales: Scales) -> int | None:
+def _of_all(what: Callable[[Sequence[int]], int], scales: Scales) -> int | None:
     known = [each for each in scales if each is not None]
-    return sum(known) if len(known) == len(scales) else None
+    return what(known) if known and len(known) == len(scales) else None
 
 
 _RULES: dict[str, Callable[[Scales], int | None]] = {
     **{f"{sign}(numeric,numeric)": widest for sign in "+-%"},
-    "*(numeric,numeric)": _sum,
+    "*(numeric,numeric)": partial(_of_all, sum),
     **{name: lambda _: 0 for name in _WHOLE},
     **dict.fromkeys(("-(numeric)", "abs(numeric)", "nullif(any,any)"), lambda scales: scales[0]),
     **dict.fromkeys(CHOICES, widest),

@@ -49,7 +49,8 @@ class Answers:
             now = loop.present_end()
             for name in requests:
                 self._targets.setdefault(name, now)
-            done = tuple(name for name in requests if loop.has(now) or loop.has(self._targets[name]))
+            whole = loop.has(now)
+            done = tuple(name for name in requests if whole or loop.has(self._targets[name]))
             _notes(context).remove(*done)
             return done
         except Exception:  # a source without an end, or that does not answer: no sink ends because somebody waits
