@@ -1,4 +1,4 @@
-"""A file → the same file cut off, emptied, changed in a bit, replaced by another one, or gone."""
+"""A file, or an answer → the same one cut off, emptied, changed in a bit, replaced by another one, or gone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,24 @@ WAYS = ("cut", "cut", "empty", "flip", "flip", "other", "gone")
 
 def damage(chance: random.Random, path: Path, others: Sequence[Path], ways: Sequence[str] = WAYS) -> str:
     """Damage a file in one way; return how."""
-    data = path.read_bytes()
     how = chance.choice(ways)
     match how:
-        case "cut":
-            path.write_bytes(data[: chance.randrange(len(data))])
-        case "empty":
-            path.write_bytes(b"")
-        case "flip":
-            at = chance.randrange(len(data))
-            path.write_bytes(data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :])
         case "other":
             path.write_bytes(chance.choice(others).read_bytes())
-        case _:
+        case "gone":
             path.unlink()
+        case _:
+            path.write_bytes(damaged(chance, path.read_bytes(), how))
     return how
+
+
+def damaged(chance: random.Random, data: bytes, how: str) -> bytes:
+    """Return what is left of bytes that are cut off, emptied, or changed in a bit."""
+    match how:
+        case "cut":
+            return data[: chance.randrange(len(data))]
+        case "empty":
+            return b""
+        case _:
+            at = chance.randrange(len(data))
+            return data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]

@@ -56,6 +56,8 @@ class Rule:
     keys: list[str] = field(default_factory=list)
     """The keys that requests were signed with, in their order."""
     between: Callable[[], None] | None = None
+    alter: Callable[[bytes], bytes] | None = None
+    """What makes another reply of each that has a table."""
     commits: int = 0
     late: list[threading.Thread] = field(default_factory=list)
     late_status: list[int] = field(default_factory=list)
@@ -92,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
             mode = "truncate"
         match mode:
             case None:
-                self._reply(self._forward(body))
+                self._reply(self._altered(self._forward(body)))
             case "before":
                 self._hang_up()
             case "drop":
@@ -170,6 +172,11 @@ class _Handler(BaseHTTPRequestHandler):
             return reply
 
         return send
+
+    def _altered(self, reply: Reply) -> Reply:
+        status, headers, body = reply
+        of_table = self.command in ("GET", "POST") and "/tables/" in self.path
+        return (status, headers, self.rule.alter(body)) if self.rule.alter is not None and of_table else reply
 
     def _later(self, body: bytes | None) -> None:
         send = self._request(body)

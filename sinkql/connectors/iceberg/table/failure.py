@@ -27,6 +27,8 @@ _WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSch
 _NO_WAREHOUSE = re.compile(
     r"(?i)(?:^|[\s:(])warehouse\s(?:[^\s/]+\s)?(?:(?:is|was|does)\s)?(?:not known|unknown|not exist|not found)\b"
 )  # the same words may stand beside a path, of which warehouse is a part
+_OF_TABLES = ("TableResponse", "CommitTableResponse")
+"""What pyiceberg takes replies for that have a table in them: who asks for one has heard from the catalog before."""
 _NO_CATALOG = ("Could not decode json payload", "Received unexpected JSON Payload")
 _WRONG_CODES = ("unrecognizedclient", "invalidaccesskeyid", "invalidclienttokenid", "expiredtoken", "invalidtoken")
 _TOKEN = re.compile(r"(?i)(x-amz-security-token:)[^\s\\\"']+")
@@ -42,7 +44,7 @@ def transient(error: Exception) -> bool:
         return not isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema)
     if isinstance(error, OSError) and not isinstance(error, PermissionError | FileNotFoundError):
         return not untrusted(error)
-    return isinstance(error, _UNREACHABLE) or _metastore_away(error)
+    return isinstance(error, _UNREACHABLE) or _torn(error) or _metastore_away(error)
 
 
 def explain(error: Exception, name: str) -> SinkqlError:
@@ -54,6 +56,13 @@ def explain(error: Exception, name: str) -> SinkqlError:
         return full
     if type(error).__module__.startswith("botocore"):
         return _of_aws(error, name)
+    if _torn(error):
+        return SinkqlError(
+            "SQ4208",
+            f'the Iceberg catalog of connection "{name}" answers with something that is not a table',
+            detail=cause,
+            hint="Look at the log of the catalog, and at what is between it and SinkQL.",
+        )
     if isinstance(error, (*_WRONG_ADDRESS, ValidationError)) or _from_no_catalog(error, cause):
         return SinkqlError(
             "SQ4206",
@@ -125,6 +134,11 @@ def _no_warehouse(name: str, cause: str) -> SinkqlError:
         "connection may use the warehouse.",
         option="WAREHOUSE",
     )
+
+
+def _torn(error: Exception) -> bool:
+    """Tell whether a catalog has answered with a table that cannot be read: its reply was cut off, or changed."""
+    return isinstance(error, ValidationError) and error.title in _OF_TABLES
 
 
 def _metastore_away(error: Exception) -> bool:
