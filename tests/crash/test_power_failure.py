@@ -9,8 +9,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,18 +39,37 @@ def traced() -> None:
         pytest.skip(f"strace cannot trace here: {tried.stderr.strip()}")
 
 
+@dataclass(frozen=True)
+class Seen:
+    """Hold what a reader found: the metadata file that the database names, the rows, and the files that they came of.
+
+    `told` has, for numbers of batches that were asked about, whether these are their rows.
+    """
+
+    location: str | None
+    rows: Counter[tuple[object, ...]]
+    files: Set[Path]
+    told: dict[int, bool] = field(default_factory=dict)
+
+
 @dataclass
 class Failing:
-    """Hold a pipeline's folder as it is after the power failed; the folder itself is put aside."""
+    """Hold a pipeline's folder as it is after the power failed; the folder itself is put aside.
+
+    A moment is looked at by readers where what they read is not what they read last; `looked` counts them.
+    """
 
     pipeline: Pipeline
     present: dict[Path, bytes] = field(default_factory=dict)
     acknowledged: int = 0
+    moments: int = 0
+    looked: int = 0
     found: set[int] = field(default_factory=set)
+    seen: Seen | None = None
     after: dict[int, Counter[tuple[object, ...]]] = field(default_factory=dict)
 
-    def become(self, files: dict[Path, bytes]) -> bool:
-        """Make the folder have just these files; return False where only some came that nothing names yet."""
+    def become(self, files: dict[Path, bytes]) -> None:
+        """Make the folder have just these files; forget what was seen where that may not be there any more."""
         changed = {path: data for path, data in files.items() if self.present.get(path) is not data}
         gone = self.present.keys() - files.keys()
         for path in gone:
@@ -57,19 +77,41 @@ class Failing:
         for path, data in changed.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        before, self.present = self.present, files
-        return bool(gone) or any(path in before or path.name.startswith("lake.db") for path in changed)
+        lost = gone | (changed.keys() & self.present.keys())
+        self.present = files
+        if self.seen is None:
+            return
+        moved = any(path.name.startswith("lake.db") for path in (*changed, *gone)) and (
+            self._named() != self.seen.location
+        )
+        if moved or any(path in self.seen.files or path.is_relative_to(self.pipeline.state) for path in lost):
+            self.seen = None
 
     def check(self) -> None:
         """Assert that the table has the batches that were acknowledged, and no more than the one on its way."""
-        table = self._table()
-        if table is None or table.current_snapshot() is None:
-            assert self.acknowledged == 0
-            return
-        rows = Counter(tuple(row[name] for name in self.pipeline.what.columns) for row in rows_of(table))
+        self.moments += 1
+        if self.seen is None:
+            self.looked += 1
+            self.seen = self._look()
         possible = (self.acknowledged, self.acknowledged + 1)
-        batches = [number for number in possible if rows == self._expected(number)]
+        for number in possible:
+            if number not in self.seen.told:
+                self.seen.told[number] = self.seen.rows == self._expected(number)
+        batches = [number for number in possible if self.seen.told[number]]
         assert batches, f"not what was acknowledged: {self.acknowledged} batches"
+        self.found.update(batches)
+
+    def _look(self) -> Seen:
+        """Read all that there is, as whoever opens it after the failure."""
+        location = self._named()
+        table = StaticTable.from_metadata(location) if location is not None else None
+        head = table.current_snapshot() if table is not None else None
+        if table is None or head is None:
+            return Seen(location, Counter(), {_path(location)} if location is not None else set())
+        files = {str(location), head.manifest_list, *(each.manifest_path for each in head.manifests(table.io))}
+        for task in table.scan().plan_files():
+            files |= {task.file.file_path, *(each.file_path for each in task.delete_files)}
+        rows = Counter(tuple(row[name] for name in self.pipeline.what.columns) for row in rows_of(table))
         kept = find(table, self.pipeline.sink_id)
         assert kept is not None
         if kept.marker.index is not None:
@@ -79,27 +121,32 @@ class Failing:
             live_entries(index, self.pipeline.state / "index")
         if kept.marker.state is not None:
             verify.check_state_of(self.pipeline, kept.marker.state)
-        self.found.update(batches)
+        return Seen(location, rows, {_path(each) for each in files})
 
-    def _table(self) -> Table | None:
-        """Return the table that the database names, as whoever opens it after the failure."""
-        for path in self.pipeline.folder.glob("lake.db*"):  # whoever opened it before has recovered it
-            path.unlink()
-        for path, data in self.present.items():
-            if path.name.startswith("lake.db"):
-                path.write_bytes(data)
-        with closing(sqlite3.connect(self.pipeline.folder / "lake.db")) as connection:
-            try:
-                found = connection.execute("SELECT metadata_location FROM iceberg_tables").fetchone()
-            except sqlite3.OperationalError:  # no tables yet
-                return None
-        return StaticTable.from_metadata(found[0]) if found is not None else None
+    def _named(self) -> str | None:
+        """Return the metadata file that the database names, once whoever opens it has recovered it."""
+        with tempfile.TemporaryDirectory(dir=self.pipeline.folder) as folder:
+            for path, data in self.present.items():
+                if path.name.startswith("lake.db"):
+                    (Path(folder) / path.name).write_bytes(data)
+            with closing(sqlite3.connect(Path(folder) / "lake.db")) as connection:
+                try:
+                    found = connection.execute("SELECT metadata_location FROM iceberg_tables").fetchone()
+                except sqlite3.OperationalError:  # no tables yet
+                    return None
+        return str(found[0]) if found is not None else None
 
     def _expected(self, batches: int) -> Counter[tuple[object, ...]]:
+        if batches == 0:
+            return Counter()
         if batches not in self.after:
             upto = batches * BATCH_ROWS
             self.after[batches] = expected(self.pipeline.folder, self.pipeline.kind, upto=upto)
         return self.after[batches]
+
+
+def _path(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
 
 
 def rows_of(table: Table) -> list[dict[str, object]]:
@@ -127,9 +174,10 @@ def fail_everywhere(folder: Path, kinds: list[str], commits: int) -> Iterator[Fa
         for path in disk.play(log):
             if path.endswith("/acknowledged"):
                 failing.acknowledged += 1
-            elif not failing.become(disk.after_failure()):
-                continue
+            else:
+                failing.become(disk.after_failure())
             failing.check()
+        print(f"{kind}: {failing.moments} moments, {failing.looked} of which were looked at, {commits} commits")
         yield failing
 
 
