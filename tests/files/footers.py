@@ -76,8 +76,8 @@ def read(data: bytes) -> None:
     try:
         with reading("a.parquet"):
             stream = pa.BufferReader(data)
-            file = opened(stream, "a.parquet")
-            for batch in file.iter_batches(_at_once(file.metadata)):
+            file, groups = opened(stream, "a.parquet")
+            for batch in file.iter_batches(_at_once(groups)):
                 batch.validate(full=True)
     except SinkqlError as error:
         if error.code != "SQ3530":

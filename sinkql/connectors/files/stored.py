@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from sinkql import physical
 from sinkql.connectors.files.avro import AvroFile
-from sinkql.connectors.files.parquet_footer import FooterError, row_groups
 from sinkql.decode.arrow_values import column_of, inferred, readable
 from sinkql.decode.convert import WIDE, Failures
 from sinkql.decode.json_lines import without
+from sinkql.decode.parquet_footer import FooterError, row_groups
 from sinkql.extension.stream import Decoded, Failure, UndecodableError, WideError
 
 _BATCH_ROWS = 1 << 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +12,8 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from sinkql.connectors.iceberg.file.data import TaskTable
-from sinkql.connectors.iceberg.storage.damage import footer_of, reading
+from sinkql.connectors.iceberg.storage.damage import ENDING, footer_of, reading
+from sinkql.decode.parquet_footer import RowGroup, groups_of
 
 _ROWS, _BYTES = 1 << 16, 64 << 20
 """What comes in a part, at most."""
@@ -27,10 +28,10 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
     """
     schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
     with reading(path), table.io().new_input(path).open() as stream:
-        parquet = opened(stream, path)
+        parquet, groups = opened(stream, path)
         wanted = {field_id(field): field.name for field in schema}
         names = names_by_id(parquet.schema_arrow, wanted, table.properties)
-        batches = parquet.iter_batches(_at_once(parquet.metadata), columns=list(names.values()))
+        batches = parquet.iter_batches(_at_once(groups), columns=list(names.values()))
         for rows in _parts(batches):
             columns = [
                 _plain(rows.column(names[field.name]), field.type)
@@ -41,10 +42,15 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
             yield pa.Table.from_arrays(columns, names=schema.names)
 
 
-def opened(stream: InputStream, path: str) -> pq.ParquetFile:
-    """Return a data file, whose footer is whole as far as that can be told, and which tells of changed pages."""
-    footer = pq.read_metadata(pa.BufferReader(footer_of(stream, path)))
-    return pq.ParquetFile(stream, metadata=footer, page_checksum_verification=True)
+def opened(stream: InputStream, path: str) -> tuple[pq.ParquetFile, Sequence[RowGroup]]:
+    """Return a data file, which tells of changed pages, and its row groups.
+
+    Raises ValueError, or what Arrow raises, where its footer is not whole as far as that can be told.
+    """
+    footer = footer_of(stream, path)
+    groups = groups_of(footer[:-ENDING])
+    metadata = pq.read_metadata(pa.BufferReader(footer))
+    return pq.ParquetFile(stream, metadata=metadata, page_checksum_verification=True), groups
 
 
 def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -79,10 +85,9 @@ def _mapped(names: Collection[str], wanted: Mapping[int, str], mapping: str | No
     return {id_: name for id_, known in fields for name in known if id_ is not None and name in names}
 
 
-def _at_once(file: pq.FileMetaData) -> int:
-    """Return how many rows to read at once."""
-    size: int = sum(file.row_group(number).total_byte_size for number in range(file.num_row_groups))
-    mean: int = max(1, size // max(1, file.num_rows))
+def _at_once(groups: Sequence[RowGroup]) -> int:
+    """Return how many rows of a file to read at once."""
+    mean = max(1, sum(each.size for each in groups) // max(1, sum(each.rows for each in groups)))
     return max(1, min(_AT_ONCE, _BYTES // mean))
 
 

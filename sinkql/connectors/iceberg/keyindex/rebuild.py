@@ -290,7 +290,7 @@ class _Keys:
     def _read(self, path: str) -> Iterator[pa.RecordBatch]:
         """Yield a file's key columns in the key's order and the table's types, found by field id."""
         with reading(path), self._io.new_input(path).open() as stream:
-            parquet = opened(stream, path)
+            parquet, _ = opened(stream, path)
             wanted = {column.id: column.name for column in self._key}
             found = names_by_id(parquet.schema_arrow, wanted, self._properties)
             names = [found.get(column.name) for column in self._key]

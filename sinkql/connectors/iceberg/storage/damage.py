@@ -33,7 +33,7 @@ _GIVEN = re.compile(rb"\d+-[0-9a-f-]{36}\.")
 _GUESS = 1 << 16
 """Bytes that have most footers in them."""
 _CHANGED = "it is not as it was written"
-_ENDING = 8
+ENDING = 8
 """Bytes of a Parquet file behind its footer: the footer's length, and PAR1."""
 _NO_TABLE = NoSuchTableError, NoSuchPropertyException, NoSuchIcebergTableError
 _STORES = ("aws error", "google::cloud")
@@ -233,13 +233,13 @@ def _last(stream: pa.NativeFile, count: int) -> bytes:
 
 def _check_end(end: bytes, size: int) -> None:
     """Raise ValueError where the last bytes of a file of that size are not those of a Parquet file."""
-    if len(end) < 2 * _ENDING or end[-4:] != b"PAR1" or not 0 < size - len(end) + _footer(end) < size - _ENDING:
+    if len(end) < 2 * ENDING or end[-4:] != b"PAR1" or not 0 < size - len(end) + _footer(end) < size - ENDING:
         raise ValueError("it does not end as a Parquet file does")
 
 
 def _footer(data: bytes) -> int:
     """Return where the footer begins."""
-    return len(data) - _ENDING - int.from_bytes(data[-_ENDING:-4], "little")
+    return len(data) - ENDING - int.from_bytes(data[-ENDING:-4], "little")
 
 
 def _digest(path: str, *parts: bytes) -> bytes:
