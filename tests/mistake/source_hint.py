@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[2] / "sinkql"
@@ -33,14 +34,19 @@ class SourceHint:
 
 def hints(*folders: str) -> list[SourceHint]:
     """Return the hints that name SQL in files whose paths begin with one of `folders`."""
+    return [each for each in sentences() if each.file.startswith(folders) and _SQL.search(each.text)]
+
+
+@cache
+def sentences() -> tuple[SourceHint, ...]:
+    """Return all sentences in the package's source, the causes and cures of errors among them."""
     found: dict[str, SourceHint] = {}
     for path in sorted(_PACKAGE.rglob("*.py")):
         file = path.relative_to(_PACKAGE).as_posix()
-        if file.startswith(folders):
-            for text in _texts(ast.parse(path.read_text("utf-8"))):
-                if _SENTENCE.fullmatch(text) and _SQL.search(text):
-                    found.setdefault(text, SourceHint(file, text))
-    return list(found.values())
+        for text in _texts(ast.parse(path.read_text("utf-8"))):
+            if _SENTENCE.fullmatch(text):
+                found.setdefault(text, SourceHint(file, text))
+    return tuple(found.values())
 
 
 def _texts(node: ast.AST) -> Iterator[str]:

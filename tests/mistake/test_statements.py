@@ -1,4 +1,4 @@
-"""Each statement that a hint, a cure or a notice names can be read as far as it is written."""
+"""Each statement and each clause that a hint, a cure or a notice names can be read as far as it is written."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mistake.source_hint import hints
+from mistake.told import shown
 from sinkql.errors import SinkqlError, codes
 from sinkql.parser import parse
 from support.words import WORDS
@@ -30,13 +31,14 @@ _BEHIND = re.compile(
     r"(?: (?:to|and|or|which|with|before|behind|if|where|in|again|for|from|of|made|on|as|has|have|first|afterwards|then"
     r"|keeps|leaves|reads|replaces|tells|lists|shows|changes|starts|says|a|it|that|by|is|under|instead|once|when|the"
     r"|their|until|only|without|takes|would|so|does|gives|after|lets|had|into|sets|than|were|was|there|computes|one"
-    r"|again|them|while|cannot|could|replace)\b|[a-z]+s\b)|[;.:,?](?=\s|\Z)| \(which|\Z"
+    r"|again|at|alone|contradict|them|while|cannot|could|replace)\b|[a-z]+s\b)|[;.:,?](?=\s|\Z)| \(which|\Z"
 )
 
 
 def _texts() -> list[tuple[str, str]]:
     """Return all sentences that a user reads and that may name statements, each with where it is from."""
     found = [(each.file, each.text) for each in hints("") if not each.file.startswith(_OTHER)]
+    found += [("golden", each) for each in shown()]
     return found + [(code, part) for code in codes for part in (codes[code].cause, codes[code].cure)]
 
 
@@ -68,6 +70,8 @@ def _filled(statement: str) -> str:
         (r"AS \N{HORIZONTAL ELLIPSIS}$", "AS SELECT 1" if "VIEW" in statement else "AS 'x'"),
         (r"FROM SOURCE$", "FROM SOURCE x"),
         (r"= \N{HORIZONTAL ELLIPSIS}", "= 1"),
+        (r"(CREATE SINK \S+) \N{HORIZONTAL ELLIPSIS}$", r"\1"),
+        (r"CSV \N{HORIZONTAL ELLIPSIS}", "CSV WITH HEADER"),
         (r"SELECT \N{HORIZONTAL ELLIPSIS}", "SELECT 1"),
         (r"VALUES \(\N{HORIZONTAL ELLIPSIS}\)", "VALUES (1)"),
         (r"KEY \(\N{HORIZONTAL ELLIPSIS}\)", "KEY (x)"),
@@ -93,6 +97,52 @@ def _misread(statement: str) -> str | None:
         if error.span is None or error.span.start < end:
             return f"{statement} -> {_filled(statement)}: {error.message}"
     return None
+
+
+_CLAUSE = re.compile(
+    r"(?<![A-Z…)'] )(?<!as )\b(?:(?:KEY |VALUE )?FORMAT (?!VERSION)[A-Z]|ENVELOPE [A-Z]|INCLUDE [A-Z]|KEY \("
+    r"|MODE [A-Z]|WITH \((?!\))|FOR ALL TABLES|FOR TABLES|FOR SCHEMAS|PRIMARY KEY|EXPOSE|CHECK \("
+    r"|FROM (?:FILES|KAFKA|POSTGRES|MYSQL|WEBHOOK|LOAD)|INTO (?:ICEBERG|KAFKA))[^.]*"
+)
+_FILES = "CREATE SOURCE s FROM FILES (PATH = 'p') "
+_TOPIC = "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') "
+_LAKE = "CREATE SINK s FROM t INTO ICEBERG CATALOG CONNECTION c (NAMESPACE = 'a', TABLE = 'b') "
+_TO_TOPIC = "CREATE SINK s FROM t INTO KAFKA CONNECTION k (TOPIC 't') "
+_FRAMES = (
+    "CREATE SOURCE s ", "CREATE SOURCE s (x int, ", _FILES, _TOPIC, f"{_TOPIC}FORMAT JSON ",
+    f"{_TOPIC}KEY FORMAT TEXT ",
+    "CREATE SOURCE s FROM POSTGRES CONNECTION p (PUBLICATION 'p') ", "CREATE SOURCE s FROM WEBHOOK BODY FORMAT JSON ",
+    "CREATE TABLE t FROM SOURCE s (REFERENCE r) ", "CREATE TABLE t (x int ", "CREATE TABLE t (x int, ",
+    "CREATE SINK s FROM t ", _LAKE, _TO_TOPIC, f"{_TO_TOPIC}FORMAT JSON ", "CREATE MATERIALIZED VIEW v ",
+    "CREATE CONNECTION c TO AWS (REGION = 'x') ", "ALTER SINK s ",
+)  # fmt: skip
+"""What clauses stand behind."""
+
+
+def _misplaced(clause: str) -> str | None:
+    """Return why a clause can be read behind nothing that takes clauses."""
+    return None if any(_misread(f"{frame}{clause}") is None for frame in _FRAMES) else clause
+
+
+def _clauses(text: str) -> Iterator[str]:
+    for sentence in re.split(r"(?<=[.;]) (?=[A-Z])", text.replace("`", "").replace("\n", " ")):
+        if not _OF_SERVERS.search(sentence):
+            for found in _CLAUSE.finditer(sentence):
+                yield _written(found[0])
+
+
+def test_clauses_that_users_are_told_can_be_read() -> None:
+    named = {each: where for where, text in _texts() for each in _clauses(text)}
+    wrong = [f"{where}: {why}" for each, where in named.items() if (why := _misplaced(each)) is not None]
+    assert not wrong, "\n".join(wrong)
+    assert len(named) >= 60, len(named)
+
+
+@pytest.mark.parametrize(
+    "text", ["Write KEY (…) MOOD UPSERT.", "Write FORMAT JSON ARRAYS here.", "Add TEXT, FOR TABLE (a)."]
+)
+def test_a_clause_that_is_misspelt_is_found(text: str) -> None:
+    assert all(_misplaced(each) for each in _clauses(text))
 
 
 def test_statements_that_users_are_told_can_be_read() -> None:

@@ -1,0 +1,31 @@
+"""What users are told: sentences of the package, causes and cures of errors, hints of goldens and of habits."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from golden import casefile
+from golden.test_golden import FILES
+from mistake.source_hint import sentences
+from sinkql.errors import codes
+from sinkql.parser.mistake.habit import habits
+
+
+@cache
+def told() -> tuple[str, ...]:
+    """Return all texts, in order."""
+    found = {each.text for each in sentences()}
+    found |= {part for code in codes for part in (codes[code].cause, codes[code].cure)}
+    found |= {form.hint for form in (*habits().statement, *habits().query) if form.hint}
+    return tuple(sorted(found.union(shown())))
+
+
+@cache
+def shown() -> tuple[str, ...]:
+    """Return the hints and details in goldens, with what is filled in there."""
+    found: set[str] = set()
+    for path in FILES:
+        for case in casefile.read(path.read_text("utf-8"))[0]:
+            found |= set(re.findall(r"^(?:hint|detail): (.*)", case.output, re.MULTILINE))
+    return tuple(sorted(found))
