@@ -217,7 +217,9 @@ def test_messages_that_go_while_a_split_is_read_are_told(broker: Kafka, pipeline
         list(consume.messages(reader.client, found))  # type: ignore[attr-defined]  # a KafkaReader
 
 
-def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.soak)], ids=["fewer", "more"])
+def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline, count: int) -> None:
+    others = range(100, 100 + count)
     topic = broker.topic()
     broker.send(topic, *_texts(*range(5)))
     _numbers(pipeline, topic)
@@ -226,7 +228,7 @@ def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline) -> 
     with pytest.raises(SinkqlError, match="SQ3371"):
         pipeline.drain("s")
     broker.topic(name=topic)
-    broker.send(topic, *_texts(*range(100, 104)))
+    broker.send(topic, *_texts(*others))
     with pytest.raises(SinkqlError, match="SQ3371"):
         pipeline.drain("s")
     assert pipeline.rows("s") == [(each,) for each in range(5)]
@@ -235,7 +237,7 @@ def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline) -> 
     loop.start(epoch=1, once=True)
     assert not loop.caught_up(), "what it read of the other topic counts for nothing"
     drain(loop)
-    assert pipeline.rows("s") == [(each,) for each in (*range(5), *range(100, 104))]
+    assert pipeline.rows("s") == [(each,) for each in (*range(5), *others)]
     assert _skipped(pipeline, "SQ3431") == ["SQ2354"]
 
 

@@ -103,3 +103,27 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(tmp_path: Pa
         notes.note("standing.json", msgspec.json.encode([other]))
         _insert(server, 51)
         assert _read(server, notes, end)[1] == [51]
+
+
+def test_server_whose_log_was_reset_is_told_until_the_loss_is_accepted(tmp_path: Path) -> None:
+    """The numbers of its transactions begin again, and grow past the place."""
+    notes = MemoryNotes()
+    with mariadb(tmp_path) as server:
+        server.run("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)")
+        with _stream(server, notes) as stream:
+            end = stream.create()
+        _insert(server, *range(5))
+        end, ids = _read(server, notes, end)
+        assert ids == list(range(5))
+        _insert(server, 10, 11)
+        server.run("RESET MASTER")
+        for others in (range(20, 21), range(21, 30), range(30, 60)):  # fewer than were read, about as many, more
+            _insert(server, *others)
+            with pytest.raises(SinkqlError) as told:
+                _read(server, notes, end)
+            assert told.value.of_loss
+        with _stream(server, notes) as stream:
+            stream.renew()
+            end = stream.create()
+        _insert(server, 70)
+        assert _read(server, notes, end)[1] == [70]

@@ -21,7 +21,7 @@ _PRIME_1, _PRIME_2 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F
 _WORD = 1 << 64
 
 
-def _crafted(count: int) -> Iterator[bytes]:
+def crafted(count: int) -> Iterator[bytes]:
     """Yield values of 64 bytes, of which pairs have one xxhash64 with the seeds 1 and 7, as groups had before."""
     dice = random.Random("crafted")
     back = (1 << 30) * _PRIME_1 * pow(_PRIME_2, -1, _WORD)
@@ -40,7 +40,7 @@ def _spark(values: list[bytes], seed: int) -> np.ndarray[tuple[int], np.dtype[np
 
 
 def test_crafted_keys_are_groups_of_their_own(tmp_path: Path) -> None:
-    values = list(_crafted(20))
+    values = list(crafted(20))
     read = source("e", "append", k="bytea")
     counts = (call("n", "count", None, "bigint"),)
     operator = stateful(physical.Aggregate(read, "counts", read.columns, counts, "append"))

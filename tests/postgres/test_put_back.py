@@ -141,3 +141,27 @@ def test_what_the_earlier_run_confirms_as_it_ends_counts(server: Postgres) -> No
     first.stream.close()
     assert found is not None
     assert (found.confirmed, found.reader) == (first.stream._to, None)
+
+
+@pytest.mark.parametrize("made", ["again", pytest.param("copied", marks=pytest.mark.soak)])
+def test_slot_that_others_drop_and_make_again_is_a_loss(server: Postgres, made: str) -> None:
+    """What was committed in between is in no slot."""
+    notes = MemoryNotes()
+    first = _reading(server, notes)
+    slot = slot_name(first.source.id)
+    first.stream.close()
+    _insert(server, 1)
+    end, ids = _read(server, notes, first.start)
+    assert ids == [1]
+    server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    _insert(server, 2, 3)
+    if made == "again":
+        server.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    else:
+        server.execute("SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')")
+        server.execute(f"SELECT pg_copy_logical_replication_slot('theirs', '{slot}')")
+    for _ in range(2):
+        _insert(server, 4)
+        with pytest.raises(SinkqlError) as told:
+            _read(server, notes, end)
+        assert told.value.of_loss

@@ -185,3 +185,15 @@ def test_an_entry_at_which_readers_stand_is_not_taken_back(tmp_path: Path) -> No
     drain(copy)
     assert history.rebuilt == 0
     assert copy.marker.end["mv"]["at"] == log.last()
+
+
+def test_who_makes_an_entry_that_was_forgotten_is_told_that_it_is_not_there(tmp_path: Path) -> None:
+    history = History(tmp_path, random.Random(3))
+    history.listed.batches.append([((1, 1), 1)])
+    drain(history.started("mv"))
+    log = history.log("mv")
+    newest = log.newest()
+    assert newest is not None
+    log.remove(newest[0])
+    assert not log.publish(*newest)
+    assert log.numbers() == []
