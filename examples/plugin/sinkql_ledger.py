@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -30,7 +29,7 @@ codes.add({"LE4001": Code(Family.ENVIRONMENT, "The key does not open the ledger.
 class LedgerOptions:
     """The options of TO LEDGER: the type of `api_key` makes its literals secrets."""
 
-    folder: str = described("where the books are")
+    folder: str = described("where the books are", local_path=True)
     api_key: logical.SecretText = described("what the file `key` of the folder says")
 
 
@@ -43,7 +42,7 @@ class BookOptions:
 
 def _plan_connection(statement: ast.CreateConnection, planning: plan.Planning) -> Mapping[str, Any]:
     options = bind(statement.options, LedgerOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
-    return {"folder": str(Path(options.folder).absolute()), "api_key": secret_data(options.api_key)}
+    return {"folder": options.folder, "api_key": secret_data(options.api_key)}
 
 
 def _plan_source(statement: ast.CreateSource, facts: logical.Facts, planning: plan.Planning) -> plan.SourcePlan:
@@ -63,7 +62,8 @@ def _plan_sink(
 
 def _check_key(ledger: logical.Connection | physical.Connection, access: plan.Access | Context) -> None:
     """Raise LE4001 unless the key opens the ledger."""
-    if (Path(ledger.options["folder"]) / "key").read_text().strip() != reveal(ledger.options["api_key"], access.secret):
+    key = (access.path(ledger.options["folder"]) / "key").read_text().strip()
+    if key != reveal(ledger.options["api_key"], access.secret):
         raise SinkqlError(
             "LE4001", f'the key of connection "{ledger.name}" does not open its ledger', hint="Give another API KEY."
         )
@@ -74,7 +74,7 @@ class LedgerReader(stream.Reader):
 
     def __init__(self, read: physical.Read, context: Context) -> None:
         assert read.connection is not None
-        self._path = Path(read.connection.options["folder"]) / f"{read.options['book']}.txt"
+        self._path = context.path(read.connection.options["folder"]) / f"{read.options['book']}.txt"
 
     def initial(self, *, at_end: bool) -> Offsets:
         return {"line": len(self._lines()) if at_end else 0}
@@ -119,7 +119,7 @@ class LedgerWriter(stream.Writer):
 
     def __init__(self, write: physical.Write, context: Context) -> None:
         self._connection, self._context = write.connection, context
-        self._book = Path(write.connection.options["folder"]) / write.options["book"]
+        self._book = context.path(write.connection.options["folder"]) / write.options["book"]
         self._claim, self._number = "", 0
 
     def open(self) -> None:

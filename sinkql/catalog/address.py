@@ -16,6 +16,8 @@ FOLDER = ".sinkql"
 FILE = "catalog.db"
 VARIABLE = "SINKQL_CATALOG"
 """The variable that names the catalog where nobody does."""
+ANOTHER = f"name another catalog with --catalog or {VARIABLE}"
+"""What may be done about a catalog that cannot be used."""
 SCHEMA = "sinkql"
 _SERVERS = ("postgresql+psycopg", "postgresql", "postgres")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.%]*\]|[^:\[\]]*)(:\d*)?")
@@ -67,6 +69,15 @@ def folder_of(address: Address) -> Path:
     return address.folder if isinstance(address, ServerUrl) else address.absolute().parent
 
 
+def project_of(address: Address) -> Path:
+    """Return the folder in which relative paths begin that a catalog's items have: the one that `.sinkql` lies in.
+
+    A catalog's folder of another name is that folder itself. It is the same wherever a process works.
+    """
+    folder = folder_of(address)
+    return folder.parent if folder.name == FOLDER else folder
+
+
 def _server(text: str) -> ServerUrl:
     # not by urlsplit: whether it takes several hosts, with brackets around some, depends on the version of Python
     rest, sharp, _ = text.strip().partition("://")[2].partition("#")
@@ -105,5 +116,6 @@ def _unsupported(message: str) -> SinkqlError:
     return SinkqlError(
         "SQ4113",
         message,
-        hint="Name a file, or write sqlite:///path/to/catalog.db or postgresql+psycopg://user@host/database.",
+        hint=f"Name a file in --catalog or {VARIABLE}, or write sqlite:///path/to/catalog.db or "
+        "postgresql+psycopg://user@host/database.",
     )

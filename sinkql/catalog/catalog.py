@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sinkql import __version__, logical
-from sinkql.catalog.address import Address, ServerUrl
+from sinkql.catalog.address import Address, ServerUrl, project_of
 from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog, Waiting, WithBroken
 from sinkql.catalog.opening import open_store
 from sinkql.catalog.row import (
@@ -54,17 +54,21 @@ class Catalog:
     """An open catalog: `plans` has its items as of the last `refresh`, each planned when it is asked for.
 
     What changes it is an operation (`sinkql.catalog.operation`), done by `change`. A catalog that must be there
-    (`existing`) raises SQ4115 where it is not.
+    (`existing`) raises SQ4115 where it is not. Relative paths of items begin in `project`, else in that
+    of the catalog itself.
     """
 
-    def __init__(self, place: Address | Store, registry: Registry, *, existing: bool = False) -> None:
+    def __init__(
+        self, place: Address | Store, registry: Registry, *, existing: bool = False, project: Path | None = None
+    ) -> None:
         self.registry = registry
         self.database: Store = (
             open_store(place, LAYOUT, existing=existing) if isinstance(place, Path | ServerUrl) else place
         )
         self.control = Control(self.database)
         self.journal = Journal(self.database)
-        self.cipher = Cipher(self.database.address, self.catalog_id)
+        self.project = project_of(self.database.address) if project is None else project
+        self.cipher = Cipher(self.database.address, self.catalog_id, self.project)
         self.plans = MemoryCatalog(registry)
         self.variables: dict[str, str] = {}
         self._generation = -1

@@ -18,7 +18,7 @@ class Draft(Catalog):
 
     def __init__(self, original: Catalog) -> None:
         self.operations: list[Operation[Any]] = []
-        super().__init__(original.database.copy(), original.registry)
+        super().__init__(original.database.copy(), original.registry, project=original.project)
         for name, value in original.variables.items():
             self.set_variable(name, value)
         self._id = original.catalog_id()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sinkql.catalog.address import Address, ServerUrl
+from sinkql.catalog.address import VARIABLE, Address, ServerUrl
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import Layout
 from sinkql.catalog.file.sqlite_file import version_of
@@ -51,5 +51,5 @@ def upgrade(address: Address, layout: Layout) -> int:
 
 def missing(message: str) -> NoCatalogError:
     """Return the error for a catalog that is not there."""
-    hint = "Run it in the folder where the pipeline was created, or name its catalog with --catalog."
+    hint = f"Run it in the folder where the pipeline was created, or name its catalog with --catalog or {VARIABLE}."
     return NoCatalogError("SQ4115", message, hint=hint)

@@ -27,6 +27,7 @@ def open_session(context: click.Context) -> tuple[Session, Output]:
 
 def open_or_empty(context: click.Context) -> tuple[Session, Output]:
     """Open the catalog, or an empty one that is gone after the command: who only compares with one makes none."""
+    from sinkql.catalog.address import address_of, project_of
     from sinkql.errors import NoCatalogError
 
     catalog, output = context.obj
@@ -34,15 +35,17 @@ def open_or_empty(context: click.Context) -> tuple[Session, Output]:
         return _opened(context, catalog, existing=True), output
     except NoCatalogError:
         folder = context.with_resource(tempfile.TemporaryDirectory(prefix="sinkql-empty-"))
-        return _opened(context, Path(folder) / "catalog.db"), output
+        return _opened(context, Path(folder) / "catalog.db", project=project_of(address_of(catalog))), output
 
 
-def _opened(context: click.Context, catalog: str | Path | None, *, existing: bool = False) -> Session:
+def _opened(
+    context: click.Context, catalog: str | Path | None, *, existing: bool = False, project: Path | None = None
+) -> Session:
     gc.disable()  # what is imported stays: looking through it again and again is a tenth of a short command's time
     try:
         from sinkql.session import Session
 
-        session = Session(catalog, existing=existing)
+        session = Session(catalog, existing=existing, project=project)
     finally:
         gc.enable()
     context.call_on_close(session.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sinkql import ast, logical, physical
@@ -58,7 +59,7 @@ class Planning(Protocol):
 
 
 class Access(Protocol):
-    """What purification may reach the outside with: values of secrets, planned connections, object stores."""
+    """What purification may reach the outside with: values of secrets, planned connections, object stores, paths."""
 
     def secret(self, full_name: str) -> str:
         """Return a secret's value."""
@@ -68,6 +69,9 @@ class Access(Protocol):
 
     def store(self, full_name: str) -> ObjectStore:
         """Return the object store that a connection opens (`Registry.store`)."""
+
+    def path(self, option: str) -> Path:
+        """Return where the path is that an option has: a relative one begins in the catalog's project."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from sinkql.catalog.address import Address, folder_of
+from sinkql.catalog.address import VARIABLE, Address, folder_of
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.verify import problems
 from sinkql.errors import NoCatalogError, SinkqlError
@@ -135,7 +135,7 @@ def _available_memory() -> int | None:
 
 
 def _folders(folder: Path) -> Iterator[Check]:
-    yield _folder("catalog folder", _existing(folder), "Choose another folder with --catalog.")
+    yield _folder("catalog folder", _existing(folder), f"Choose another folder with --catalog or {VARIABLE}.")
     yield _folder("temporary folder", Path(tempfile.gettempdir()), "Choose another folder with TMPDIR.")
 
 

@@ -238,7 +238,9 @@ def _connected(
     connection = kind.connection(address)
     with (
         tempfile.TemporaryDirectory(prefix="sinkql-init-") as folder,
-        Session(Path(folder) / "catalog.db", registry=_looking(known, kind) if looking else known) as session,
+        Session(
+            Path(folder) / "catalog.db", registry=_looking(known, kind) if looking else known, project=Path.cwd()
+        ) as session,
         _of_address(address, connection.variable),
     ):
         draft = _Draft(session, kind, address)

@@ -50,9 +50,10 @@ def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[Check]:
         yield from _of_log(statement, catalog)
 
 
-def checks_of_script(text: str, path: str) -> Iterator[Check]:
+def checks_of_script(text: str, path: str, project: Path) -> Iterator[Check]:
     """Yield what is found on the servers of a script's connections; nothing else of it is run.
 
+    Relative paths begin in `project`.
     Raises what is wrong with the script.
     """
     from sinkql.session.session import Session  # which knows this module
@@ -62,7 +63,7 @@ def checks_of_script(text: str, path: str) -> Iterator[Check]:
     alone: list[ast.Name] = []
     with (
         tempfile.TemporaryDirectory(prefix="sinkql-doctor-") as folder,
-        Session(Path(folder) / "catalog.db") as session,
+        Session(Path(folder) / "catalog.db", project=project) as session,
     ):
         words = session.catalog.registry.vocabulary
         try:

@@ -45,6 +45,7 @@ class Session:
 
     `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder; None is
     what SINKQL_CATALOG names, or the working folder. A catalog that is not there is made, unless it must be `existing`.
+    Relative paths of its items begin in `project`: the folder that `.sinkql` lies in, without it.
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class Session:
         *,
         registry: Registry | None = None,
         existing: bool = False,
+        project: Path | None = None,
     ) -> None:
         known = registry if registry is not None else discover()
-        self._committed = Catalog(address_of(path), known, existing=existing)
+        self._committed = Catalog(address_of(path), known, existing=existing, project=project)
         self._transaction: Transaction | None = None
         self.access = CatalogAccess(self._committed)
         self._spark: AdhocSpark | None = None
@@ -332,7 +334,7 @@ class Session:
             job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state,
             remote=job.remote, ticks=TickTable(self._committed.database),
             open_notes=partial(open_notes, self._committed.database),
-            hash_key=hash_key(self._committed.database),
+            hash_key=hash_key(self._committed.database), project=self._committed.project,
         )  # fmt: skip
 
     def close(self) -> None:

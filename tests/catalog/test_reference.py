@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import keyring
@@ -17,13 +18,14 @@ from keyring.errors import KeyringLocked
 from sinkql.catalog.secret import aws as reference_aws
 from sinkql.catalog.secret import reference
 from sinkql.catalog.secret import vault as reference_vault
-from sinkql.catalog.secret.reference import resolve
 from sinkql.errors import SinkqlError
 from support.aws import KEYS, Aws, aws
 from support.patience import PATIENCE_S, joined
 from support.vault import ROOT, Vault, vault
 
 pytestmark = pytest.mark.server
+
+resolve = partial(reference.resolve, project=Path())
 
 _CANARY = "canary-77d0e1b4"
 _HIDDEN = (_CANARY, ROOT, *KEYS.values())

@@ -99,8 +99,8 @@ def test_a_file_that_is_no_catalog_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
-    check = doctor._folder("catalog folder", Path("/proc"), "Choose another folder with --catalog.")
-    assert (check.state, check.fix) == ("wrong", "Choose another folder with --catalog.")
+    check = doctor._folder("catalog folder", Path("/proc"), "Choose another folder with --catalog or SINKQL_CATALOG.")
+    assert (check.state, check.fix) == ("wrong", "Choose another folder with --catalog or SINKQL_CATALOG.")
 
 
 def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

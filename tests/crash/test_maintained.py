@@ -19,6 +19,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.stream import JobOffsets
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
+from support.access import Access
 from support.eager import compact_eagerly
 from support.maintainer import Maintainer
 from support.readers import polars_rows, pyiceberg_rows
@@ -75,7 +76,7 @@ def _churn(folder: Path, kind: str, patch: pytest.MonkeyPatch, *, rounds: int, o
 def _opened(folder: Path) -> Table:
     """Return the table by the sink's own kind of catalog, for PyIceberg's writes no metadata of version 3."""
     options = {"catalog_type": "sql", "url": f"sqlite:///{folder}/lake.db", "warehouse": f"{folder}/lake"}
-    return open_catalog("others", options, lambda _: "").load_table("n.t")
+    return open_catalog("others", options, Access()).load_table("n.t")
 
 
 def drain(loop: BatchLoop) -> None:

@@ -234,7 +234,7 @@ def test_the_effect_on_a_table_names_its_rows(session: Session) -> None:
     """What plan says of rows that are there is what apply runs into."""
     session.execute(_BASE)
     (job,) = session.jobs()
-    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access.secret, None)
+    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access)
     catalog.create_namespace("a")
     table = catalog.create_table("a.t", pa.schema([pa.field("counter", pa.int64(), nullable=False)]))
     table.append(pa.table({"counter": pa.array([1, 2, 3], pa.int64())}, table.schema().as_arrow()))
@@ -400,7 +400,7 @@ def test_names_are_resolved_under_the_settings_of_the_catalog_and_the_script(ses
 def test_a_sink_that_goes_to_another_warehouse_finds_a_table_of_its_own(session: Session) -> None:
     session.execute(_BASE)
     (job,) = session.jobs()
-    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access.secret, None)
+    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access)
     catalog.create_namespace("a")
     table = catalog.create_table("a.t", pa.schema([pa.field("counter", pa.int64(), nullable=False)]))
     table.append(pa.table({"counter": pa.array([1], pa.int64())}, table.schema().as_arrow()))

@@ -61,7 +61,7 @@ def _ids(session: Session) -> dict[str, str]:
 def _with_rows(session: Session, *tables: str) -> None:
     """Put a row into tables of sinks, as if these had written it."""
     job = session.jobs()[0]
-    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access.secret, None)
+    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access)
     catalog.create_namespace_if_not_exists("a")
     for name in tables:
         table = catalog.create_table(f"a.{name}", pa.schema([pa.field("counter", pa.int64(), nullable=False)]))

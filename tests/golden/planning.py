@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
@@ -117,6 +118,9 @@ class _Access:
     def store(self, full_name: str) -> ObjectStore:
         connection = self.connection(full_name)
         return self.registry.store(connection.kind, connection.options, self.secret)
+
+    def path(self, option: str) -> Path:
+        return Path(option)
 
 
 def _run(text: str, catalog: MemoryCatalog, *, verbose: bool) -> str:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from sinkql.connectors.iceberg.table import catalog
+from support.access import Access
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,6 @@ def test_the_database_gets_user_and_password(monkeypatch: pytest.MonkeyPatch, ad
 
     monkeypatch.setattr(catalog, "KnowingCatalog", open_)
     options = {"catalog_type": "sql", "url": address, "credential": {"secret_text": [{"secret": "s"}]}}
-    catalog.open_catalog("lake", options, lambda _: credential)
+    catalog.open_catalog("lake", options, Access(credential))
     url = make_url(opened[0])
     assert (url.username, url.password, url.host, url.database) == ("u", "a:b@c/d", "h", "d")

@@ -62,7 +62,7 @@ def _claimed(session: Session, name: str = _NAME) -> None:
 
 def _catalog(session: Session) -> Catalog:
     (job,) = session.jobs([_NAME])
-    return open_catalog(job.write.connection.name, job.write.connection.options, session.access.secret, None)
+    return open_catalog(job.write.connection.name, job.write.connection.options, session.access)
 
 
 def _append(table: Table) -> None:

@@ -41,6 +41,9 @@ class Access:
     def store(self, full_name: str) -> Any:
         raise KeyError(full_name)
 
+    def path(self, option: str) -> Path:
+        return Path(option)
+
 
 def sink(table: str, **options: Any) -> logical.Sink:
     columns = (

@@ -27,7 +27,7 @@ from sinkql.errors import SinkqlError
 from support.access import Access
 from support.lake import Lake, Sink
 from support.patience import joined
-from support.seaweed import SECRET, Seaweed
+from support.seaweed import Seaweed
 
 
 def refusal(options: dict[str, Any], access: Access | None = None) -> SinkqlError:
@@ -119,7 +119,7 @@ def test_wrong_storage_key(server: Seaweed, tmp_path: Path, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
     wrong = {**server.storage, "s3.secret-access-key": "wrong"}
-    catalog = open_catalog("lake", rest(server), lambda _: SECRET, Stores(S3(wrong)))
+    catalog = open_catalog("lake", rest(server), Access(), Stores(S3(wrong)))
     with pytest.raises(OSError, match="AWS Error") as caught:
         catalog.load_table(("shop", name)).scan().to_arrow()
     assert explain(caught.value, "lake").code == "SQ4302"
@@ -206,7 +206,7 @@ def test_patience_ends(lake: Lake) -> None:
         raise ConnectionError("no route")
 
     target = TargetTable(
-        open_catalog("lake", lake.connection.options, str), "n", "t", "lake", patience=Patience(3, 0, 0)
+        open_catalog("lake", lake.connection.options, Access()), "n", "t", "lake", patience=Patience(3, 0, 0)
     )
     with pytest.raises(SinkqlError) as caught:
         target.patiently(absent)

@@ -19,6 +19,7 @@ from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.session import Session
+from support.access import Access
 from support.lake import NAMESPACE, Lake, Sink
 from support.metastore import metastore
 from support.readers import pyiceberg_rows
@@ -34,7 +35,7 @@ class HiveLake(Lake):
         return physical.Connection("hive", "ICEBERG CATALOG", {"catalog_type": "hive", "url": url})
 
     def catalog(self) -> Catalog:
-        return open_catalog("hive", self.connection.options, str)
+        return open_catalog("hive", self.connection.options, Access())
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from sinkql import physical
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.table import Expected, ensure
 from sinkql.connectors.iceberg.table.target import TargetTable
+from support.access import Access
 from support.postgres import Postgres
 
 _TIMES, _SINKS = 5, 8
@@ -38,7 +39,7 @@ def test_many_sinks_make_a_catalog_a_namespace_and_tables_at_once(urls: list[str
 
         def make(number: int, options: dict[str, str] = options, together: Barrier = together) -> str:
             together.wait()
-            catalog = open_catalog("lake", options, str)
+            catalog = open_catalog("lake", options, Access())
             try:
                 target = TargetTable(catalog, "a.b", f"t{number // 2}", "lake")
                 found = ensure(target, Expected(_COLUMNS, changelog=False, upsert=False), sink_id="s")

@@ -76,16 +76,22 @@ class Project:
         text = "".join(f"entry {number}\n" for number in range(1, lines + 1))
         (self.folder / "ledger" / "entries.txt").write_text(text)
 
-    def python(self, *arguments: str, faults: str = "") -> subprocess.CompletedProcess[str]:
+    def python(self, *arguments: str, faults: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment |= armed(faults) if faults else {}
         command = [str(self._python), *arguments]
         return subprocess.run(
-            command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command,
+            env=environment,
+            cwd=folder or self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
 
-    def sinkql(self, *arguments: str, faults: str = "") -> subprocess.CompletedProcess[str]:
-        return self.python("-m", "sinkql", *arguments, faults=faults)
+    def sinkql(self, *arguments: str, faults: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return self.python("-m", "sinkql", *arguments, faults=faults, folder=folder)
 
     def run(self, statement: str) -> subprocess.CompletedProcess[str]:
         return self.sinkql("shell", "-c", statement)
@@ -150,6 +156,15 @@ def test_a_plugins_mistakes_have_hints(project: Project) -> None:
     assert "Did you mean BOOK?" in project.run("CREATE SOURCE s FROM LEDGER CONNECTION books (BOOOK = 'x')").stderr
     (project.folder / "ledger" / "key").write_text("another")
     assert "LE4001" in project.run("VALIDATE CONNECTION books").stderr
+
+
+def test_a_plugins_paths_begin_in_the_project(project: Project) -> None:
+    assert project.sinkql("shell", "setup.sql").returncode == 0
+    elsewhere = project.folder / "elsewhere"
+    elsewhere.mkdir()
+    rows = "SELECT count(*) FROM entries; VALIDATE CONNECTION books;"
+    done = project.sinkql("--catalog", "../.sinkql/catalog.db", "shell", "-c", rows, folder=elsewhere)
+    assert (done.returncode, "5" in done.stdout, [*elsewhere.iterdir()]) == (0, True, []), done.stderr
 
 
 def test_a_plugins_kinds_and_options_are_completed(project: Project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from sinkql import logical
@@ -22,3 +23,6 @@ class Access:
 
     def store(self, full_name: str) -> Any:
         raise KeyError(full_name)
+
+    def path(self, option: str) -> Path:
+        return Path(option)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sinkql.catalog.address import FOLDER
+from sinkql.catalog.address import ANOTHER, FOLDER, VARIABLE
 from sinkql.catalog.file.connection import BUSY_SECONDS
 from sinkql.catalog.file.layout import APPLICATION_ID
 from sinkql.errors import LateError, SinkqlError, no_room
@@ -54,7 +54,7 @@ def _check_folder(folder: Path) -> None:
         raise SinkqlError(
             "SQ4114",
             f'folder "{folder}" belongs to another user',
-            hint="Run sinkql as that user, or give the folder and what is in it to yourself with chown -R.",
+            hint=f"Run sinkql as that user, give the folder and what is in it to yourself with chown -R, or {ANOTHER}.",
         )
 
 
@@ -113,14 +113,14 @@ def _error(error: BaseException, path: Path) -> SinkqlError:
             "SQ4105",
             f'no room is left for catalog file "{path}"',
             detail=reason,
-            hint="Make room on that disk, and try again. A running sink goes on by itself.",
+            hint=f"Make room on that disk, or {ANOTHER}. A running sink goes on by itself.",
         )
     if isinstance(error, OSError) or any(word in reason for word in _UNWRITABLE):
         return SinkqlError(
             "SQ4105",
             f'catalog file "{path}" cannot be written',
             detail=reason,
-            hint="Check that its folder exists and is yours, and that the disk is not full.",
+            hint=f"Check that its folder exists and is yours, and that the disk is not full; or {ANOTHER}.",
         )
     return SinkqlError(
         "SQ4103",
@@ -134,5 +134,6 @@ def _foreign(path: Path) -> SinkqlError:
     return SinkqlError(
         "SQ4101",
         f'file "{path}" is not a SinkQL catalog',
-        hint="Name another file, or leave the name out to use .sinkql/catalog.db of the working folder.",
+        hint=f"Name another file with --catalog or {VARIABLE}; without either it is .sinkql/catalog.db of the working "
+        "folder.",
     )

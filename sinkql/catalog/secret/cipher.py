@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sinkql import durable
-from sinkql.catalog.address import Address, ServerUrl
+from sinkql.catalog.address import Address, ServerUrl, project_of
 from sinkql.catalog.secret.reference import resolve
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError
@@ -46,10 +46,14 @@ def key_path(catalog: Address) -> Path | None:
 
 
 class Cipher:
-    """Seals and opens the secrets of one catalog; the key is in the environment, or in a file beside a catalog file."""
+    """Seals and opens the secrets of one catalog; the key is in the environment, or in a file beside a catalog file.
 
-    def __init__(self, catalog: Address, catalog_id: Callable[[], str]) -> None:
+    Relative paths of files that secrets are in begin in `project`.
+    """
+
+    def __init__(self, catalog: Address, catalog_id: Callable[[], str], project: Path | None = None) -> None:
         self._key_path = key_path(catalog)
+        self._project = project_of(catalog) if project is None else project
         self._catalog_id = catalog_id
 
     def seal(self, item_id: str, given: Given, *, version: int = 1) -> Sealed:
@@ -66,7 +70,8 @@ class Cipher:
     def open(self, item_id: str, name: str, sealed: Sealed) -> SecretValue:
         """Return the value now: raises SQ4107 to SQ4112 and SQ412x to SQ414x where it cannot be had."""
         if sealed.reference is not None:
-            return SecretValue(resolve(name, sealed.kind, _arguments(sealed.kind, sealed.reference)))
+            arguments = _arguments(sealed.kind, sealed.reference)
+            return SecretValue(resolve(name, sealed.kind, arguments, self._project))
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

@@ -8,20 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sinkql.errors import SinkqlError
+from sinkql.local_path import located
 
 _PATIENCE_S = 10.0
 _PACKAGES = {"keyring": ("keyring", "keyring"), "vault": ("hvac", "vault"), "aws_secret": ("boto3", "aws")}
 """The package that a kind of reference needs, and the extra of SinkQL that installs it."""
 
 
-def resolve(name: str, kind: str, arguments: Sequence[str]) -> str:
-    """Return the value of the secret called `name`.
+def resolve(name: str, kind: str, arguments: Sequence[str], project: Path) -> str:
+    """Return the value of the secret called `name`; a relative path of a file begins in `project`.
 
     Raises SQ4110 (variable), SQ4111 (file), SQ4120 (a package is missing), SQ4121 to SQ4123 (keyring), SQ4130 to SQ4139
     (vault), SQ4140 to SQ4147 (AWS). No error shows a value, a token or a key, or leads to a frame that holds one.
     """
     try:
-        return _resolve(name, kind, arguments)
+        return _resolve(name, kind, arguments, project)
     except SinkqlError as error:
         failed = error.with_traceback(None)
     except ModuleNotFoundError as error:
@@ -30,12 +31,12 @@ def resolve(name: str, kind: str, arguments: Sequence[str]) -> str:
     raise failed
 
 
-def _resolve(name: str, kind: str, arguments: Sequence[str]) -> str:
+def _resolve(name: str, kind: str, arguments: Sequence[str], project: Path) -> str:
     match kind:
         case "env_var":
             return _from_environment(name, *arguments)
         case "file":
-            return _from_file(name, *arguments)
+            return _from_file(name, project, *arguments)
         case "keyring":
             return _from_keyring(name, *arguments)
         case "vault":
@@ -70,16 +71,17 @@ def _from_environment(name: str, variable: str) -> str:
     return value
 
 
-def _from_file(name: str, path: str) -> str:
+def _from_file(name: str, project: Path, path: str) -> str:
+    file = located(path, project)
     try:
-        return Path(path).expanduser().read_text().removesuffix("\n")
+        return file.read_text().removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SinkqlError(
             "SQ4111",
-            f'file "{path}" of secret "{name}" cannot be read',
+            f'file "{file}" of secret "{name}" cannot be read',
             detail=reason,
-            hint="Check its path and permissions; a relative path starts at the working folder.",
+            hint="Check its path and permissions; a relative path begins in the project's folder.",
         ) from None
 
 

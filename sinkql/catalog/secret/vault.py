@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from sinkql.errors import SinkqlError
+from sinkql.local_path import home
 
 _PATIENCE_S = 5.0
 
@@ -89,7 +89,8 @@ def _token(name: str) -> str:
     token = _setting("TOKEN")
     if token is None:
         with suppress(OSError, UnicodeDecodeError):
-            token = (Path.home() / ".vault-token").read_text()
+            own = home()
+            token = (own / ".vault-token").read_text() if own is not None else None
     token = (token or "").strip()
     if not token:
         raise _no_token(name)

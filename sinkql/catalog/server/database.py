@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from sinkql.catalog.address import Address, ServerUrl
+from sinkql.catalog.address import ANOTHER, Address, ServerUrl
 from sinkql.catalog.file.connection import Connection as FileConnection
 from sinkql.catalog.file.database import Memory
 from sinkql.catalog.file.layout import Layout
@@ -215,7 +215,7 @@ class ServerDatabase:
         if version == newest:
             return
         if version == 0 and existing:
-            hint = "Run sinkql exec FILE to make it, or name another catalog with --catalog."
+            hint = f"Run sinkql exec FILE to make it, or {ANOTHER}."
             raise NoCatalogError("SQ4115", f'catalog "{self._url}" does not exist', hint=hint)
         with self.write() as connection:
             # Another process may have done it meanwhile.

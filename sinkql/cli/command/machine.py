@@ -48,7 +48,7 @@ def doctor(
 
     Exits with 4 if anything is wrong; warnings do not count.
     """
-    from sinkql.catalog.address import address_of
+    from sinkql.catalog.address import address_of, project_of
     from sinkql.session.doctor import checks
     from sinkql.session.draft import examine
     from sinkql.session.server_check import checks_of_script
@@ -60,7 +60,7 @@ def doctor(
             raise click.UsageError("a script and an address cannot be checked at once")
         return _tell(output, examine(address, registry=registry))
     if files:
-        return _tell(output, checks_of_script(*fill_scripts(files, output, variables)))
+        return _tell(output, checks_of_script(*fill_scripts(files, output, variables), project_of(address_of(name))))
     return _tell(output, checks(address_of(name)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sinkql.cli.address import of_server
-from sinkql.cli.context import names_of, open_existing, open_session
+from sinkql.cli.context import address_in, names_of, open_existing, open_session
 from sinkql.cli.output import Output
 from sinkql.script.file import read_script
 from sinkql.shell.setting import FORMATS, RowFormat
@@ -53,7 +53,7 @@ def preview(
 
         return _print(context.obj[1], look(address, item, limit, registry=registry), types=types)
     if file is not None:
-        return _from_script(context.obj[1], file, item, limit, types=types)
+        return _from_script(context, file, item, limit, types=types)
     session, output = open_existing(context)
     return _show(session, output, item, limit, types=types)
 
@@ -72,18 +72,20 @@ def _print(output: Output, result: Result, *, types: bool) -> int:
     return 0
 
 
-def _from_script(output: Output, path: Path, item: str, limit: int, *, types: bool) -> int:
+def _from_script(context: click.Context, path: Path, item: str, limit: int, *, types: bool) -> int:
     from sinkql import ast
+    from sinkql.catalog.address import project_of
     from sinkql.errors import SinkqlError
     from sinkql.parser import parse
     from sinkql.script.mask import mask
     from sinkql.session import Session
 
+    address, output = address_in(context)
     text = read_script(path)
     relations: dict[str, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="sinkql-preview-") as folder,
-        Session(Path(folder) / "catalog.db") as session,
+        Session(Path(folder) / "catalog.db", project=project_of(address)) as session,
     ):
         words = session.catalog.registry.vocabulary
         masked = mask(text, words)

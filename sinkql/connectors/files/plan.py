@@ -19,6 +19,7 @@ from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
 from sinkql.extension.on_error import OnErrorOptions
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
+from sinkql.local_path import located
 from sinkql.printer.part import name as print_name
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class FilesOptions:
     """The options of FROM FILES: `path` is a folder or a file, `glob` a pattern of the names in it."""
 
     path: str = described(
-        "a folder or a file, relative to the working folder; with `CONNECTION`, `s3://bucket/prefix`", local_path=True
+        "a folder or a file, relative to the project's folder; with `CONNECTION`, `s3://bucket/prefix`", local_path=True
     )
     glob: str = described("a pattern of file names, without slashes", default="*")
     recursive: bool = described("read subfolders too", default=False)
@@ -252,7 +253,8 @@ def _files(
 ) -> tuple[Place, Sequence[SeenFile]]:
     """Return the files that a source begins with, by name; of a bucket only those of the first pages."""
     if access is None or statement.connection is None:
-        path = Path(planned.options["path"]).absolute()
+        given = planned.options["path"]
+        path = located(given, Path.cwd()) if access is None else access.path(given)
         folder = Folder(path, planned.options["glob"], planned.options["recursive"])
         return folder, folder.files() if path.exists() else []
     bucket = _bucket(statement, planning, access)

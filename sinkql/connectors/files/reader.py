@@ -531,7 +531,7 @@ def _place(read: physical.Read, context: Context) -> Folder | Bucket:
     if read.connection is not None:
         store = context.store(read.connection)
         return Bucket.of(options["path"], options["glob"], options["recursive"], store)
-    return Folder(Path(options["path"]).absolute(), options["glob"], options["recursive"])
+    return Folder(context.path(options["path"]), options["glob"], options["recursive"])
 
 
 def _none(columns: Sequence[physical.Column]) -> pa.RecordBatch:

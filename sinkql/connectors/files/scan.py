@@ -22,6 +22,7 @@ from sinkql.connectors.files.seen import SeenFile, UnreadableError, seen_file
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Decoding, UndecodableError
+from sinkql.local_path import expanded
 
 _MOST_FILES = 100_000
 
@@ -119,7 +120,7 @@ def _local(path: str, format_: str) -> tuple[Place, Sequence[SeenFile]]:
 
 
 def _paths(path: str) -> Sequence[Path]:
-    given = Path(path).expanduser()
+    given = expanded(path)
     if given.is_dir():
         folder = Folder(given, "*", False)
         return sorted(folder.file(name) for name, _ in folder.names())

@@ -113,7 +113,7 @@ CODES = {
     ),
     "SQ4101": _code(
         "The file is a database of another program.",
-        "Name another file with --catalog.",
+        "Name another file with --catalog or SINKQL_CATALOG.",
     ),
     "SQ4102": _code(
         "The catalog was written by another version of SinkQL.",
@@ -131,8 +131,8 @@ CODES = {
     ),
     "SQ4105": _code(
         "The catalog file cannot be created or written.",
-        "Check that the folder exists and belongs to you, and that the disk is not full. A running sink goes on by "
-        "itself.",
+        "Check that the folder exists and belongs to you, and that the disk is not full, or name another catalog with "
+        "--catalog or SINKQL_CATALOG. A running sink goes on by itself.",
         retryable=True,
     ),
     "SQ4106": _code(
@@ -145,11 +145,12 @@ CODES = {
     ),
     "SQ4114": _code(
         "Other users may read or write the catalog file or its .sinkql folder, or another user owns the folder.",
-        "Run chmod 600 on the file and chmod 700 on the folder; run sinkql as the user who owns them.",
+        "Run chmod 600 on the file and chmod 700 on the folder; run sinkql as the user who owns them, or name another "
+        "catalog with --catalog or SINKQL_CATALOG.",
     ),
     "SQ4115": _code(
         "The catalog does not exist.",
-        "Name it with --catalog, or run sinkql exec FILE to create one.",
+        "Name it with --catalog or SINKQL_CATALOG, or run sinkql exec FILE to create one.",
     ),
     "SQ4116": _code(
         "Parts of the catalog file contradict each other, because another program changed it.",
@@ -189,6 +190,11 @@ CODES = {
         "PgBouncer in front of the Postgres server of the catalog gives out a connection for one statement, and so "
         "allows no transactions.",
         "Set pool_mode = transaction, or session, for the database in pgbouncer.ini, or name the server itself.",
+    ),
+    "SQ4157": _code(
+        "A path begins with ~, which stands for the home of a user who has none: HOME is not set, and the system has "
+        "no entry for the user, as it may be in a container.",
+        "Write the whole path, or set HOME.",
     ),
     "SQ4201": _code(
         "The Iceberg catalog cannot be reached.",

@@ -14,6 +14,7 @@ from sinkql.extension.stream.message import ChangeDecoder, MessageDecoder, Messa
 from sinkql.extension.stream.reader import Reader
 from sinkql.extension.stream.writer import Writer
 from sinkql.hashkey import OPEN, HashKey
+from sinkql.local_path import located
 from sinkql.note import FolderNotes, Notes
 from sinkql.numbered import Numbers
 
@@ -56,7 +57,7 @@ class MessageEncoding:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a job's parts may use: a private folder, secrets' values, object stores.
+    """What a job's parts may use: a private folder, secrets' values, object stores, the paths that options have.
 
     `folder` is the sink's own state folder, which tasks do not see where they are `remote`; `secret` returns a secret
     item's value; `store` opens the object store of a connection. `formats` are those that the installed connectors
@@ -64,6 +65,7 @@ class Context:
     what the sink needs elsewhere is kept besides its folder (`sinkql.extension.home`). `ticks` are those of the
     catalog's timeline, if they are not in a folder beside; `open_notes` returns the notes of a sink, or of a captured
     source, by its id, and by its folder on this machine. `hash_key` is the catalog's: what rows are hashed with.
+    Relative paths of options begin in `project`, the folder that the catalog is of.
     """
 
     sink: str
@@ -79,6 +81,11 @@ class Context:
     ticks: Numbers | None = None
     open_notes: OpenNotes = in_folder
     hash_key: HashKey = OPEN
+    project: Path = field(default_factory=Path.cwd)
+
+    def path(self, option: str) -> Path:
+        """Return where the path is that an option has."""
+        return located(option, self.project)
 
     @property
     def notes(self) -> Notes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import time
 from functools import cache
 from importlib.resources import files
@@ -13,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from sinkql import durable
+from sinkql.local_path import cache_folder
 from sinkql.parser.read import table
 from sinkql.parser.read.automaton import Automaton
 from sinkql.parser.read.table import Tables
@@ -46,14 +46,11 @@ def _tables() -> Tables:
 
 def _kept(given: str) -> Path:
     """Return the file of the tables of a grammar, in the user's own folder."""
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(caches) / "sinkql" / f"grammar-{_FORM}-{hashlib.sha256(given.encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"grammar-{_FORM}-{hashlib.sha256(given.encode()).hexdigest()[:16]}.json"
 
 
 def _keep(made: Tables, kept: Path) -> None:
     """Write the tables for the next process, which has them in a hundredth of the time."""
-    if not kept.is_absolute():  # a user without a home
-        return
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for other in kept.parent.glob("grammar-*"):
         if other.stat().st_mtime < time.time() - _KEPT_SECONDS:

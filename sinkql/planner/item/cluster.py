@@ -35,6 +35,7 @@ class ClusterOptions:
         "where its sinks keep their state besides the catalog's folder, for a start on another machine: "
         "`s3://bucket/prefix`, with `AWS CONNECTION`, or a folder that both have",
         default=None,
+        local_path=True,
     )
     aws_connection: ast.Name | None = described("the connection whose keys reach `STATE`", default=None)
     managed: bool = described("true is the only value", default=True)

@@ -28,6 +28,7 @@ from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.folder import Folder
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS as JVM_PATIENCE_SECONDS
+from sinkql.runtime.spark.setting_path import with_whole_paths
 
 Contexts = Callable[[physical.Job], Context]
 
@@ -89,10 +90,11 @@ class _Spark:
     def __init__(self, job: physical.Job, workload: Workload, stopping: threading.Event) -> None:
         self.cluster = job.cluster
         plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_MOST_OF_NAME]
-        self._folder = Folder(workload.contexts(job).folder.parent / "spark", plain)
+        context = workload.contexts(job)
+        self._folder = Folder(context.folder.parent / "spark", plain)
         self.settings = spark.SparkSettings(
             job.master,
-            job.conf,
+            with_whole_paths(job.conf, context.path),
             self._folder.path,
             f"sinkql {job.cluster}",
             submitted=job.remote and job.cluster == workload.submitted,

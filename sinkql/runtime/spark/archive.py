@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sinkql.local_path import cache_folder
+
 _OFF = "SINKQL_ARCHIVE"
 _VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_SUBMIT_ARGS")
 _OTHERS = ("ArchiveFile", "ArchiveClasses", "Xshare", "agent", "class-path", "classpath", "extraClassPath", "Flight")
@@ -49,7 +51,7 @@ class Archive:
 
     def make(self) -> None:
         """Have it made in the background, unless it is there, is being made, or could not be made today."""
-        if _others() or os.environ.get(_OFF) == "off" or self.there or not self.path.is_absolute():
+        if _others() or os.environ.get(_OFF) == "off" or self.there:
             return
         with suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,8 +96,7 @@ def archive_of(home: Path, spark: Path) -> Archive:
     home = home.resolve()
     known = [str(home), _age(home / "lib" / "modules"), str(spark), _age(spark / "jars")]
     name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Archive(Path(caches) / "sinkql" / f"spark-{name}.jsa")
+    return Archive(cache_folder() / f"spark-{name}.jsa")
 
 
 def tidy(path: Path) -> None:

@@ -27,6 +27,7 @@ from packaging.utils import canonicalize_name
 from sinkql import durable
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import GROUP
+from sinkql.local_path import cache_folder
 
 _OWN = "sinkql"
 _OF_SPARK = frozenset({"pyspark", "py4j"})
@@ -59,8 +60,7 @@ def packed() -> list[Path]:
     What is installed in editable mode has one of its own, which is all that is made again after a change. Raises
     SQ4053 and SQ4054.
     """
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(caches) / "sinkql"
+    folder = cache_folder()
     found = []
     for contents in _contents():
         if not contents.files:
@@ -94,7 +94,7 @@ def _write(path: Path, files: Mapping[str, Path]) -> None:
         raise SinkqlError(
             "SQ4054",
             f'cannot write the archive of packages "{path}": {error.strerror or error}',
-            hint="Name a file in a folder that can be written; the cache folder is that of XDG_CACHE_HOME.",
+            hint="Name a file in a folder that can be written, or set XDG_CACHE_HOME to one.",
         ) from error
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sinkql import logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import MissingError
 from sinkql.extension.store import ObjectStore
+from sinkql.extension.stream import Context
+from sinkql.local_path import located
 
 
 class CatalogAccess:
@@ -42,6 +46,14 @@ class CatalogAccess:
         """Return the object store that a connection opens."""
         connection = self.connection(full_name)
         return self._catalog.registry.store(connection.kind, connection.options, self.secret)
+
+    def path(self, option: str) -> Path:
+        """Return where the path is that an option has: a relative one begins in the catalog's project."""
+        return located(option, self._catalog.project)
+
+    def context(self, name: str, sink_id: str, folder: Path) -> Context:
+        """Return what readers and writers may use outside of a run."""
+        return Context(name, sink_id, folder, self.secret, self.job_store, project=self._catalog.project)
 
     def job_store(self, connection: physical.Connection) -> ObjectStore:
         """Return the object store of a connection as a job carries it."""

@@ -9,7 +9,6 @@ from sinkql import physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.on_error import keeps_letters
-from sinkql.extension.stream import Context
 from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
@@ -42,7 +41,7 @@ def _forget(name: str, write: physical.Write, sink_id: str, catalog: Catalog) ->
     if kind is None or kind.forget is None:
         return
     access = CatalogAccess(catalog)
-    context = Context(name, sink_id, catalog.database.folder, access.secret, access.job_store)
+    context = access.context(name, sink_id, catalog.database.folder)
     try:
         kind.forget(write, context)
     except (SinkqlError, OSError) as error:

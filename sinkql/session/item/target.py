@@ -65,5 +65,5 @@ def target_of(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | No
             hint="Drop the sink without WITH TABLE, which keeps the table.",
         )
     job, access = lower(name, plans), CatalogAccess(catalog, plans)
-    context = Context(name, job.sink_id, catalog.database.folder, access.secret, access.job_store)
+    context = access.context(name, job.sink_id, catalog.database.folder)
     return Target(job.write, context, kind, span)

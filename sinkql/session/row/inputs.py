@@ -14,7 +14,7 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.extension.plan import SourceKind
 from sinkql.extension.rows import python_values
-from sinkql.extension.stream import Context, Offsets, Reader, Tally, switch_of
+from sinkql.extension.stream import Offsets, Reader, Tally, switch_of
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name, sql_name
@@ -199,7 +199,7 @@ class Inputs:
                 return self._pushed(item, read)
             return self._present(item, kind, read, access)
         with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
-            context = Context("query", "query", Path(folder), access.secret, access.job_store)
+            context = access.context("query", "query", Path(folder))
             reader = self._catalog.registry.reader(read, context)
             tally = Tally()
             batches = list(self._batches(item, reader, tally))

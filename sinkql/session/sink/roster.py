@@ -24,7 +24,7 @@ class CatalogRoster:
     def __init__(
         self, catalog: Catalog, jobs: Sequence[physical.Job] | None = None, *, every_seconds: float = 0.2
     ) -> None:
-        self._catalog = Catalog(catalog.database.address, catalog.registry)
+        self._catalog = Catalog(catalog.database.address, catalog.registry, project=catalog.project)
         self._given = None if jobs is None else {job.sink_id: job for job in jobs}
         self._lock = threading.Lock()
         self._every_seconds = every_seconds

@@ -10,6 +10,7 @@ import threading
 from datetime import datetime
 from pathlib import Path
 
+from sinkql import local_path
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.script.file import read_script
 from sinkql.script.split import Command
@@ -67,7 +68,7 @@ def edit(shell: Shell, command: Command, statement: str | None) -> None:
     """Edit the last statement, or a file; it is then typed at the prompt."""
     text = statement or shell.last
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
-        path = Path(command.arguments[0]).expanduser() if command.arguments else Path(folder) / "statement.sql"
+        path = local_path.expanded(command.arguments[0]) if command.arguments else Path(folder) / "statement.sql"
         if not command.arguments:
             path.write_text(text)
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
@@ -88,7 +89,7 @@ def include(shell: Shell, command: Command, _: str | None) -> None:
     """Run the statements and commands of a file."""
     if len(command.arguments) != 1:
         raise _wrong(command, "a file")
-    path = Path(command.arguments[0]).expanduser()
+    path = local_path.expanded(command.arguments[0])
     shell.run(read_script(path), str(path))
 
 

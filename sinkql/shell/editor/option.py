@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sinkql import logical
+from sinkql.errors import SinkqlError
 from sinkql.extension.option_help import OptionHelp, offered
+from sinkql.local_path import located
 from sinkql.parser.assist.completion import OptionPlace
 from sinkql.planner.item.cluster import ClusterOptions
 from sinkql.planner.name import as_name, short_name
@@ -30,7 +32,7 @@ def values(options: OptionPlace, label: str, session: Session, typed: str) -> It
     if option.choices:
         yield from ((f"'{choice}'", label.lower()) for choice in option.choices)
     if option.local_path:
-        yield from _paths(typed)
+        yield from _paths(typed, session.catalog.project)
     if typed.startswith("'"):
         return
     match option.takes:
@@ -45,14 +47,17 @@ def values(options: OptionPlace, label: str, session: Session, typed: str) -> It
             pass
 
 
-def _paths(typed: str) -> Iterator[tuple[str, str]]:
-    """Yield the files and folders that a string may go on with; the string of a folder stays open for what is in it."""
+def _paths(typed: str, project: Path) -> Iterator[tuple[str, str]]:
+    """Yield the files and folders that a string may go on with; the string of a folder stays open for what is in it.
+
+    Relative paths begin in `project`.
+    """
     begun = typed.removeprefix("'").replace("''", "'")
     folder = begun[: begun.rfind("/") + 1]
     try:
-        with os.scandir(Path(folder or ".").expanduser()) as found:
+        with os.scandir(located(folder, project)) as found:
             entries = sorted((each.name, each.is_dir()) for each in found)
-    except OSError:
+    except (OSError, SinkqlError):
         return  # no folder that can be read: nothing to offer
     for name, is_folder in entries:
         if not name.startswith(".") or begun[len(folder) :].startswith("."):

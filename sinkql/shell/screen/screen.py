@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import IO
 
 from rich.console import Console
 from rich.text import Text
 
 from sinkql.errors import Notice, SinkqlError, line_and_column, printable
+from sinkql.local_path import expanded
 from sinkql.parser.assist.highlight import HighlightKind, highlights
 from sinkql.shell.screen import table
 from sinkql.shell.screen.clock import clock
@@ -178,7 +178,7 @@ def styled(text: str, styles: dict[str, str]) -> Text:
 def open_target(path: str) -> IO[str]:
     """Open the file of `\\o`; raises SQ4010 where it cannot be written."""
     try:
-        return Path(path).expanduser().open("w", encoding="utf-8")
+        return expanded(path).open("w", encoding="utf-8")
     except OSError as error:
         raise SinkqlError(
             "SQ4032", f'cannot write "{path}": {error.strerror}', hint="Name a file in a folder that exists."

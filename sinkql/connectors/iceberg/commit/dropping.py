@@ -35,7 +35,7 @@ def drop_table(write: physical.Write, context: Context, *, dry: bool) -> bool:
     where the sink has not made it, SQ3572 where others use it, and SQ42xx where the catalog does not answer.
     """
     connection = write.connection
-    catalog = open_catalog(connection.name, connection.options, context.secret, job_stores(write, context))
+    catalog = open_catalog(connection.name, connection.options, context, job_stores(write, context))
     namespace, name = write.options["namespace"], write.options["table"]
     target = TargetTable(catalog, namespace, name, connection.name, patience=_PATIENCE)
     try:

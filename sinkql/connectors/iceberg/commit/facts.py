@@ -33,7 +33,7 @@ def find(
     connection = access.connection(sink.connection)
     try:
         stores = stores_of(connection.options, access.store, access.store(sink.store) if sink.store else None)
-        catalog = open_catalog(connection.name, connection.options, access.secret, stores)
+        catalog = open_catalog(connection.name, connection.options, access, stores)
         target = TargetTable(
             catalog,
             sink.options["namespace"],

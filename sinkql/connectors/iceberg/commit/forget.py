@@ -20,7 +20,7 @@ _TRIES = 5
 def forget(write: physical.Write, context: Context) -> None:
     """Remove the tag, if there is one; raises SQ42xx where the catalog does not answer, or refuses."""
     connection = write.connection
-    catalog = open_catalog(connection.name, connection.options, context.secret, job_stores(write, context))
+    catalog = open_catalog(connection.name, connection.options, context, job_stores(write, context))
     target = TargetTable(
         catalog,
         write.options["namespace"],

@@ -60,7 +60,7 @@ def publish(write: physical.Write, context: Context) -> Published:
     """
     connection, branch = write.connection, write.options["branch"]
     target = TargetTable(
-        open_catalog(connection.name, connection.options, context.secret, job_stores(write, context)),
+        open_catalog(connection.name, connection.options, context, job_stores(write, context)),
         write.options["namespace"],
         write.options["table"],
         connection.name,

@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import quote, unquote
 
 from pyiceberg.catalog import Catalog
 from sqlalchemy import URL, Engine, create_engine, event, make_url
@@ -26,10 +27,24 @@ from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
 from sinkql.extension.signing import CATALOGS
 
+_FILE_PARAMETERS = (
+    *("passfile", "sslcert", "sslcrl", "sslcrldir", "sslkey", "sslrootcert"),  # of libpq
+    *("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key"),  # of drivers of MySQL
+)
 
-def open_catalog(
-    name: str, options: Mapping[str, Any], secret: Callable[[str], str], stores: Stores | None = None
-) -> Catalog:
+
+class Outside(Protocol):
+    """What a catalog is opened with: values of secrets, and where the paths of options are."""
+
+    @property
+    def secret(self) -> Callable[[str], str]:
+        """Return what gives a secret's value by its full name."""
+
+    def path(self, option: str) -> Path:
+        """Return where the path is that an option has."""
+
+
+def open_catalog(name: str, options: Mapping[str, Any], outside: Outside, stores: Stores | None = None) -> Catalog:
     """Return the catalog of connection `name`, whose files are reached with the keys of `stores`.
 
     Raises SQ42xx where the catalog does not answer or refuses, SQ43xx where its folder cannot be written.
@@ -37,7 +52,7 @@ def open_catalog(
     try:
         match options["catalog_type"]:
             case "sql":
-                return _open_sql(options, secret)
+                return _open_sql(options, outside)
             case "memory":
                 return _open_memory(name)
             case "glue":
@@ -45,7 +60,7 @@ def open_catalog(
             case "hive":
                 return _open_hive(name, options, stores or Stores())
             case _:
-                return open_rest(name, options, secret, stores or Stores())
+                return open_rest(name, options, outside.secret, stores or Stores())
     except Exception as error:
         raise explain(error, name) from error
 
@@ -55,7 +70,7 @@ def validate(connection: logical.Connection, access: Access) -> None:
     options = connection.options
     try:
         stores = stores_of(options, access.store, None)
-        catalog = open_catalog(connection.name, options, access.secret, stores)
+        catalog = open_catalog(connection.name, options, access, stores)
         try:
             catalog.list_namespaces()
         finally:
@@ -92,10 +107,10 @@ def _open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> Catalog
     return open_hive(name, options, stores)
 
 
-def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str]) -> Catalog:
-    url = make_url(options["url"])
+def _open_sql(options: Mapping[str, Any], outside: Outside) -> Catalog:
+    url = located_url(make_url(options["url"]), outside.path)
     if "credential" in options:
-        url = _with_credential(url, reveal(options["credential"], secret))
+        url = _with_credential(url, reveal(options["credential"], outside.secret))
     file = _sqlite_file(url)
     if file is not None:
         _make_folder(file.parent)
@@ -106,12 +121,31 @@ def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str]) -> Catal
     properties = {"uri": url.render_as_string(hide_password=False)}
     if warehouse:
         folder = local_folder(warehouse)
-        if folder is not None:
-            _check_name(folder.resolve())
-            _make_folder(folder.resolve())
+        place = None if folder is None else outside.path(str(folder)).resolve()
+        if place is not None:
+            _check_name(place)
+            _make_folder(place)
         # not `as_uri`: pyiceberg takes what comes after file:// as it is, blanks and percent signs too
-        properties["warehouse"] = warehouse if folder is None else f"file://{folder.resolve()}"
+        properties["warehouse"] = warehouse if place is None else f"file://{place}"
     return KnowingCatalog(CATALOG_NAME, **properties) if file is None else FileCatalog(_file_engine(url), properties)
+
+
+def located_url(url: URL, path: Callable[[str], Path]) -> URL:
+    """Return a database's URL with whole paths: of an SQLite file, and of the files that its parameters name."""
+    files = {
+        name: str(path(value))
+        for name, value in url.query.items()
+        if name in _FILE_PARAMETERS and isinstance(value, str) and value not in ("", "system")
+    }
+    url = url.update_query_dict(files) if files else url
+    name = url.database
+    if url.get_backend_name() != "sqlite" or not name or name == ":memory:":
+        return url
+    if not name.startswith("file:"):
+        return url.set(database=str(path(name)))
+    if name.startswith(("file:/", "file::memory:")) or url.query.get("mode") == "memory":
+        return url
+    return url.set(database=f"file:{quote(str(path(unquote(name.removeprefix('file:')))))}")
 
 
 def _with_credential(url: URL, credential: str) -> URL:

@@ -327,7 +327,7 @@ def _identifier(write: physical.Write) -> tuple[str, ...]:
 def load(write: physical.Write, context: Context) -> Table | None:
     """Return a sink's table as it is now, its branch as main; None where there is none."""
     connection = write.connection
-    catalog = open_catalog(connection.name, connection.options, context.secret, job_stores(write, context))
+    catalog = open_catalog(connection.name, connection.options, context, job_stores(write, context))
     try:
         table = catalog.load_table(_identifier(write))
     except NoSuchTableError:

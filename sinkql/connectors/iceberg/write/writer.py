@@ -92,7 +92,7 @@ class IcebergWriter(Writer):
         options = write.connection.options
         stores = job_stores(write, self._context)
         target = TargetTable(
-            catalog=open_catalog(write.connection.name, options, self._context.secret, stores),
+            catalog=open_catalog(write.connection.name, options, self._context, stores),
             namespace=write.options["namespace"],
             table=write.options["table"],
             connection=write.connection.name,
