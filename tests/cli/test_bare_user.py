@@ -10,18 +10,11 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError, no_temporary_folder
+from support.nameless import NAMELESS, can_be_nameless
 
 _SCRIPT = "CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 3);\nSELECT * FROM n;\n"
-_NAMELESS = ("unshare", "--user", "--map-user=54321", "--map-group=54321")
 _NO_TEMPORARY = "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/proc']\n"
 """What has a Python find no folder that it can write, as where the root and the working folder are read-only."""
-
-
-def _can_be_nameless() -> bool:
-    try:
-        return subprocess.run([*_NAMELESS, "true"], capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
 
 
 def _ran(folder: Path, *before: str, home: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -39,7 +32,7 @@ def _ran(folder: Path, *before: str, home: str | None = None) -> subprocess.Comp
 
 @pytest.mark.parametrize("home", [None, "/nonexistent/home"])
 def test_a_user_without_a_name_or_a_home_runs_a_script(tmp_path: Path, home: str | None) -> None:
-    done = _ran(tmp_path, *(_NAMELESS if _can_be_nameless() else ()), home=home)  # not all machines let one be that
+    done = _ran(tmp_path, *(NAMELESS if can_be_nameless() else ()), home=home)  # not all machines let one be that
     assert (done.returncode, done.stderr) == (0, "")
     assert "(3 rows)" in done.stdout
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.sql", "kept"]  # and no folder called ~

@@ -1,4 +1,4 @@
-"""One `exec --once` of many sinks: files that other programs wrote, one that is broken, and generated tables."""
+"""One `exec --once` of many sinks, run from elsewhere: files of other programs, a broken one, generated tables."""
 
 from __future__ import annotations
 
@@ -75,10 +75,11 @@ _LINES = [f'{{"id": {i}, "name": "n{i}"}}' for i in range(30)]
 
 @dataclass(frozen=True)
 class Ran:
-    """Hold the project's folder, and how the run ended."""
+    """Hold the project's folder, how the run ended, and the folder that it was run from."""
 
     folder: Path
     ended: subprocess.CompletedProcess[str]
+    elsewhere: Path
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     (folder / "in" / "a.json").write_text('{"id": 100, "name": "x"}\n')
     (folder / "in" / "b.json").write_text("\n".join([*_LINES[:16], '{"id": 16, "name": ', *_LINES[17:]]))
     (folder / "pipeline.sql").write_text(_AUCTION + _GENERATED + _FILES + _BROKEN)
-    return Ran(folder, run("exec", "--once", "pipeline.sql", folder=folder))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    ended = run(
+        "--catalog", f"{folder}/.sinkql/catalog.db", "exec", "--once", f"{folder}/pipeline.sql", folder=elsewhere
+    )
+    return Ran(folder, ended, elsewhere)
 
 
 def _write_files(folder: Path) -> None:
@@ -124,6 +129,12 @@ def test_files_that_other_programs_wrote_give_their_rows(ran: Ran) -> None:
                 assert reader.execute(f"FROM {one} EXCEPT ALL FROM {other}").fetchall() == []
 
 
+def test_nothing_is_made_where_a_pipeline_is_only_run(ran: Ran) -> None:
+    assert [*ran.elsewhere.iterdir()] == []
+    made = {".sinkql", "lake", "pipeline.sql", "again.sql", "in", *_FORMATS}
+    assert {each.name for each in ran.folder.iterdir()} <= made
+
+
 def test_a_file_that_does_not_parse_at_row_17_stops_what_reads_it_alone_until_it_is_mended(ran: Ran) -> None:
     folder, shown = ran.folder, ran.ended.stderr + ran.ended.stdout
     assert ran.ended.returncode == 3
@@ -132,7 +143,7 @@ def test_a_file_that_does_not_parse_at_row_17_stops_what_reads_it_alone_until_it
     assert "b.json:17" in shown
     (folder / "in" / "b.json").write_text("\n".join(_LINES))
     (folder / "again.sql").write_text(_LAKE + _BROKEN)
-    again = run("exec", "--once", "again.sql", folder=folder)
+    again = run("exec", "--once", "again.sql", folder=folder)  # from another folder than before
     assert again.returncode == 0, again.stderr
     assert "already exists" in again.stderr
     assert duckdb_folder(folder / "lake" / "n" / "t", "id, name") == [*((i, f"n{i}") for i in range(30)), (100, "x")]
