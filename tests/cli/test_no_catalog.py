@@ -47,3 +47,33 @@ def test_plan_compares_with_an_empty_one_and_apply_makes_what_it_saved(
     assert capsys.readouterr().out == "nothing to change\n"
     assert run_command(["apply", "saved.json", *where]) == 5  # something was done to it by now
     assert "SQ5209" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("catalog", "code"),
+    [
+        ("missing.db", "SQ4115"),
+        ("file/catalog.db", "SQ4105"),
+        ("file", "SQ4101"),
+        ("mysql://host/catalog", "SQ4113"),
+    ],
+)
+@pytest.mark.parametrize("by", ["--catalog", "SINKQL_CATALOG"])
+def test_an_error_of_a_catalog_says_what_names_another(
+    catalog: str,
+    code: str,
+    by: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("of another program")
+    command = ["status"] if code == "SQ4115" else ["shell", "-c", "SHOW SINKS;"]
+    if by == "--catalog":
+        command += [by, catalog]
+    else:
+        monkeypatch.setenv(by, catalog)
+    assert run_command(command) == 4
+    told = capsys.readouterr().err
+    assert (f"error[{code}]" in told, "--catalog or SINKQL_CATALOG" in told) == (True, True), told
