@@ -35,6 +35,7 @@ class Silence:
     alive: Callable[[], bool]
     _depth: int = 0
     _asked_at: float = 0.0
+    _due_at: float = 0.0
     _asking: bool = field(default=False)
 
     def __enter__(self) -> None:
@@ -54,6 +55,7 @@ class Silence:
         """Return whether the server is to be asked now, as `ask` does."""
         if self._asking or time.monotonic() - self._asked_at < SILENCE_S:
             return False
+        self._due_at = time.monotonic()
         with suppress(OSError, ValueError):
             if _unheard(self.fileno()) < SILENCE_S:
                 return False
@@ -63,9 +65,9 @@ class Silence:
     def ask(self) -> None:
         """Ask the server, and shut the connection down where it does not work on what was asked.
 
-        Not where the answer has come meanwhile: the server may have given it just before it was asked.
+        Not where the answer has come since that was due: the server may have given it just before it was asked.
         """
-        began, block = time.monotonic(), self._asked_at
+        block = self._asked_at
         try:
             alive = self.alive()
         except Exception:  # whatever it is, the server has not said yes
@@ -73,7 +75,7 @@ class Silence:
         if not alive:
             time.sleep(_LOOK_S)
             with suppress(OSError, ValueError):
-                alive = _unheard(self.fileno()) < time.monotonic() - began
+                alive = _unheard(self.fileno()) < time.monotonic() - self._due_at + SILENCE_S / 2
         if not alive and block == self._asked_at:
             _WATCH.shut(self)
         if block == self._asked_at:

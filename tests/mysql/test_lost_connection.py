@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pymysql
@@ -13,8 +15,9 @@ from sinkql.connectors.mysql.connection import connect, rows
 from sinkql.connectors.mysql.snapshot import _packets
 from sinkql.errors import SinkqlError
 from sinkql.extension import silence
-from support.front import Front, front
+from support.front import Front, front, noting
 from support.mariadb import PASSWORD, MariaDb
+from support.patience import Deadline
 from support.silent import silent
 
 from .captured import text
@@ -22,10 +25,15 @@ from .captured import text
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture(autouse=True)
-def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "SILENCE_S", 0.3)
-    monkeypatch.setattr(silence, "_LOOK_S", 0.1)
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return what has connections be asked for soon."""
+
+    def hurry() -> None:
+        monkeypatch.setattr(silence, "SILENCE_S", 0.3)
+        monkeypatch.setattr(silence, "_LOOK_S", 0.1)
+
+    return hurry
 
 
 @pytest.fixture
@@ -39,20 +47,86 @@ def _connected(port: int) -> Any:
     return connect({**options, "ssl_mode": "disabled"}, lambda name: name, name="my")
 
 
-@pytest.mark.parametrize("ask", [rows, lambda connection, query: list(_packets(connection, query))])
-def test_a_query_that_is_never_answered_fails(before: Front, ask: Callable[[Any, str], object]) -> None:
+_BY_ROWS_OR_PACKETS = pytest.mark.parametrize(
+    "ask", [rows, lambda connection, query: list(_packets(connection, query))], ids=["rows", "packets"]
+)
+
+
+@_BY_ROWS_OR_PACKETS
+def test_a_query_that_is_never_answered_fails(
+    before: Front, ask: Callable[[Any, str], object], hasty: Callable[[], None]
+) -> None:
     found = _connected(before.port)
     before.mute()
     before.open()
+    hasty()
     with pytest.raises(pymysql.Error):
         ask(found, "SELECT 1")
 
 
-def test_a_query_that_the_server_works_on_is_awaited(before: Front) -> None:
+@_BY_ROWS_OR_PACKETS
+def test_a_query_that_the_server_works_on_is_awaited(
+    server: MariaDb, before: Front, ask: Callable[[Any, str], Any], hasty: Callable[[], None]
+) -> None:
+    """It waits for a lock until the server has been asked twice, once it is known to be at work."""
     found = _connected(before.port)
-    assert rows(found, "SELECT SLEEP(1), 1") == [(0, 1)]
-    assert [len(each) for each in _packets(found, "SELECT SLEEP(1), 1")] == [1]
+    asked = noting(found)
+    at_work = f"SELECT 1 FROM information_schema.processlist WHERE id = {found.thread_id()} AND info LIKE '%GET_LOCK%'"
+    deadline = Deadline()
+    with server.connect() as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute("SELECT GET_LOCK('held', 0)")
+        answer = pool.submit(ask, found, "SELECT GET_LOCK('held', 3600)")
+        while not server.rows(at_work):
+            deadline.check("the query")
+        hasty()
+        while len(asked) < 2:
+            deadline.check("the server to be asked")
+        cursor.execute("SELECT RELEASE_LOCK('held')")
+        assert len(answer.result()) == 1
+    assert asked[:2] == [True, True]
     found.close()
+
+
+class _Pair:
+    """A connection, in whose block nothing has come for long."""
+
+    def __init__(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.near = socket.create_connection(listener.getsockname())
+        self.far, _ = listener.accept()
+        listener.close()
+        self.silence = silence.Silence(self.near.fileno, lambda: False)
+
+    def closed(self) -> bool:
+        """Tell whether the connection was shut down."""
+        self.near.setblocking(False)
+        try:
+            return self.near.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_an_answer_that_comes_before_the_server_is_asked_counts(
+    hasty: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *, answered: bool
+) -> None:
+    """A thread asks, which may begin late."""
+    monkeypatch.setattr(silence, "_WATCH", watch := silence._Watch())
+    watch._runs = True  # nobody asks but this test
+    pair, deadline = _Pair(), Deadline()
+    with pair.silence:
+        hasty()
+        while not pair.silence.due():
+            deadline.check("silence")
+        if answered:
+            pair.far.sendall(b"x")
+            pair.near.recv(1)
+            while silence._unheard(pair.near.fileno()) < silence._LOOK_S:
+                deadline.check("the thread's beginning")
+        pair.silence.ask()
+        assert pair.closed() is not answered
+    pair.near.close()
+    pair.far.close()
 
 
 def test_what_never_greets_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:

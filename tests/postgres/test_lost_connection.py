@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from sinkql.connectors.postgres.copy import copy_out
 from sinkql.connectors.postgres.slot import drop_slot
 from sinkql.errors import SinkqlError
 from sinkql.extension import silence
-from support.front import Front, front
+from support.front import Front, front, noting
 from support.patience import Deadline
 from support.postgres import Postgres
 
@@ -44,8 +45,8 @@ def _lose(before: Front) -> None:
 
 
 def test_a_query_that_is_never_answered_fails(before: Front, postgres_database: str, hasty: Callable[[], None]) -> None:
-    hasty()
     with login_at(before.port, postgres_database).connect() as connection:
+        hasty()
         _lose(before)
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
@@ -56,11 +57,27 @@ def test_a_query_that_is_never_answered_fails(before: Front, postgres_database: 
 
 
 def test_a_query_that_the_server_works_on_is_awaited(
-    before: Front, postgres_database: str, hasty: Callable[[], None]
+    postgres: Postgres, before: Front, postgres_database: str, hasty: Callable[[], None]
 ) -> None:
-    hasty()
-    with login_at(before.port, postgres_database).connect() as connection:
-        assert connection.execute("SELECT pg_sleep(1), 1").fetchall() == [("", 1)]
+    """It waits for a lock until the server has been asked twice, once it is known to be at work."""
+    at_work = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    deadline = Deadline()
+    with (
+        login_at(before.port, postgres_database).connect() as connection,
+        login_at(postgres.port, postgres_database).connect() as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = noting(connection)
+        other.execute("SELECT pg_advisory_lock(1)")
+        answer = pool.submit(lambda: connection.execute("SELECT 7 FROM pg_advisory_lock(1)").fetchall())
+        while not other.execute(at_work).fetchall():
+            deadline.check("the query")
+        hasty()
+        while len(asked) < 2:
+            deadline.check("the server to be asked")
+        other.execute("SELECT pg_advisory_unlock(1)")
+        assert answer.result() == [(7,)]
+    assert asked[:2] == [True, True]
 
 
 def test_a_stream_that_says_nothing_fails(

@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
+
+from sinkql.extension.silence import Silence
 
 _BYTES = 1 << 16
 _RESET = struct.pack("ii", 1, 0)
@@ -144,6 +147,19 @@ class _Pair:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
                 each.close()
+
+
+def noting(connection: Any) -> list[bool]:
+    """Return what a server will say, each time that it is asked whether it works on what a connection wants."""
+    found: Silence = connection.silence
+    said, alive = list[bool](), found.alive
+
+    def ask() -> bool:
+        said.append(alive())
+        return said[-1]
+
+    found.alive = ask
+    return said
 
 
 @contextmanager
