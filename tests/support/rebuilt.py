@@ -23,6 +23,7 @@ from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder
 from sinkql.runtime.state.run import open_run
 from sinkql.session import Session
+from sinkql.testing.target import MemoryWriter
 from support.running import loop_of
 
 VIEWS = {
@@ -107,8 +108,12 @@ def sink_views(session: Session, dice: random.Random, relation: str = "t") -> li
 def run_history(
     session: Session, dice: random.Random, names: list[str], change: Callable[[], object], *, turns: int = 4
 ) -> None:
-    """Change a source, run the sinks of views, compare their state after batches, and lose it now and then."""
+    """Change a source, run the sinks of views, compare their state after batches, and lose it now and then.
+
+    What comes out of the views is kept in memory.
+    """
     rows = 0
+    writers: dict[str, MemoryWriter] = {}
     really = BatchLoop.process
 
     def process(loop: BatchLoop, *arguments: Any) -> None:
@@ -125,7 +130,9 @@ def run_history(
             for name in names:
                 (job,) = session.jobs((f"{name}_sink",))
                 engine = LocalEngine(buckets=2)
-                loop = drained(partial(loop_of, job, session.context(job), session.catalog.registry, engine=engine))
+                writer = writers.setdefault(name, MemoryWriter(job.write, job.sink))
+                registry = session.catalog.registry
+                loop = drained(partial(loop_of, job, session.context(job), registry, engine=engine, writer=writer))
                 rows += check_rebuilt(loop)
                 if dice.random() < 0.3:
                     shutil.rmtree(loop.folder / "state")

@@ -19,7 +19,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.home import Home
 from sinkql.extension.registry import Registry
-from sinkql.extension.stream import Compacted, Context, JobOffsets
+from sinkql.extension.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
 from sinkql.runtime.batch.engine import Engine
@@ -148,10 +148,11 @@ def loop_of(
     *,
     engine: Engine | None = None,
     control: CommitLog | None = None,
+    writer: Writer | None = None,
 ) -> BatchLoop:
     """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
     readers = with_clock(job, {read.source: registry.reader(read, context) for read in job.reads()})
-    writer = registry.writer(job.write, context)
+    writer = writer or registry.writer(job.write, context)
     letters = dead_letters(registry, job, context)
     return BatchLoop(
         job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), letters=letters,
