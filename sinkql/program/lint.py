@@ -18,8 +18,10 @@ from sinkql import ast, logical
 from sinkql.catalog.file.database import Memory
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.system import LAYOUT
+from sinkql.catalog.system.general import check_general
+from sinkql.catalog.system.item import WithSystem
 from sinkql.catalog.system.listing import LISTINGS
-from sinkql.catalog.system.named import over_system
+from sinkql.catalog.system.named import System, over_system
 from sinkql.catalog.system.query import select
 from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, UnaskedError, line_and_column, too_deep
@@ -186,11 +188,7 @@ class Linter:
                 if files:
                     _check_connections(files, Scope(plans, registry))
                     return
-                if over_system(query, plans):
-                    schemas = tuple(split_name(each)[-1] for each in path(plans))
-                    select(query, self._empty, current=(plans.setting("database"), schemas))
-                    return
-                plan_once(query, plans, datetime.now(UTC).replace(tzinfo=None))
+                self._check_query(query)
             case ast.Explain():
                 explained(statement, plans, registry, {})
             case ast.ShowCreate():
@@ -203,6 +201,20 @@ class Linter:
                 check_variable(statement)
             case _:
                 return
+
+    def _check_query(self, query: ast.Query) -> None:
+        plans, now = self._compiler.catalog, datetime.now(UTC).replace(tzinfo=None)
+        match over_system(query, plans):
+            case System.NONE:
+                plan_once(query, plans, now)
+            case System.BESIDE:
+                plan_once(query, WithSystem(plans), now)
+            case System.ALONE:
+                schemas = tuple(split_name(each)[-1] for each in path(plans))
+                try:
+                    select(query, self._empty, current=(plans.setting("database"), schemas))
+                except SinkqlError as refused:
+                    check_general(query, plans, now, refused)
 
     def _show(self, statement: ast.Show) -> None:
         """Run the listing over nothing: its words, columns and functions are looked at all the same."""

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from session.system_forms import SPARK, fill, found
 from sinkql import evaluate
 from sinkql.session import Session
 
@@ -51,6 +52,9 @@ def test_joins_in_spark(session: Session, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(evaluate, "rows_of", lambda relation, catalog: None)
     assert _found(session) == _expected()
     assert session._spark is not None
+    fill(session)  # and of a system relation, in the same Spark
+    for query in SPARK:
+        assert found(session, query.format(r="plain")) == found(session, query.format(r="mz_relations")), query
 
 
 def test_columns_of_one_name_are_shown_twice(session: Session) -> None:

@@ -109,7 +109,7 @@ def test_history_is_of_the_sink(piped: Session) -> None:
         ("SELECT 1 FROM mz_sink", "SQ2202", "mz_sink", "Did you mean mz_catalog.mz_sinks?"),
         ("SELECT 1 FROM mz_sink_statuses", "SQ2202", "mz_sink_statuses", "Write mz_internal.mz_sink_statuses."),
         ("SELECT 1 FROM mz_internal.mz_sinks", "SQ2202", "mz_sinks", "Did you mean mz_catalog.mz_sinks?"),
-        ("SELECT 1 FROM n, mz_sinks", "SQ2640", None, None),
+        ("SELECT nam FROM n, mz_sinks", "SQ2204", "nam", None),
         ("SHOW SINKS WHERE name IN (SELECT counter FROM n)", "SQ2980", "n", None),
         ("SELECT 1 FROM secrets", "SQ2202", "secrets", None),
         ("SELECT 1 FROM sqlite_master", "SQ2202", "sqlite_master", None),

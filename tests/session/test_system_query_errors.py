@@ -19,7 +19,7 @@ _TABLES = "CREATE TABLE u (id bigint); CREATE TABLE w (id bigint);"
         ("SELECT name, FROM mz_tables", "SQ2201", "FROM"),
         ("SELECT name == 'u' FROM mz_tables", "SQ2211", "=="),
         ("SELECT name:b FROM mz_tables", "SQ2201", ":"),
-        ("SELECT array_agg(name) FROM mz_tables", "SQ2932", "array_agg(name)"),
+        ("SELECT corr(oid, oid) FROM mz_tables", "SQ2932", "corr(oid, oid)"),
         ("SELECT name FROM mz_tables WHERE name = ANY(name)", "SQ2211", "name"),
         ("SELECT length(name, 2) FROM mz_tables", "SQ2211", "length(name, 2)"),
         ("SELECT name FROM mz_tables UNION SELECT id, name FROM mz_tables", "SQ2221", None),

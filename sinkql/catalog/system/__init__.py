@@ -10,6 +10,7 @@
 * `query`: SELECT over system relations: `postgres_query` rewrites what only Postgres's tools write, `resolve` ties
   names to views and columns, `lower` makes SQLite's SQL of its clauses, `sqlite_expression` of its
   expressions, `value` what SQLite calls to compute them.
+* `item`: system relations as items that any query reads; `general`: a query for which `lower` has no form is any query.
 * `form`: functions that are computed only here; `sqlite_function`: those that clients call.
 """
 

@@ -19,7 +19,7 @@ from sinkql import logical
 from sinkql.catalog.system.relation import Relation
 from sinkql.catalog.system.sqlite_expression import ORDERED, SUPPORTED, SqliteExpressions
 from sinkql.catalog.system.sqlite_function import CLIENT
-from sinkql.catalog.system.value import SUMS, Functions, stored_type
+from sinkql.catalog.system.value import SUMS, Functions, known, stored_type
 from sinkql.errors import SinkqlError, Span, one_of
 from sinkql.logical import Type
 from sinkql.planner import types
@@ -43,7 +43,6 @@ _RANKS = ("row_number", "rank", "dense_rank")
 _CONSTANTS = (exp.Literal, exp.Null, exp.Boolean)
 _NAMES = ("name", "cstring")
 _ONE_ROW = ("count", "min", "max", "sum", *(name for name, _ in SUMS.values()))
-_TYPES = frozenset((*types.TYPE_NAMES.values(), types.UNKNOWN))
 _Output = tuple[str, Type]
 
 
@@ -345,7 +344,7 @@ class _Select:
 
     def column(self, node: Any, span: Span) -> Typed:
         type_ = self.type_of(node)
-        if not _known(type_):
+        if not known(type_):
             raise self.all.refused(f"type {type_.name} in expressions", node, "Select the column itself.")
         return self.sqlite.atom(node.copy(), type_, span)
 
@@ -361,7 +360,7 @@ class _Select:
                 return self._member(node, node.args["query"], translate, span)
             case exp.EQ(expression=exp.Any(this=exp.Subquery() as query)):
                 return self._member(node, query, translate, span)
-            case exp.Is(this=exp.Column() as named, expression=exp.Null()) if not _known(self.type_of(named)):
+            case exp.Is(this=exp.Column() as named, expression=exp.Null()) if not known(self.type_of(named)):
                 return self.sqlite.atom(node.copy(), types.BOOLEAN, span)
             case exp.Coalesce(this=exp.Column() as first):
                 return self.sqlite.atom(node.copy(), self.type_of(first), span)  # of a column that USING names
@@ -380,7 +379,7 @@ class _Select:
             raise SinkqlError("SQ2221", "a subquery in an expression must have one column", span)
         (_, type_), copied = outputs[0], node.copy()
         self._check_outer(node)
-        if not _known(type_):
+        if not known(type_):
             raise self.all.refused(f"a subquery of type {type_.name}", node)
         if not _one_row(query):
             name = self.all.functions.only_one(span)
@@ -570,8 +569,3 @@ def _one_row(query: Any) -> bool:
         for output in query.expressions
         for each in output.walk(prune=lambda found: isinstance(found, exp.Query | exp.Window))
     )
-
-
-def _known(type_: Type) -> bool:
-    """Tell whether a type is one of SinkQL's."""
-    return type_.name == "numeric" or type_ in _TYPES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import Enum
 
 from sinkql import ast, logical
 from sinkql.catalog.system import ON_PATH, RELATIONS
@@ -19,28 +20,30 @@ _CLIENT = re.compile(
 _SYSTEM = re.compile(rf"\b({'|'.join(SYSTEM_SCHEMAS)})\b|\b(mz|pg)_", re.IGNORECASE)
 
 
-def over_system(query: ast.Query, plans: logical.CatalogReader) -> bool:
-    """Tell whether a query is over system relations alone; SQ2640 for one over both these and items."""
+class System(Enum):
+    """What a query reads of the system relations."""
+
+    NONE = "none"
+    ALONE = "alone"
+    BESIDE = "beside items"
+
+
+def over_system(query: ast.Query, plans: logical.CatalogReader) -> System:
+    """Tell whether a query is over system relations."""
     from sinkql.planner.query.text import relations
 
     try:
         names = relations(query)
     except SinkqlError:
         if _SYSTEM.search(query.text):
-            return True  # the system catalog knows better what is wrong
+            return System.ALONE  # the system catalog knows better what is wrong
         raise
     if not names:
-        return _CLIENT.search(query.text) is not None
+        return System.ALONE if _CLIENT.search(query.text) is not None else System.NONE
     system = [name for name in names if _system_name(name, plans)]
-    if system and len(system) < len(names):
-        check_items(names, plans)
-        raise SinkqlError(
-            "SQ2640",
-            f'a query over both "{system[0].text}" and other relations is not supported yet',
-            query.span,
-            hint="Query the system catalog by itself.",
-        )
-    return bool(system)
+    if not system:
+        return System.NONE
+    return System.ALONE if len(system) == len(names) else System.BESIDE
 
 
 def check_items(names: Iterable[ast.Name], plans: logical.CatalogReader) -> None:

@@ -22,6 +22,7 @@ _STORED = {
 """Types of Postgres's catalogs and of the dialect that are numbers here."""
 _NAN = "NaN"
 """SQLite makes NULL of NaN, and orders every text above all numbers, as Postgres orders NaN."""
+_TYPES = frozenset((*types.TYPE_NAMES.values(), types.UNKNOWN))
 _Columns = Sequence[tuple[str, Type]]
 
 
@@ -47,7 +48,12 @@ def shown(value: Any, type_: Type) -> Any:
             return value
 
 
-def _taken(type_: Type) -> Callable[[Any], Any]:
+def known(type_: Type) -> bool:
+    """Tell whether a type is one of SinkQL's."""
+    return type_.name == "numeric" or type_ in _TYPES
+
+
+def taken(type_: Type) -> Callable[[Any], Any]:
     """Return what makes a value of the evaluator's of one of SQLite's."""
     match type_.name:
         case "boolean":
@@ -87,6 +93,10 @@ def _function(tree: logical.Expression, names: Sequence[str]) -> Callable[[Any],
     return FORMS[tree.function](tree, known) if len(known) == len(operands) else None
 
 
+class UnsureValueError(SinkqlError):
+    """A value of a row is not sure to be what Postgres gives."""
+
+
 @dataclass
 class Functions:
     """What a query computes by SinkQL's own evaluator, as functions for SQLite; and what went wrong in one of them."""
@@ -113,7 +123,7 @@ class Functions:
         return "sinkql_one"
 
     def _called(self, value: Callable[[Any], Any], tree: logical.Expression, columns: _Columns) -> Callable[..., Any]:
-        takes, type_ = [_taken(each) for _, each in columns], tree.type
+        takes, type_ = [taken(each) for _, each in columns], tree.type
 
         def call(*arguments: Any) -> Any:
             try:
@@ -125,7 +135,7 @@ class Functions:
                 raise
             except evaluate.UnsureError:
                 message = "this expression is not supported over system relations for a value that it meets"
-                self.error = SinkqlError("SQ2284", message, tree.span)
+                self.error = UnsureValueError("SQ2284", message, tree.span)
                 raise
 
         return call

@@ -101,10 +101,6 @@ CODES = {
         "A notice: SET, RESET or ALTER SYSTEM names a setting that does not exist.",
         "Nothing needs to be done: the statement changes nothing. Leave it out to be rid of the notice.",
     ),
-    "SQ2640": _code(
-        "One query reads both system relations and relations of yours.",
-        "Query the system catalog on its own.",
-    ),
     "SQ2645": _code(
         (
             "A query names a path in FROM whose ending does not say what is in it, under which nothing lies, or which "

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sinkql import ast, logical, physical
+from sinkql import logical, physical
 from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.extended import Extended
 from sinkql.connectors.view.log import Entry, ViewLog, gone, kept_log
 from sinkql.errors import Notice
 from sinkql.lowering.job import lower
@@ -21,8 +22,6 @@ from sinkql.session.item.access import CatalogAccess
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sinkql.catalog.memory import MemoryCatalog
-    from sinkql.vocabulary import Vocabulary
 
 _MOMENT = "%Y-%m-%d %H:%M:%S"
 
@@ -144,40 +143,15 @@ def moment(entry: Entry) -> str:
     return datetime.fromtimestamp(entry.at / 1000, UTC).strftime(_MOMENT)
 
 
-class WithContents:
+class WithContents(Extended):
     """A catalog in which the views `shown` are read, and not computed; a `CatalogReader`."""
 
-    def __init__(self, plans: MemoryCatalog, shown: Shown) -> None:
-        self._plans = plans
+    def __init__(self, plans: logical.CatalogReader, shown: Shown) -> None:
+        super().__init__(plans)
         self._items = {name: _as_source(kept.view) for name, (kept, _) in shown.views.items()}
 
-    def resolve(self, name: ast.Name) -> str:
-        return self._plans.resolve(name)
-
-    def locate(self, name: ast.Name) -> str:
-        return self._plans.locate(name)
-
-    def has(self, full_name: str) -> bool:
-        return self._plans.has(full_name)
-
-    def entry(self, full_name: str) -> logical.Entry | None:
-        return self._plans.entry(full_name)
-
-    def item(self, full_name: str) -> logical.Item | None:
-        return self._items.get(full_name) or self._plans.item(full_name)
-
-    def names(self, kind: str) -> tuple[str, ...]:
-        return self._plans.names(kind)
-
-    def dependents(self, full_name: str) -> tuple[str, ...]:
-        return self._plans.dependents(full_name)
-
-    def setting(self, name: str) -> str:
-        return self._plans.setting(name)
-
-    @property
-    def words(self) -> Vocabulary:
-        return self._plans.words
+    def added(self, full_name: str) -> logical.Item | None:
+        return self._items.get(full_name)
 
 
 def _as_source(view: logical.View) -> logical.Source:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
+from sinkql.catalog.system.item import SystemRows
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.plan import Access, Scan, ScanKind
 from sinkql.extension.registry import Registry
@@ -48,11 +49,11 @@ class FileRows:
 
 @dataclass(frozen=True, slots=True)
 class FileQuery:
-    """A query over relations that stand for files: a catalog that has them too, and their rows by full name."""
+    """A query over relations that are no items, as files: a catalog that has them too, and their rows by full name."""
 
     query: ast.Query
-    plans: MemoryCatalog
-    files: Mapping[str, FileRows]
+    plans: logical.CatalogReader
+    files: Mapping[str, FileRows | SystemRows]
 
 
 def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry, access: Access) -> FileQuery | None:

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, evaluate, logical
-from sinkql.catalog.system.named import over_system
-from sinkql.errors import Span
-from sinkql.planner.name import path, split_name
+from sinkql.catalog.system import RELATIONS
+from sinkql.catalog.system.item import SystemRows, WithSystem
+from sinkql.catalog.system.named import System, over_system
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner.name import join_name, path, split_name
 from sinkql.printer.part import name as print_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.result import Result
@@ -26,21 +28,40 @@ Row = tuple[Any, ...]
 
 
 def select(statement: ast.Select, workspace: Workspace) -> Result:
-    """Run a query; SQ2640 for one over both system relations and items."""
-    files = over_files(
-        statement.query, workspace.catalog.plans, workspace.catalog.registry, CatalogAccess(workspace.catalog)
-    )
-    if files is not None:
-        return run(files.query, workspace, files)
-    if over_system(statement.query, workspace.catalog.plans):
-        plans = workspace.catalog.plans
-        from sinkql.catalog.system.query import select as select_system  # sqlglot loads only where there is a query
+    """Run a query."""
+    query, plans = statement.query, workspace.catalog.plans
+    files = over_files(query, plans, workspace.catalog.registry, CatalogAccess(workspace.catalog))
+    match over_system(query, plans):
+        case System.NONE:
+            return run(query if files is None else files.query, workspace, files)
+        case System.ALONE if files is None:
+            return _of_system(query, workspace)
+        case _:
+            return _beside_system(query, workspace, files)
 
-        schemas = tuple(split_name(each)[-1] for each in path(plans))
-        current = plans.setting("database"), schemas
-        table = select_system(statement.query, workspace.catalog.database, current=current)
-        return Result("SELECT", columns=table.columns, rows=table.rows)
-    return run(statement.query, workspace)
+
+def _of_system(query: ast.Query, workspace: Workspace) -> Result:
+    """Run a query over system relations alone, by SQLite or, where that has no form of it, as any other query."""
+    from sinkql.catalog.system.general import check_general
+    from sinkql.catalog.system.query import select as select_system  # sqlglot loads only where there is a query
+
+    plans = workspace.catalog.plans
+    schemas = tuple(split_name(each)[-1] for each in path(plans))
+    try:
+        table = select_system(query, workspace.catalog.database, current=(plans.setting("database"), schemas))
+    except SinkqlError as refused:
+        check_general(query, plans, now(), refused)
+        return _beside_system(query, workspace, None)
+    return Result("SELECT", columns=table.columns, rows=table.rows)
+
+
+def _beside_system(query: ast.Query, workspace: Workspace, files: FileQuery | None) -> Result:
+    """Run a query that reads system relations as it reads items and files."""
+    catalog = workspace.catalog
+    found = files or FileQuery(query, catalog.plans, {})
+    system = {join_name(schema, name): SystemRows(each, catalog.database) for (schema, name), each in RELATIONS.items()}
+    both = FileQuery(found.query, WithSystem(found.plans), {**system, **found.files})
+    return run(both.query, workspace, both)
 
 
 def run(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) -> Result:
