@@ -93,6 +93,11 @@ def compared(type_: Type) -> bool:
     return comparable(type_) or (type_.name == "array" and comparable(leaf(type_)) and not ranged(leaf(type_)))
 
 
+def ordered(type_: Type) -> bool:
+    """Tell whether rows can be ordered by values of a type in a view, as they are in Postgres."""
+    return compared(type_) and not ranged(type_)
+
+
 def grouped(type_: Type) -> bool:
     """Tell whether rows can be grouped by values of a type: the same ones are equal, and no others."""
     return comparable(type_) or (compared(type_) and not floating(leaf(type_)))

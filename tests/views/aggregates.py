@@ -77,6 +77,12 @@ def _aggregates() -> dict[str, list[str]]:
     within = "WITHIN GROUP (ORDER BY"
     found["percentiles"] = [f"percentile_disc({part}) {within} {code})" for code in _ORDERED for part in (0, 0.3, 1)]
     found["modes"] = [f"mode() {within} {code})" for code in _ORDERED]
+    found["arrays in order"] = [
+        "min(ai)",
+        "max(ai) FILTER (WHERE p)",
+        f"percentile_disc(0.3) {within} ai DESC)",
+        "string_agg(k::text, ',' ORDER BY ai DESC NULLS LAST, k)",
+    ]
     found["middles"] = [f"percentile_cont({part}) {within} d)" for part in (0, 0.3, 0.5, 1)]
     return found
 
@@ -86,6 +92,7 @@ def _windows() -> dict[str, list[str]]:
     frame = "OVER (PARTITION BY o ORDER BY k ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)"
     found = {"numbers": [f"row_number() {over}", f"ntile(3) {over}"]}
     found["ranks"] = [f"{name}() {peers}" for name in ("rank", "dense_rank", "percent_rank", "cume_dist")]
+    found["ranks of arrays"] = ["rank() OVER (PARTITION BY o ORDER BY ai)", f"lag(ai) {over}"]
     found["rows beside"] = [f"{name}({code}) {over}" for code in _GATHERED for name in ("lag", "lead")]
     found["rows beside"] += [f"lag(i, 2, 7) {over}", f"lead(s, 3, 'none') {over}"]
     values = ("first_value({})", "last_value({})", "nth_value({}, 2)")
@@ -117,5 +124,9 @@ _FROM = {
         )
         for name in ("each", "each_text")
     },
+    "first arrays": (
+        "SELECT k, o, ai FROM (SELECT *, row_number() OVER (PARTITION BY o ORDER BY ai DESC, k) AS n FROM e) q "
+        "WHERE n <= 2"
+    ),
     "grouping": "SELECT grouping(o, p) AS x, o, p, count(*) AS n FROM e GROUP BY ROLLUP (o, p)",
 }  # fmt: skip

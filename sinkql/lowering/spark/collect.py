@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sinkql import logical
 from sinkql.logical.type import TEXT
-from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.expression import order_sql, spark_sql
 from sinkql.lowering.spark.json import quoted_text
 from sinkql.lowering.spark.text import quoted, spark_type
 
@@ -39,7 +39,7 @@ def _numbers(number: int, call: logical.WindowCall, by: list[str]) -> list[str]:
 
 def _term(term: logical.Sort, *, back: bool = False) -> str:
     descending, first = term.descending != back, term.nulls_first != back
-    return f"{spark_sql(term.expression)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+    return f"{order_sql(term.expression)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
 
 
 def _partition(by: list[str]) -> str:
@@ -87,7 +87,7 @@ def _given(call: logical.WindowCall, values: str) -> str:
         case function:
             of_one = _between if function == "percentile_cont" else _reached
             found = ", ".join(map(of_one, call.constants))
-            found = f"array({found})" if call.type.name == "array" else found
+            found = f"array({found})" if call.type != call.arguments[0].type else found
             return f"transform(array({values}), `$l` -> {found})[0]"
 
 

@@ -49,6 +49,12 @@ def spark_sql(expression: Expression) -> str:
     return _text(expression).sql
 
 
+def order_sql(expression: Expression) -> str:
+    """Return what Spark orders as an expression's values are."""
+    sql = spark_sql(expression)
+    return array.ordered(sql, expression.type) if expression.type.name == "array" else sql
+
+
 def _text(expression: Expression) -> Text:
     match expression:
         case Reference():

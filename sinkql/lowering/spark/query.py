@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sinkql import logical
 from sinkql.lowering.spark.collect import collect_sql
-from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.expression import order_sql, spark_sql
 from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.lowering.spark.window import rank_sql, window_sql
 from sinkql.planner.query.once import Once
@@ -30,7 +30,7 @@ class QuerySql:
         sql = f"SELECT {_list(columns)} FROM ({self.relation(query.relation)})"
         if query.order:
             terms = [
-                f"{quoted(columns[each.place].name)} {'DESC' if each.descending else 'ASC'}"
+                f"{order_sql(_column(columns[each.place]))} {'DESC' if each.descending else 'ASC'}"
                 f" NULLS {'FIRST' if each.nulls_first else 'LAST'}"
                 for each in query.order
             ]
@@ -123,6 +123,10 @@ _JOINS = {
     logical.JoinKind.SEMI: "LEFT SEMI",
     logical.JoinKind.ANTI: "LEFT ANTI",
 }
+
+
+def _column(column: logical.Column) -> logical.Expression:
+    return logical.Reference(column.name, column.type, nullable=column.nullable)
 
 
 def _list(columns: tuple[logical.Column, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sinkql import logical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.expression import order_sql, spark_sql
 from sinkql.lowering.spark.text import quoted, spark_type
 
 _NUMBER = "`$number`"
@@ -56,7 +56,7 @@ def _over(partition: Sequence[logical.Expression], order: str) -> str:
 
 def _sorted(order: Sequence[logical.Sort]) -> str:
     return ", ".join(
-        f"{spark_sql(each.expression)} {'DESC' if each.descending else 'ASC'} "
+        f"{order_sql(each.expression)} {'DESC' if each.descending else 'ASC'} "
         f"NULLS {'FIRST' if each.nulls_first else 'LAST'}"
         for each in order
     )

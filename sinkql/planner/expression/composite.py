@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.logical import Branch, Call, Case, Expression, Literal, Type
 from sinkql.logical.type import Field, record_type
 from sinkql.planner.expression.typed import Typed, call, constant, exact, null_of
-from sinkql.planner.types import TEXT, UNKNOWN
+from sinkql.planner.types import BOOLEAN, TEXT, UNKNOWN
 
 _ROW, _MAP = "ROW(any…)", "MAP(any…)"
 
 Convert = Callable[[Typed, Type, Span], Typed]
 """A cast of a part."""
+Compare = Callable[[str, Typed, Typed, Span], Typed]
+"""A comparison of parts."""
 
 
 def field(value: Typed, name: str, span: Span, place: Span) -> Typed:
@@ -32,6 +34,78 @@ def field(value: Typed, name: str, span: Span, place: Span) -> Typed:
 def fields(value: Typed) -> list[Typed]:
     """Return all fields of a record."""
     return [field(value, each.name, value.span, value.span) for each in value.type.fields]
+
+
+def compared(operator: str, left: Typed, right: Typed, span: Span, compare: Compare) -> Typed:
+    """Plan a comparison of two records, part by part: within them NULL is equal to NULL, and above all else.
+
+    It is NULL where a record itself is. Raises SQ2211 for records that have not the same number of fields.
+    """
+    lefts, rights = _parts(left), _parts(right)
+    if len(lefts) != len(rights):
+        raise SinkqlError("SQ2211", "cannot compare records with different numbers of fields", span)
+    parts = _Parts(compare, span)
+    match operator:
+        case "=" | "<>" | "IS NOT DISTINCT FROM":
+            found = parts.same(lefts, rights)
+        case "<" | ">=":
+            found = parts.less(lefts, rights)
+        case _:
+            found = parts.less(rights, lefts)
+    if operator in ("<>", "<=", ">="):
+        found = _not(found, span)
+    nulls = [call("IS NULL(any)", (each,), span) for each in (left, right) if each.nullable]
+    if not nulls:
+        return found
+    none: Typed = constant(False, BOOLEAN, span)
+    if operator != "IS NOT DISTINCT FROM":
+        none = null_of(BOOLEAN, span)
+    elif len(nulls) == 2:
+        none = _all("AND", nulls, span)
+    return Typed(Case((Branch(_all("OR", nulls, span).tree, none.tree),), found.tree, BOOLEAN, span), BOOLEAN)
+
+
+class _Parts:
+    """Compare the parts of records, in the one order that all their values have."""
+
+    def __init__(self, compare: Compare, span: Span) -> None:
+        self._compare, self._span = compare, span
+
+    def same(self, lefts: Sequence[Typed], rights: Sequence[Typed]) -> Typed:
+        return _all("AND", [self._same(*pair) for pair in zip(lefts, rights, strict=True)], self._span)
+
+    def less(self, lefts: Sequence[Typed], rights: Sequence[Typed]) -> Typed:
+        head = self._less(lefts[0], rights[0])
+        if len(lefts) == 1:
+            return head
+        rest = [self._same(lefts[0], rights[0]), self.less(lefts[1:], rights[1:])]
+        return _all("OR", [head, _all("AND", rest, self._span)], self._span)
+
+    def _same(self, left: Typed, right: Typed) -> Typed:
+        return self._compare("IS NOT DISTINCT FROM", left, right, self._span)
+
+    def _less(self, left: Typed, right: Typed) -> Typed:
+        found = self._compare("<", left, right, self._span)
+        if not left.nullable and not right.nullable:
+            return found
+        there = _not(call("IS NULL(any)", (left,), self._span), self._span)
+        last = _all("AND", [there, call("IS NULL(any)", (right,), self._span)], self._span)
+        return _all("OR", [call("IS TRUE(boolean)", (found,), self._span), last], self._span)
+
+
+def _parts(value: Typed) -> list[Typed]:
+    tree = value.tree
+    if isinstance(tree, Call) and tree.function == _ROW:
+        return [Typed(each, each.type) for each in tree.arguments]
+    return fields(value)
+
+
+def _all(word: str, values: Sequence[Typed], span: Span) -> Typed:
+    return values[0] if len(values) == 1 else call(f"{word}(boolean…)", values, span)
+
+
+def _not(value: Typed, span: Span) -> Typed:
+    return call("NOT(boolean)", (value,), span)
 
 
 def recast(value: Typed, target: Type, span: Span, convert: Convert) -> Typed:

@@ -12,6 +12,7 @@ from sinkql.logical.function import CASTS
 from sinkql.logical.typetext import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.cast import cast
+from sinkql.planner.expression.composite import compared
 from sinkql.planner.expression.interval import held, order, shift
 from sinkql.planner.expression.literal import coerced, decimal
 from sinkql.planner.expression.typed import Typed, call, cast_to, check_scale, constant, exact
@@ -112,6 +113,8 @@ def compare(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     """Plan = <> < <= > >= and IS NOT DISTINCT FROM."""
     if types.INTERVAL in (left.type, right.type):
         return _compare_intervals(operator, left, right, span)
+    if left.type.name == right.type.name == "record":
+        return compared(operator, left, right, span, compare)
     return call(f"{operator}(any,any)", alike((left, right), span, operator), span)
 
 

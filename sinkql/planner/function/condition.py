@@ -7,7 +7,7 @@ from sinkql.logical import Branch, Case
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import alike, settled
+from sinkql.planner.expression.operator import alike, compare, settled
 from sinkql.planner.expression.typed import Typed, call, exact, null_of
 from sinkql.planner.function.argument import arity
 
@@ -31,13 +31,17 @@ def _extreme(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     type_, values = settled(arguments, span, name.upper())
     if types.ranged(type_):
         raise SinkqlError("SQ2214", f"{name}() of ranges is not supported", span)
-    if not types.comparable(type_):
+    if not types.ordered(type_):
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span)
     return values[0] if len(values) == 1 else call(f"{name}(any…)", values, span, type_=type_)
 
 
 def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
+    if arguments[0].type.name == "record":
+        (first, other), type_ = arguments, arguments[0].type
+        test = compare("=", first, other, span)
+        return Typed(Case((Branch(test.tree, null_of(type_, span).tree),), exact(first).tree, type_, span), type_)
     left, right = alike(arguments, span, "=")
     if left.raw == right.raw and arguments[0].type in (left.type, types.UNKNOWN):
         return Typed(call("nullif(any,any)", (left, right), span, type_=left.raw).tree, left.type, left.scale)

@@ -350,6 +350,10 @@ def _equals(subject: Typed, known: bool | int) -> Typed:
 
 def _extreme(call: _Aggregate) -> Typed:
     type_ = call.argument.type
+    if type_.name == "array" and types.ordered(type_):
+        value = _where(call.argument, call.condition)
+        assert value is not None
+        return call.calls.collect(collecting.extreme(value, last=call.name == "max", span=call.span), call.span)
     if not (types.number(type_) or types.instant(type_) or type_ in (types.TIME, types.TEXT)):
         raise call.no_function()
     argument = narrowed(call.argument) if call.calls.scaled else call.argument

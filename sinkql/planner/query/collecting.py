@@ -80,6 +80,15 @@ def call(rows: Translator, written: Written) -> logical.WindowCall:
     return logical.WindowCall("", name, arguments, type_, tuple(terms), None, written.distinct, constants, span=span)
 
 
+def extreme(value: Typed, *, last: bool, span: Span) -> logical.WindowCall:
+    """Return the call for the least or the greatest value of a type that is only ordered row by row."""
+    tree = settled(value)
+    order = (logical.Sort(tree),)
+    return logical.WindowCall(
+        "", "percentile_disc", (tree,), value.type, order, None, False, (str(float(last)),), span=span
+    )
+
+
 def _check(written: Written) -> None:
     """Refuse what is not written as the aggregate wants it: SQ2211, SQ2214."""
     name, wanted, found, span = written.name, ARGUMENTS[written.name], len(written.values), written.span
@@ -152,6 +161,8 @@ def _sorted(rows: Translator, written: Written, value: Typed, term: logical.Sort
     if value.type == types.INTERVAL:
         hint = "Take its seconds, as in extract(epoch FROM value)."
         raise SinkqlError("SQ2214", f"{name}() of interval is not supported", value.span, hint=hint)
+    if name == "mode" and value.type.nested:
+        raise SinkqlError("SQ2214", f"mode() of {value.type.called} is not supported", value.span)
     if name == "percentile_cont":
         if not types.number(value.type):
             hint = "Write percentile_disc(), which takes values of any order."

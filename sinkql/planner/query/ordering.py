@@ -87,11 +87,13 @@ class Terms:
         assert self._places is not None
         for place, term in zip(self._places, self._terms, strict=True):
             type_ = relation.shape.columns[place].type
-            if type_.nested:
+            if type_.nested and not types.ordered(type_):
                 message = f"values of type {type_} cannot be ordered"
                 raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=part_of(type_))
-        types = [column.type for column in relation.shape.columns]
-        return tuple(_order(place, term, types[place]) for place, term in zip(self._places, self._terms, strict=True))
+        columns = relation.shape.columns
+        return tuple(
+            _order(place, term, columns[place].type) for place, term in zip(self._places, self._terms, strict=True)
+        )
 
     def sorts(self, relation: logical.Relation) -> tuple[logical.Sort, ...]:
         """Return what to order a view's rows by: of types whose order is the same wherever it is computed."""
@@ -147,7 +149,7 @@ def sort(value: Typed, term: Any) -> logical.Sort:
     """Return a term of an order over a view's rows; raises SQ2214 for a type that has none."""
     if value.type == types.INTERVAL:
         value = interval_order(value)
-    if not types.comparable(value.type) or types.ranged(value.type):
+    if not types.ordered(value.type):
         message = f"values of type {value.type} cannot be ordered in a view"
         raise SinkqlError(
             "SQ2214", message, value.span, hint=part_of(value.type) or "Order by values of it, or as text."

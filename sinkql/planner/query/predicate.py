@@ -15,7 +15,7 @@ from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.composite import fields
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, call
+from sinkql.planner.expression.typed import Typed, call, null_of
 from sinkql.planner.function import array as functions_array
 from sinkql.planner.function import call as functions
 from sinkql.planner.function import pattern as functions_pattern
@@ -57,9 +57,14 @@ def _comparison(operator: str) -> Handler:
 
 def _rows(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
     written = row_values(left), row_values(right)
-    lefts, rights = ([t.translate(each) for each in values or ()] for values in written)
     if None in written:
+        one, other = t.translate(left), t.translate(right)
+        if one.null or other.null:
+            return null_of(types.BOOLEAN, span)
+        if one.type.name == other.type.name == "record":
+            return operators.compare(operator, one, other, span)
         raise SinkqlError("SQ2211", "rows can only be compared with rows", span)
+    lefts, rights = ([t.translate(each) for each in values or ()] for values in written)
     if len(lefts) != len(rights) or not lefts:
         raise SinkqlError("SQ2211", "unequal number of values in the rows that are compared", span)
     return compare_rows(operator, lefts, rights, span)
@@ -81,7 +86,7 @@ def compare_rows(operator: str, lefts: Sequence[Typed], rights: Sequence[Typed],
 
 def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
     if isinstance(right.this, exp.Query):
-        known = [t.translate(each) for each in row_values(left) or [left]]
+        known = _subjects(t, left)
         every = isinstance(right, exp.All)
         if len(known) != 1 and (operator, every) in (("=", False), ("<>", True)):
             found = t.subqueries(right).member(known, right.this, span)
@@ -111,6 +116,16 @@ def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span
     return joined("AND" if every else "OR", [operators.compare(operator, subject, each, span) for each in values], span)
 
 
+def _subjects(t: Translation, node: Any) -> list[Typed]:
+    """Return the values that are looked for in a query's rows."""
+    found = [t.translate(each) for each in row_values(node) or [node]]
+    for each in found:
+        if each.type.name == "record":
+            hint = "Write its values beside the others, in one row."
+            raise SinkqlError("SQ2214", "a row within a row is not looked for in a query's rows", each.span, hint=hint)
+    return found
+
+
 def _may_fail(value: Typed) -> bool:
     """Tell whether a value is computed of a row; as an element of an array it is computed in any case."""
     return _has_column(value) and not isinstance(value.tree, logical.Reference)
@@ -127,6 +142,8 @@ def _array(t: Translation, quantifier: Any) -> list[Typed] | None:
 
 def member(subject: Typed, values: Sequence[Typed], span: Span) -> Typed:
     """Plan `subject IN (values)`."""
+    if subject.type.name == "record":
+        return joined("OR", [operators.compare("=", subject, each, span) for each in values], span)
     return call("IN(any,any…)", operators.alike((subject, *values), span, "="), span)
 
 
@@ -147,7 +164,7 @@ def _has_column(value: Typed) -> bool:
 
 def _in(t: Translation, node: Any) -> Typed:
     if node.args.get("query") is not None:
-        subject = [t.translate(each) for each in row_values(node.this) or [node.this]]
+        subject = _subjects(t, node.this)
         return t.subqueries(node).member(subject, node.args["query"], t.span(node))
     t.only(node, "this", "expressions")
     if not node.expressions:
@@ -164,11 +181,20 @@ def _between(t: Translation, node: Any) -> Typed:
     if row_values(node.this) is not None:
         return _rows_between(t, node, span)
     value, low, high = (t.translate(node.args[part]) for part in ("this", "low", "high"))
+    if value.type.name == "record":
+        found = _records_between(value, low, high, span)
+        swapped = _records_between(value, high, low, span) if node.args.get("symmetric") else found
+        return found if swapped is found else joined("OR", [found, swapped], span)
     value, low, high = operators.alike((value, low, high), span, "BETWEEN")
     found = call("BETWEEN(any,any,any)", (value, low, high), span)
     if not node.args.get("symmetric"):
         return found
     return joined("OR", [found, call("BETWEEN(any,any,any)", (value, high, low), span)], span)
+
+
+def _records_between(value: Typed, low: Typed, high: Typed, span: Span) -> Typed:
+    ends = [operators.compare(">=", value, low, span), operators.compare("<=", value, high, span)]
+    return joined("AND", ends, span)
 
 
 def _rows_between(t: Translation, node: Any, span: Span) -> Typed:

@@ -9,14 +9,15 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span
-from sinkql.logical import Branch, Case
+from sinkql.logical import Branch, Case, Type
+from sinkql.logical.array import leaf
 from sinkql.logical.typetext import flat
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.composite import field
 from sinkql.planner.expression.interval import parse_interval
-from sinkql.planner.expression.literal import number, untyped, untyped_null
+from sinkql.planner.expression.literal import coerced, number, untyped, untyped_null
 from sinkql.planner.expression.typed import Typed, constant, widest
 from sinkql.planner.function import (
     array as functions_array,
@@ -190,7 +191,24 @@ def _cast(t: Translation, node: Any) -> Typed:
         raise unknown_type(flat(words), t.span(target))
     if isinstance(node.this, exp.Array) and not node.this.expressions and found[0].name in ("array", "list"):
         return cast(untyped("{}", t.span(node.this)), found[0], t.span(node), length=found[1])
+    if found[0].name == "array" and leaf(found[0]) != types.TEXT and _untyped_array(node.this):
+        return cast(_array_of(t, node.this, leaf(found[0])), found[0], t.span(node), length=found[1])
     return cast(t.translate(node.this), found[0], t.span(node), length=found[1])
+
+
+def _untyped_array(node: Any) -> bool:
+    """Tell whether a node is an array of strings and NULLs alone, whose type is that to which it is cast."""
+    return isinstance(node, exp.Array) and all(
+        isinstance(each, exp.Null) or (isinstance(each, exp.Literal) and each.is_string) or _untyped_array(each)
+        for each in node.expressions
+    )
+
+
+def _array_of(t: Translation, node: Any, element: Type) -> Typed:
+    """Return an array whose elements are of a type."""
+    if not isinstance(node, exp.Array):
+        return coerced(t.translate(node), element)
+    return functions_array.construct([_array_of(t, each, element) for each in node.expressions], t.span(node))
 
 
 def _interval(t: Translation, node: Any) -> Typed:
@@ -356,6 +374,11 @@ def _array(t: Translation, node: Any) -> Typed:
     return functions_array.construct([t.translate(each) for each in node.expressions], t.span(node))
 
 
+def _tuple(t: Translation, node: Any) -> Typed:
+    t.only(node, "expressions")
+    return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
+
+
 def _window(t: Translation, node: Any) -> Typed:
     if t.context.windows is None:
         message = f"window functions are not allowed in {t.context.where}"
@@ -452,6 +475,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.Dot: _dot,
     exp.Bracket: _bracket,
     exp.Array: _array,
+    exp.Tuple: _tuple,
     exp.Map: _map,
     exp.Filter: _filter,
     exp.WithinGroup: _within_group,

@@ -220,6 +220,10 @@ class _WindowCalls(Calls):
         arguments = () if argument is None else (argument,)
         return self._windows.add(self._over, function, arguments, type_, span, nullable=function != "count")
 
+    def collect(self, call: logical.WindowCall, span: Span) -> Typed:
+        message = f"an aggregate of {call.type.called} over a window is not supported yet"
+        raise SinkqlError("SQ2932", message, span, hint="Aggregate by GROUP BY in a subquery in FROM, and join this.")
+
 
 @dataclass(frozen=True, slots=True)
 class _Function:

@@ -74,7 +74,6 @@ _REASONS: dict[type, tuple[str, ...]] = {
     ),
     exp.HexString: ("SQ2215", "hex strings are not supported yet", r"Write bytes as '\x6162'::bytea."),
     exp.BitString: ("SQ2215", "bit strings are not supported yet", "Write the bits as an integer."),
-    exp.Tuple: ("SQ2214", "rows are not supported here"),
     exp.Placeholder: (
         "SQ2215",
         "a variable has no value",

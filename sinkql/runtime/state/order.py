@@ -6,6 +6,8 @@ NULL comes first or last as a term says, NaN is the greatest float, text is orde
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sinkql import physical
+from sinkql.evaluate import comparable
+from sinkql.extension.rows import python_values
 from sinkql.runtime.state.arithmetic import ordered
 from sinkql.runtime.state.arrangement import Ints
 from sinkql.runtime.state.run import Keys, one_chunk
@@ -60,10 +64,27 @@ def _exact(values: pa.Array) -> Ints:
         low, high = _words(values)
         if bool(((low.view(np.int64) >> np.int64(63)) == high).all()):
             return low.view(np.int64)
+    elif pa.types.is_nested(type_):
+        return _ranks(values)
     elif not (pa.types.is_string(type_) or pa.types.is_binary(type_)):
         return _integers(values)
     ranks: Ints = pc.rank(values, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
     return ranks
+
+
+def _ranks(values: pa.Array) -> Ints:
+    """Return the places of arrays among each other: by elements, of which NULL is the last, then by their number."""
+    keys = [None if value is None else _key(value) for value in python_values(values)]
+    places = {key: place for place, key in enumerate(sorted({key for key in keys if key is not None}))}
+    return np.array([0 if key is None else places[key] for key in keys], np.int64)
+
+
+def _key(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    sizes = [len(value)]
+    while value and isinstance(value[0], tuple):
+        sizes.append(len(value[0]))
+        value = tuple(chain.from_iterable(value))
+    return comparable(value), *sizes
 
 
 def _integers(values: pa.Array) -> Ints:
@@ -144,6 +165,8 @@ def _bits(values: pa.Array) -> Keys:
         return _scaled(*_magnitudes(*_words(values)))
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return _of_bytes(values, 4)
+    if pa.types.is_nested(type_):
+        return np.full(len(values), int(_HALF), np.uint64)  # which tells none apart
     numbers = _integers(values)
     if type_ == pa.float64():
         return ((numbers.view(np.uint64) ^ _BIASED) >> np.uint64(32)) & _MOST

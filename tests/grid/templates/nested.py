@@ -43,6 +43,8 @@ def arrays() -> Iterator[Template]:
     yield from plain("@ai0 BETWEEN @ai1 AND @ai2", "@as0 IN (@as1, '{a}')", "nullif(@ai0, @ai1)")
     yield from plain(*(f"ARRAY[@ai0, @ai1] {sign} ARRAY[@ai1, @ai2]" for sign in ("=", "<", ">=")))
     yield from plain("ARRAY[@i0, NULL] < ARRAY[@i1, @i2]", "ARRAY[@d0] = ARRAY[@d1]")
+    for code in ARRAYS:
+        yield from plain(f"greatest(@{code}0, @{code}1)", f"least(@{code}0, @{code}1, @{code}2)")
     # what fails beside an array that is NULL or has no elements
     yield from plain("@ai0[1 / @i1]", "@ai0[1 / @i1:@i2]", "@ai0[@i1:1 / @i2]", "(1 / @i1)::text = ANY (@as0)")
     yield from plain(*(f"1 / @i1 {sign} {word} (@ai0)" for sign in SIGNS for word in ("ANY", "ALL")))
@@ -139,6 +141,9 @@ def ranges() -> Iterator[Template]:
 
 
 def composites() -> Iterator[Template]:
+    one, other = "(@i0, (@i1, @s0, @d0))", "(@i1, (@i0, @s1, @d1))"
+    yield from plain(*(f"{one} {sign} {other}" for sign in SIGNS), f"{one} IS DISTINCT FROM {other}")
+    yield from plain(f"{one} IN ({other}, {one})", f"(@p0, {one}) BETWEEN (@p1, {other}) AND (@p2, {one})")
     yield from (
         Template(*each)
         for each in (

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.evaluate.json import object_text
-from sinkql.extension.types import arrow_type, parse_type
+from sinkql.extension.types import arrow_type
 from sinkql.runtime.state.window import aggregate
 from sinkql.runtime.state.window.registry import collects
 from sinkql.runtime.state.window.rows import Rows
@@ -112,7 +112,8 @@ def most_frequent(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 
 def _at_fractions(rows: Rows, call: physical.WindowCall, at: Callable[[float, list[Any]], Any]) -> pa.Array:
-    fractions, several = [*map(float, call.constants)], parse_type(call.type).name == "array"
+    fractions = [*map(float, call.constants)]
+    several = rows.column(call.columns[0]).type != arrow_type(call.type)
     rows = rows.where(rows.column(call.columns[0]).is_valid())
     found: list[Any] = []
     for values in _of_keys(rows, call):
