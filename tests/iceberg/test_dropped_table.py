@@ -21,6 +21,8 @@ from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
 from sinkql.session.item.access import CatalogAccess
+from support.dropping import check_dropping
+from support.lake import Lake
 
 _SCRIPT = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake') WITH (VALIDATE = false);
@@ -203,3 +205,7 @@ def test_plan_offers_it_where_the_table_is_in_the_way(session: Session) -> None:
     apply(deployment, session)
     _claimed(session)
     assert str(_catalog(session).load_table("a.t").schema().find_type("counter")) == "string"
+
+
+def test_a_table_is_dropped_from_any_catalog(any_lake: Lake, name: str) -> None:
+    check_dropping(any_lake, name)

@@ -18,6 +18,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 from support.aws import KEYS, Aws, aws
+from support.dropping import check_dropping
 from support.lake import NAMESPACE, Lake, Sink
 from support.readers import pyiceberg_rows
 
@@ -162,3 +163,7 @@ def test_sts_gets_what_the_connection_says(glue: GlueLake) -> None:
         "ExternalId": "tenant",
         "DurationSeconds": 3600,
     }
+
+
+def test_the_table_of_a_dropped_sink_goes(glue: GlueLake, name: str) -> None:
+    check_dropping(glue, name)

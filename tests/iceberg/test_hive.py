@@ -20,6 +20,7 @@ from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.session import Session
 from support.access import Access
+from support.dropping import check_dropping
 from support.lake import NAMESPACE, Lake, Sink
 from support.metastore import metastore
 from support.readers import pyiceberg_rows
@@ -150,3 +151,8 @@ def test_without_thrift_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
         HiveLake(tmp_path, port=1).catalog()
     assert raised.value.code == "SQ4214"
     assert "sinkql[hive]" in str(raised.value)
+
+
+@pytest.mark.soak
+def test_the_table_of_a_dropped_sink_goes(hive: HiveLake, name: str) -> None:
+    check_dropping(hive, name)

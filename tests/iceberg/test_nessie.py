@@ -14,6 +14,7 @@ from sinkql import logical, physical
 from sinkql.connectors.iceberg.table.catalog import validate
 from sinkql.errors import FencedError, SinkqlError
 from support.access import Access
+from support.dropping import check_dropping
 from support.lake import NAMESPACE, Lake, Sink
 from support.nessie import nessie
 from support.patience import PATIENCE_S
@@ -130,3 +131,7 @@ def test_a_warehouse_that_nessie_does_not_know_is_told(lake: NessieLake) -> None
     with pytest.raises(SinkqlError) as caught:
         validate(logical.Connection("lake", "ICEBERG CATALOG", lake.connection.options), Access())
     assert (caught.value.code, caught.value.option) == ("SQ4204", "WAREHOUSE")
+
+
+def test_the_table_of_a_dropped_sink_goes(lake: NessieLake, name: str) -> None:
+    check_dropping(lake, name)
