@@ -22,6 +22,7 @@ from sinkql import physical
 from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.csv_records import BOM, Form, Records, Splitter, inside
 from sinkql.decode.json_lines import without
+from sinkql.errors import in_other_case
 from sinkql.extension.stream import Decoded, Failure, UndecodableError, WideError
 from sinkql.repeated import Repeated
 
@@ -144,7 +145,8 @@ class CsvRows:
             return _Layout(len(names), tuple(range(len(names))))
         missing = [name for name in self._names if name not in names]
         if missing:
-            raise UndecodableError(f"its header has no column {', '.join(missing)}; it has {', '.join(names)}")
+            there = f"{', '.join(names)}{in_other_case(missing, names)}"
+            raise UndecodableError(f"its header has no column {', '.join(missing)}; it has {there}")
         twice = sorted({name for name in self._names if names.count(name) > 1})
         if twice:
             raise UndecodableError(

@@ -44,6 +44,7 @@ from sinkql.errors.error import UnfitTableError as UnfitTableError
 from sinkql.errors.error import UnforeseenError as UnforeseenError
 from sinkql.errors.error import codes as codes
 from sinkql.errors.error import too_deep as too_deep
+from sinkql.errors.near import in_other_case as in_other_case
 from sinkql.errors.near import nearest as nearest
 from sinkql.errors.near import one_of as one_of
 from sinkql.errors.place import Span as Span

@@ -190,6 +190,8 @@ def _call(call: Call) -> _Text:
             return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
         case "$exact":
             return _program(call, operands)
+        case "$interval":
+            return _parts(call.arguments, operands), _ATOM
         case "[:]":
             text = operands[0][0] if isinstance(call.arguments[0], Reference) else f"({operands[0][0]})"
             return f"{text}[{operands[1][0]}:{operands[2][0]}]", _ATOM
@@ -202,6 +204,17 @@ def _call(call: Call) -> _Text:
             return _between(function, operands)
         case _:
             return f"{function.removeprefix('$')}({', '.join(each[0] for each in operands)})", _ATOM
+
+
+def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
+    """Return an interval of computed months, days and microseconds."""
+    factors = ("months", ""), ("days", ""), ("secs", " * 0.000001")
+    given = [
+        f"{unit} => {_bracketed(text, _PRODUCT) if factor else text[0]}{factor}"
+        for (unit, factor), each, text in zip(factors, arguments, operands, strict=True)
+        if not (isinstance(each, Literal) and each.value == 0)
+    ]
+    return f"make_interval({', '.join(given)})"
 
 
 def _program(call: Call, operands: Sequence[_Text]) -> _Text:

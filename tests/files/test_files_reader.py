@@ -378,6 +378,14 @@ def test_skipped_rows_are_counted_and_the_others_come(tmp_path: Path) -> None:
     assert (tally.rows, tally.failed) == (5, 2)
 
 
+def test_a_csv_header_with_a_column_in_other_case_says_how_to_declare_it(tmp_path: Path) -> None:
+    _put(tmp_path, "a.csv", "ID,Name\n1,x\n")
+    reader = _reader(tmp_path, format=_CSV)
+    start = reader.initial(at_end=False)
+    with pytest.raises(SinkqlError, match='it has ID, Name; a name with capitals is declared in quotes, as "ID"'):
+        _rows(reader, start, reader.latest(start, _ALL))
+
+
 def test_a_csv_header_without_a_declared_column_is_an_error(tmp_path: Path) -> None:
     _put(tmp_path, "a.csv", "id,nam\n1,x\n")
     reader = _reader(tmp_path, format=_CSV)

@@ -36,8 +36,8 @@ _VARIABLES_ELSEWHERE = {
 _WORDS_ELSEWHERE = {
     # of queries, types and formats of to_char
     "ALWAYS", "CUBE", "CURRENT", "FOLLOWING", "GENERATED", "GROUPING", "GROUPS", "PRECEDING", "RANGE", "ROLLUP", "ROW",
-    "SETS", "UNBOUNDED", "COALESCE", "ISNULL", "NULLIF", "TIMESTAMPTZ", "AM", "DD", "DDD", "EEEE", "FM", "FM999990",
-    "HH12", "HH24", "MI", "MM", "MS", "PL", "PR", "RN", "S999", "SG", "SS", "TH", "US", "YY", "YYYY",
+    "SETS", "UNBOUNDED", "COALESCE", "ISNULL", "NULLIF", "ORDINALITY", "TIMESTAMPTZ", "AM", "DD", "DDD", "EEEE", "FM",
+    "FM999990", "HH12", "HH24", "MI", "MM", "MS", "PL", "PR", "RN", "S999", "SG", "SS", "TH", "US", "YY", "YYYY",
     # what is read and refused
     "BERNOULLI", "CHANGES", "COPY", "DESCRIBE", "DISCARD", "DOC", "EMIT", "SYSTEM_TIME", "TABLESAMPLE",
     # of servers

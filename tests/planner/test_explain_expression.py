@@ -73,6 +73,23 @@ def test_an_expression_of_a_vector_planned_again_from_its_text_is_the_same_tree(
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "at + make_interval(months => a, days => b)",
+        "at + make_interval(hours => a, mins => b)",
+        "make_interval(days => a, secs => b::double precision)",
+        "(a * INTERVAL '1 month 2 days 03:04:05')::text",
+    ],
+)
+def test_a_computed_interval_is_shown_as_sql_that_can_be_planned(text: str) -> None:
+    columns = {"a": "integer", "b": "integer", "at": "timestamp"}
+    tree = vectors.expression(text, columns)
+    shown = sql(tree)
+    assert "make_interval(" in shown or "* INTERVAL" in shown
+    assert vectors.expression(shown, columns).type == tree.type
+
+
 def _planned(text: str, columns: tuple[logical.Column, ...]) -> logical.Expression | SinkqlError:
     try:
         return vectors.over(text, columns)

@@ -22,6 +22,7 @@ from sinkql.decode.arrow_values import column_of, inferred, readable
 from sinkql.decode.convert import WIDE, Failures
 from sinkql.decode.json_lines import without
 from sinkql.decode.parquet_footer import FooterError, row_groups
+from sinkql.errors import in_other_case
 from sinkql.extension.stream import Decoded, Failure, UndecodableError, WideError
 
 _BATCH_ROWS = 1 << 16
@@ -80,7 +81,8 @@ class StoredRows:
         for column in self._columns:
             count = schema.names.count(column.name)
             if count == 0:
-                raise UndecodableError(f"it has no column {column.name}; it has {', '.join(schema.names)}")
+                other = in_other_case([column.name], schema.names)
+                raise UndecodableError(f"it has no column {column.name}; it has {', '.join(schema.names)}{other}")
             if count > 1:
                 raise UndecodableError(f"it has {column.name} more than once")
             type_ = schema.field(column.name).type

@@ -255,6 +255,13 @@ CODES = {
         "PARTITION BY gives each message a whole number; all messages of a key have to go into one partition.",
         "Write an expression of an integer type, of columns of the key if there is one.",
     ),
+    "SQ2369": _code(
+        (
+            "A notice: two columns of the table have names that differ only in the case of letters. Iceberg keeps them "
+            "apart; Spark as it is set, and Trino, look up columns without case, and cannot tell the two apart."
+        ),
+        "Give one of them another name in a materialized view.",
+    ),
     "SQ2365": _code(
         "The headers of messages come from a column whose type is map[text => text] or map[text => bytea].",
         "Name such a column, or make one in a materialized view.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
+from sinkql.logical.typetext import shown_name
 from sinkql.planner.name import SYSTEM_SCHEMAS, join_name, missing, named, short_name, split_name, system, with_article
 from sinkql.printer.part import name as print_name
 
@@ -85,7 +86,7 @@ def find_commented(statement: ast.CommentOn, catalog: logical.CatalogReader) -> 
     names = [each.name for each in item.shape.columns]
     if column.value not in names:
         near = nearest(column.value, names)
-        hint = f"Did you mean {near}?" if near else f"The columns are {', '.join(names)}."
+        hint = f"Did you mean {shown_name(near)}?" if near else f"The columns are {', '.join(map(shown_name, names))}."
         raise SinkqlError("SQ2204", f'column "{column.value}" does not exist', column.span, hint=hint)
     return entry, names.index(column.value) + 1
 

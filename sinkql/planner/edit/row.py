@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.logical.typetext import shown_name
 from sinkql.planner.expression.assign import Cell, assign, check_assignable
 from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.typed import column as reference
@@ -155,7 +156,7 @@ def _place(target: Target, name: ast.Ident) -> int:
     names = [column.name for column in target.columns]
     if name.value not in names:
         near = nearest(name.value, names)
-        hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(names)}."
+        hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(map(shown_name, names))}."
         raise SinkqlError("SQ2204", f'column "{name.value}" does not exist', name.span, hint=hint)
     return names.index(name.value)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.logical import Branch, Call, Case, Expression, Literal, Type
 from sinkql.logical.type import Field, record_type
+from sinkql.logical.typetext import shown_name
 from sinkql.planner.expression.typed import Typed, call, constant, exact, null_of
 from sinkql.planner.types import BOOLEAN, TEXT, UNKNOWN
 
@@ -27,7 +28,7 @@ def field(value: Typed, name: str, span: Span, place: Span) -> Typed:
     if not names:
         raise SinkqlError("SQ2211", f"cannot take field {name} of type {value.type.called}: it is not a record", span)
     near = nearest(name, names)
-    hint = f"Did you mean {near}?" if near else f"Its fields are {', '.join(names)}."
+    hint = f"Did you mean {shown_name(near)}?" if near else f"Its fields are {', '.join(map(shown_name, names))}."
     raise SinkqlError("SQ2204", f'field "{name}" does not exist in {value.type}', place, hint=hint)
 
 

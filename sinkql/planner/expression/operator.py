@@ -239,6 +239,8 @@ _COMPARISONS = (*_FLIPPED, "BETWEEN", "IN", "IS NOT DISTINCT FROM")
 def _advice(operator: str, operands: Sequence[Typed]) -> str | None:
     """Return how to write the operands so that they have the operator; None where one step is not enough."""
     found = [value.type for value in operands]
+    if operator == "+" and set(found) <= {types.TEXT, types.UNKNOWN}:
+        return "Write || to join texts."
     nested = [type_ for type_ in found if type_.nested]
     if nested:
         elements = {type_.value if type_.name == "map" else type_.element or type_ for type_ in found}

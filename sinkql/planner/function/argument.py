@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError, Span, one_of
 from sinkql.logical import Type
+from sinkql.logical.function import FUNCTIONS
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed
 
 _ANY_NUMBER = 99
+_SHOWN = 4
 Handler = Callable[[str, tuple[Typed, ...], Span], Typed]
 
 
@@ -19,7 +21,14 @@ def arity(name: str, arguments: Sequence[Typed], span: Span, least: int, most: i
     if not least <= len(arguments) <= most:
         wanted = f"{least} or more" if most == _ANY_NUMBER else str(least) if least == most else f"{least} to {most}"
         noun = "argument" if wanted == "1" else "arguments"
-        raise SinkqlError("SQ2211", f"{name}() takes {wanted} {noun}, found {len(arguments)}", span)
+        hint = _hint(name)
+        raise SinkqlError("SQ2211", f"{name}() takes {wanted} {noun}, found {len(arguments)}", span, hint=hint)
+
+
+def _hint(name: str) -> str | None:
+    """Return the forms of a function; None of one that the list of functions has not, or with too many."""
+    forms = [each for each in FUNCTIONS if each.startswith(f"{name}(") and "…" not in each]
+    return f"Use {one_of([each.replace(',', ', ') for each in forms])}." if 0 < len(forms) <= _SHOWN else None
 
 
 def typed(name: str, value: Typed, wanted: Type) -> Typed:

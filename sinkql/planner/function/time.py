@@ -107,9 +107,23 @@ def _of_interval(name: str, unit: str, value: Interval, span: Span) -> Typed:
     return decimal(Decimal(found), span)
 
 
+_DAY_OF_WEEK = "Write dow, which is 0 on Sundays, or isodow, which is 7 then."
+_FIELDS_ELSEWHERE = {
+    "dayofweek": _DAY_OF_WEEK,
+    "weekday": _DAY_OF_WEEK,
+    "dayofweekiso": "Write isodow.",
+    "dayofyear": "Write doy.",
+    "weekofyear": "Write week.",
+    "weekiso": "Write week.",
+    "yearofweek": "Write isoyear.",
+    "epochsecond": "Write epoch.",
+}
+
+
 def _no_field(name: str, of: str, span: Span, known: tuple[str, ...]) -> SinkqlError:
     close = nearest(name, known)
     hint = f"Did you mean {close}?" if close and close != name else None
+    hint = _FIELDS_ELSEWHERE.get(name.replace("_", ""), hint)
     return SinkqlError("SQ2214", f'field "{name}" of {of} is not supported', span, hint=hint)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 from sinkql.extension.options import option_span
+from sinkql.logical.typetext import shown_name
 from sinkql.planner.name import find, missing, short_name, split_name, system
 from sinkql.planner.scope import Scope
 from sinkql.planner.subsource import check_readable, stand_in
@@ -79,7 +80,7 @@ def check_key(statement: ast.CreateSink, shape: logical.Shape) -> None:
                 "SQ2204",
                 f'column "{column.value}" of relation "{statement.relation.text}" does not exist',
                 column.span,
-                hint=f'Did you mean "{near}"?' if near else f"The columns are {', '.join(names)}.",
+                hint=f'Did you mean "{near}"?' if near else f"The columns are {', '.join(map(shown_name, names))}.",
             )
 
 

@@ -11,7 +11,7 @@ from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, n
 from sinkql.extension.options import unknown
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
-from sinkql.logical.typetext import flat
+from sinkql.logical.typetext import flat, shown_name
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns
 from sinkql.planner.types import comparable, describe, ranged
@@ -106,7 +106,7 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
     written = {column.name.value: column for column in statement.columns}
     if name.value not in written:
         near = nearest(name.value, list(written))
-        hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(written)}."
+        hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(map(shown_name, written))}."
         raise SinkqlError("SQ2204", f'column "{name.value}" does not exist', name.span, hint=hint)
     if sum(other.value == name.value for other in key) > 1:
         raise SinkqlError(

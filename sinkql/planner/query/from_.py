@@ -22,6 +22,7 @@ from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call, settled
+from sinkql.planner.function.rows import HANDLERS
 from sinkql.planner.query import flatten
 from sinkql.planner.query import join as joins
 from sinkql.planner.query import on as on_
@@ -159,7 +160,7 @@ class From:
             isinstance(node, exp.Table) and (isinstance(node.this, exp.Identifier) or _values(node))
         ):
             message = "this function in FROM is not supported"
-            hint = "Select from a source or view."
+            hint = f"Functions in FROM are {', '.join(sorted(HANDLERS))}."
             raise SinkqlError("SQ2928", message, self.syntax.span(node), hint=hint)
 
     def _in_parentheses(self, node: Any) -> Joined:
@@ -380,8 +381,8 @@ class From:
         if not found:
             known = [each.name for each in side.scope.columns]
             close = nearest(name, known)
-            names = f"Its columns are {', '.join(known)}; write ON for unlike names."
-            hint = f"Did you mean {close}?" if close else names
+            names = f"Its columns are {', '.join(map(shown_name, known))}; write ON for unlike names."
+            hint = f"Did you mean {shown_name(close)}?" if close else names
             message = f'column "{name}" does not exist in the {word} relation of the join'
             raise MissingColumnError("SQ2204", message, span, hint=hint)
         return found[0]

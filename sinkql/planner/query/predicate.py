@@ -45,6 +45,8 @@ def _comparison(operator: str) -> Handler:
                 hint = "Write (a < b) = c, or a < b AND b < c."
                 if node.find(exp.DPipe) is not None:
                     hint = "Write OR between conditions; || joins texts."
+                if node.find(exp.ArrayOverlaps) is not None:
+                    hint = "Write AND between conditions; && tells whether arrays or ranges overlap."
                 raise SinkqlError("SQ2215", message, t.span(node), hint=hint)
         if isinstance(right, (exp.Any, exp.All)) and not isinstance(right.this, exp.Tuple):
             return _quantified(t, operator, left, right, t.span(node))

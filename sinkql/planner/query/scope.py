@@ -187,10 +187,11 @@ class Scope:
         known = [part.qualifiers[0][-1] for part in self.parts if part.qualifiers]
         hint = self._within(name, qualifier)
         if hint is None and len(known) == 1:
-            hint = f"The relation in FROM is called {known[0]}."
+            hint = f"The relation in FROM is called {shown_name(known[0])}."
         elif hint is None and known:
             close = nearest(qualifier[-1], known)
-            hint = f"Did you mean {close}?" if close else f"The relations in FROM are called {', '.join(known)}."
+            listed = ", ".join(map(shown_name, known))
+            hint = f"Did you mean {shown_name(close)}?" if close else f"The relations in FROM are called {listed}."
         return MissingError("SQ2202", f'relation "{shown}" is not in FROM', span, name=qualifier[-1], hint=hint)
 
     def _within(self, name: str, qualifier: tuple[str, ...]) -> str | None:
@@ -210,12 +211,26 @@ _IN_SUBQUERY = "Compute it in a subquery in FROM."
 _OF_QUERIES = ("an aggregate", "GROUP BY", "JOIN conditions", "a function in FROM")
 
 
+_ELSEWHERE = {
+    "rownum": "Write LIMIT at the end of the query, or row_number() OVER (ORDER BY …) in a subquery in FROM.",
+    "sysdate": "Let the source carry the time as a column.",
+}
+_UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+
+
 def _unknown(name: str, names: list[str], span: Span, *, quoted: bool) -> MissingColumnError:
     names = list(dict.fromkeys(names))
     close = nearest(name, names)
-    hint = f"Did you mean {close}?" if close else f"The columns are {', '.join(names)}." if names else None
+    listed = ", ".join(map(shown_name, names))
+    hint = f"Did you mean {shown_name(close)}?" if close else f"The columns are {listed}." if names else None
     if quoted and names and not close:
         hint = f"Write '{name}' for a string; double quotes are for names."
+    elif quoted and close and close.lower() != name.lower():
+        hint = f"Did you mean {shown_name(close)}? A string would be '{name}', in single quotes."
+    elif name in _ELSEWHERE and not close:
+        hint = _ELSEWHERE[name]
+    elif name in _UNITS and not close:
+        hint = f"Write a part of a time as a string, as in date_trunc('{name}', a)."
     return MissingColumnError("SQ2204", f'column "{name}" does not exist', span, hint=hint)
 
 

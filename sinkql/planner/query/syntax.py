@@ -441,7 +441,7 @@ def _hold(trees: list[Any], forms: tuple[Form, ...], tokens: list[Any], text: st
         return
     other = difference(trees[0], forms, text, lambda node: node.meta.get(RANGE) or (0, 0))
     if other is not None:
-        raise _ForeignError(_misread(other), _token(tokens, other.start))
+        raise _ForeignError(_misread(other, text), _token(tokens, other.start))
 
 
 def _token(tokens: list[Any], start: int) -> Any:
@@ -482,11 +482,13 @@ def _string_behind_name(mistake: _MistakeError, tokens: list[Any]) -> bool:
     return before.token_type == TokenType.VAR and before.text.upper() not in _BEFORE_STRING
 
 
-def _misread(form: Form) -> SinkqlError:
+def _misread(form: Form, text: str) -> SinkqlError:
     """Make the error for words that sqlglot ties together in another way than Postgres."""
     span = Span(form.start, form.end)
     if form.kind in PLAIN:
-        return SinkqlError("SQ2215", "this form is not supported", span)
+        called = re.fullmatch(r"((?:current|local)_?\w+)\s*\(\s*\)", text[form.start : form.end], re.IGNORECASE)
+        hint = f"Write {called[1]}, without parentheses." if called else None
+        return SinkqlError("SQ2215", "this form is not supported", span, hint=hint)
     hint = "Put parentheses around each part, as in (a + b) || c."
     return SinkqlError("SQ2215", "the order of operations here needs parentheses", span, hint=hint)
 

@@ -81,6 +81,9 @@ class Windows:
         if isinstance(function, exp.WithinGroup):
             hint = "Compute it by GROUP BY in a subquery in FROM, and join this."
             raise SinkqlError("SQ2211", "OVER is not allowed behind WITHIN GROUP", span, hint=hint)
+        if isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
+            word = "IGNORE" if isinstance(function, exp.IgnoreNulls) else "RESPECT"
+            raise SinkqlError("SQ2215", f"{word} NULLS is not supported", span)
         if not isinstance(function, exp.Anonymous):
             raise SinkqlError("SQ2211", "OVER is only allowed after a window function or an aggregate", span)
         nested = next((each for part in function.expressions for each in part.find_all(exp.Window)), None)

@@ -25,6 +25,7 @@ from sinkql.extension.sink import SinkOptions, check_positive
 from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import INTEGER, TEXT
+from sinkql.logical.typetext import shown_name
 
 _TYPES = {
     "boolean": "boolean", "smallint": "int", "integer": "int", "bigint": "long",
@@ -116,12 +117,30 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
                 hint="Cast it to text in a materialized view if Spark is to read the table.",
             )
         )
+    for first, second in _alike(columns):
+        planning.notice(
+            Notice(
+                "SQ2369",
+                f"{first} and {second} differ only in the case of letters, which Spark and Trino do not tell apart",
+                statement.relation.span,
+                hint=f"Give one of them another name in a materialized view: SELECT {second} AS other, ….",
+            )
+        )
     planned = _planned(target, options, types)
     if statement.partition_by:
         planned["partition_by"] = plan_partitions(statement, types)
     if statement.sort_by:
         planned["sort_by"] = plan_order(statement, types)
     return SinkPlan(planned, columns, options)
+
+
+def _alike(columns: Sequence[logical.Column]) -> Iterator[tuple[str, str]]:
+    """Yield the columns, as they are written, whose names differ only in the case of letters from an earlier one."""
+    first: dict[str, str] = {}
+    for column in columns:
+        known = first.setdefault(column.name.casefold(), column.name)
+        if known != column.name:
+            yield shown_name(known), shown_name(column.name)
 
 
 def _check_name(option: str, name: str, span: Span) -> None:
