@@ -21,6 +21,7 @@ _JARS = (
     "org.apache.hadoop:hadoop-mapreduce-client-core:3.3.6",
     "org.apache.hadoop:hadoop-hdfs:3.3.6",
     "org.apache.hadoop:hadoop-hdfs-client:3.3.6",
+    "org.apache.logging.log4j:log4j-api:2.18.0",  # which Ivy leaves out where a newer one is in its cache
 )
 _OPENS = ("java.lang", "java.net", "java.nio", "java.util")
 
