@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from expressions import vectors
 from grid import edges, values
-from grid.exceptions import BESIDE_NULL, LARGE, WIDE, documented, loud, number_of
+from grid.exceptions import AT_ONCE, BESIDE_NULL, LARGE, WIDE, documented, loud, number_of
 from grid.judge import ERROR, Answer, Judge
 from grid.templates import Template
 from sinkql import evaluate, logical
@@ -24,6 +26,7 @@ Outcome = tuple[str, Any]
 _COLUMNS = {column.name: column for column in edges.columns()}
 _NAMES = list(_COLUMNS)
 _UNSURE: Outcome = ("unsure", None)
+_PLANNED = 256
 
 
 @dataclass(slots=True)
@@ -35,20 +38,10 @@ class Report:
     met: set[str] = field(default_factory=set)
 
 
+@lru_cache(_PLANNED)
 def planned(template: Template) -> logical.Expression:
     """Plan a template over the columns that stand in it."""
     return vectors.placed(template.sql, tuple(_COLUMNS[each] for each in dict.fromkeys(template.places)))
-
-
-def fails_at_once(expression: logical.Expression) -> bool:
-    """Tell whether a constant within fails: Postgres computes it also where no row comes to it."""
-    constant = [
-        node
-        for node in walk(expression)
-        if isinstance(node, logical.Call | logical.Cast)
-        and not any(isinstance(each, logical.Reference) for each in walk(node))
-    ]
-    return any(evaluated(each, [()], [0])[0][0] == "error" for each in constant)
 
 
 def evaluated(expression: logical.Expression, rows: Sequence[tuple[Any, ...]], numbers: Sequence[int]) -> list[Outcome]:
@@ -69,12 +62,11 @@ def _outcome(function: Any, row: tuple[Any, ...]) -> Outcome:
 
 
 def compare(
-    templates: Sequence[Template], numbers: Sequence[int], judge: Judge, engine: Engine | None, *, together: int = 96
+    templates: Iterable[Template], numbers: Sequence[int], judge: Judge, engine: Engine | None, *, together: int = 96
 ) -> Report:
     """Hold the engines against Postgres, and each other, on all cells."""
-    report, rows = Report(), edges.rows()
-    for start in range(0, len(templates), together):
-        part = templates[start : start + together]
+    report, rows, left = Report(), edges.rows(), iter(templates)
+    while part := list(islice(left, together)):
         expressions = [planned(each) for each in part]
         answers = [None if each.judge is None else judge.answers(each.judge, numbers) for each in part]
         here = [evaluated(each, rows, numbers) for each in expressions]
@@ -82,10 +74,14 @@ def compare(
         if engine is not None:
             there = engine.outcomes(expressions, numbers)
         for template, expression, answer, mine, its in zip(part, expressions, answers, here, there, strict=True):
+            report.counts["expressions"] += 1
+            at_once = answer is not None and _fails_at_once(template, answer, judge)
+            report.counts[AT_ONCE] += at_once
             for place, number in enumerate(numbers):
                 engines = {"evaluator": mine[place]} | ({} if its is None else {"Spark": its[number]})
-                text = None if answer is None else answer[place]
-                cell = Cell(template, expression, number, rows[number], text, judge)
+                text = None if answer is None or at_once else answer[place]
+                judged = answer is not None and not at_once
+                cell = Cell(template, expression, number, rows[number], text, judge, judged)
                 found = list(_differences(cell, engines, report))
                 if found:
                     shown = {name: rows[number][_NAMES.index(name)] for name in dict.fromkeys(template.places)}
@@ -104,6 +100,7 @@ class Cell:
     row: tuple[Any, ...]
     answer: Answer
     judge: Judge
+    judged: bool
 
     def here(self, part: logical.Expression) -> Outcome:
         """Return what Python gives for a part of the expression."""
@@ -132,11 +129,16 @@ class Cell:
         return self.asked(part) is None if kind == "unsure" and self.text(part) else (kind, value) == ("value", None)
 
 
+def _fails_at_once(template: Template, answer: Sequence[Answer], judge: Judge) -> bool:
+    """Tell whether Postgres fails before it comes to a row, which says nothing of what the rows have."""
+    failed = all((each or "").startswith(ERROR) for each in answer)
+    return failed and template.judge is not None and judge.fails_at_once(template.judge)
+
+
 def _differences(cell: Cell, engines: dict[str, Outcome], report: Report) -> Iterator[str]:
     for name, outcome in engines.items():
         report.counts[f"{name}: {outcome[0]}"] += 1
-        judged = cell.template.judge is not None
-        if not judged or outcome[0] == "unsure" or _right(outcome, cell.answer, cell.expression.type):
+        if not cell.judged or outcome[0] == "unsure" or _right(outcome, cell.answer, cell.expression.type):
             continue
         known = documented(cell.template.sql, outcome, cell.answer, cell.row) or _documented_within(cell, outcome)
         if known is not None:
@@ -161,11 +163,12 @@ def _documented_within(cell: Cell, outcome: Outcome) -> str | None:
     """
     if outcome[0] != "error" or (cell.answer or "").startswith(ERROR):
         return None
-    kind = "error" if cell.here(cell.expression)[0] == "error" else "unsure"
+    kinds = ("error",) if cell.here(cell.expression)[0] == "error" else ("error", "unsure")
     for part in walk(cell.expression):
-        if not isinstance(part, logical.Call | logical.Cast) or cell.here(part)[0] != kind or not cell.text(part):
+        if not isinstance(part, logical.Call | logical.Cast) or not cell.text(part):
             continue
-        if kind == "unsure" or all(cell.here(each)[0] != "error" for each in children(part)):
+        kind = cell.here(part)[0]
+        if kind in kinds and (kind == "unsure" or all(cell.here(each)[0] != "error" for each in children(part))):
             found = WIDE if _large(cell, part) else loud(cell.text(part), cell.asked(part))
             if found is not None:  # another part that fails may stand in a branch that is not taken
                 return found

@@ -1,14 +1,16 @@
-"""Spark, whose generated code computes the rows of the grid: many expressions a query.
+"""Spark, whose generated code computes the rows of the grid, or its interpreter: many expressions a query.
 
-Each expression stands in a `TryEval`, which SQL has no word for: the code gives NULL for a row on which it fails, and
-the other rows and expressions of the query go on.
+Each expression stands in a `TryEval`, which SQL has no word for: it gives NULL for a row on which it fails, and the
+other rows and expressions of the query go on. To generate and compile code takes most of the time of an expression
+that is computed over a few rows; over rows that Spark has at hand while it plans, it interprets the same instead.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,32 +30,65 @@ from sinkql.lowering.spark.text import spark_type
 from sinkql.runtime.spark.carriage import into_spark, out_of_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _VIEW = "grid_rows"
+_SCHEMA = ", ".join(
+    ["row_number int", *(f"{name} {spark_type(parse_type(type_))}" for name, type_ in edges.COLUMNS.items())]
+)
 _TOGETHER = 48
+_TOGETHER_INTERPRETED = 96
 _PYTHON = "sinkql_"
 """What names of functions of Python's begin with; generated code calls none of them."""
 Outcome = tuple[str, Any]
 """`value` and what it is, or `error` and its message."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Engine:
-    """A session with the grid's rows in a file, of which Spark knows nothing while it plans."""
+    """A session with the grid's rows in a file, of which Spark knows nothing while it plans.
+
+    With `sampled`, code is generated for each so-manieth group of expressions only, and so many of those that call
+    Python are computed at all; what is not has no outcome.
+    """
 
     spark: SparkSession
+    sampled: int = 1
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many expressions were computed in which way."""
+    _groups: int = 0
+    _local: dict[tuple[int, ...], DataFrame] = field(default_factory=dict)
 
-    def outcomes(self, expressions: Sequence[logical.Expression], numbers: Sequence[int]) -> list[dict[int, Outcome]]:
+    def outcomes(
+        self, expressions: Sequence[logical.Expression], numbers: Sequence[int]
+    ) -> list[dict[int, Outcome] | None]:
         """Return what each expression gives for each of the rows."""
-        found: list[dict[int, Outcome]] = [{} for _ in expressions]
+        found: list[dict[int, Outcome] | None] = [None for _ in expressions]
         spelled = [spark_sql(each) for each in expressions]
         ours = [place for place, sql in enumerate(spelled) if _PYTHON not in sql]
-        for start in range(0, len(ours), _TOGETHER):
-            self._group(expressions, spelled, numbers, ours[start : start + _TOGETHER], found)
+        compiled = self._groups % self.sampled == 0
+        self._groups += 1
+        together = _TOGETHER if compiled else _TOGETHER_INTERPRETED
+        rows = self._rows(numbers) if compiled else self._at_hand(numbers)
+        for start in range(0, len(ours), together):
+            self._group(expressions, spelled, numbers, ours[start : start + together], rows, found)
+        self.counts["generated code" if compiled else "interpreted"] += len(ours)
         for place in sorted(set(range(len(spelled))) - set(ours)):
-            found[place] = self._with_python(expressions[place], spelled[place], numbers)
+            if compiled:
+                found[place] = self._with_python(expressions[place], spelled[place], numbers)
+            self.counts["with Python" if compiled else "with Python, left out"] += 1
         return found
+
+    def _rows(self, numbers: Sequence[int]) -> DataFrame:
+        rows = self.spark.table(_VIEW)
+        return rows if len(numbers) == edges.ROWS else rows.where(f"row_number IN ({', '.join(map(str, numbers))})")
+
+    def _at_hand(self, numbers: Sequence[int]) -> DataFrame:
+        """Return the rows as a relation of the plan's own, over which Spark computes while it plans."""
+        if tuple(numbers) not in self._local:
+            rows = into_spark(edges.table().take(list(numbers)))
+            self._local[tuple(numbers)] = self.spark.createDataFrame(rows, _SCHEMA)
+        return self._local[tuple(numbers)]
 
     def _group(
         self,
@@ -61,16 +96,17 @@ class Engine:
         spelled: Sequence[str],
         numbers: Sequence[int],
         places: Sequence[int],
-        found: list[dict[int, Outcome]],
+        rows: DataFrame,
+        found: list[dict[int, Outcome] | None],
     ) -> None:
         try:
-            columns = self._read([_tried(self.spark, spelled[each]) for each in places], numbers)
+            columns = _read(rows, [_tried(self.spark, spelled[each]) for each in places])
         except (PySparkException, Py4JJavaError) as error:  # of a plan, or of the machine: it has no memory left, say
             if len(places) == 1:
                 found[places[0]] = dict.fromkeys(numbers, ("error", str(error)[:300]))
                 return
             for part in (places[: len(places) // 2], places[len(places) // 2 :]):
-                self._group(expressions, spelled, numbers, part, found)
+                self._group(expressions, spelled, numbers, part, rows, found)
             return
         for place, column in zip(places, columns, strict=True):
             there = dict(zip(numbers, column.is_valid().to_pylist(), strict=True))
@@ -83,7 +119,7 @@ class Engine:
     def _with_python(self, expression: logical.Expression, sql: str, numbers: Sequence[int]) -> dict[int, Outcome]:
         """Return what an expression gives that calls Python, which generated code does not catch errors of."""
         try:
-            (column,) = self._read([functions.expr(f"struct(IF(row_number IS NULL, NULL, {sql}) AS v)")], numbers)
+            (column,) = _read(self._rows(numbers), [_nullable(functions.expr(sql))])
         except (PySparkException, Py4JJavaError) as error:
             if len(numbers) == 1:
                 return {numbers[0]: ("error", str(error)[:300])}
@@ -92,22 +128,29 @@ class Engine:
             return {at: each for part in parts for at, each in self._with_python(expression, sql, part).items()}
         return {number: ("value", value) for number, value in zip(numbers, _values(column, expression), strict=True)}
 
-    def _read(self, columns: Sequence[Column], numbers: Sequence[int]) -> list[pa.ChunkedArray]:
-        """Return the columns' values for the rows, in their order."""
-        rows = self.spark.table(_VIEW)
-        if len(numbers) < edges.ROWS:
-            rows = rows.where(f"row_number IN ({', '.join(map(str, numbers))})")
-        shown = [column.alias(f"x{place}") for place, column in enumerate(columns)]
-        table = rows.select("row_number", *shown).toArrow().sort_by("row_number")
-        return [table.column(place + 1) for place in range(len(columns))]
+
+def _read(rows: DataFrame, columns: Sequence[Column]) -> list[pa.ChunkedArray]:
+    """Return the columns' values for the rows, in their order."""
+    shown = [column.alias(f"x{place}") for place, column in enumerate(columns)]
+    table = rows.select("row_number", *shown).toArrow().sort_by("row_number")
+    return [table.column(place + 1) for place in range(len(columns))]
+
+
+def _nullable(value: Column) -> Column:
+    """Return a structure of a value that may be NULL, for Arrow.
+
+    It is no text: Spark's parser would read all within `struct(…)` twice, and that is most of its time.
+    """
+    return functions.struct(functions.when(functions.col("row_number").isNotNull(), value).alias("v"))
 
 
 def _tried(spark: SparkSession, sql: str) -> Column:
-    """Return a structure of an expression's value, or NULL where the code that Spark generates fails."""
+    """Return a structure of an expression's value, or NULL where what Spark makes of it fails."""
     catalyst = spark.sparkContext._jvm.org.apache.spark.sql
-    shown = f"struct(IF(row_number IS NULL, NULL, {sql}) AS v)"  # of a value that may be NULL, for Arrow
-    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(shown)
-    return Column(catalyst.classic.ExpressionUtils.column(catalyst.catalyst.expressions.TryEval(parsed)))
+    utils = catalyst.classic.ExpressionUtils
+    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)
+    whole = utils.expression(_nullable(Column(utils.column(parsed)))._jc)
+    return Column(utils.column(catalyst.catalyst.expressions.TryEval(whole)))
 
 
 def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any]:
@@ -116,11 +159,10 @@ def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any
 
 
 @contextmanager
-def engine(spark: SparkSession, folder: Path) -> Iterator[Engine]:
+def engine(spark: SparkSession, folder: Path, sampled: int = 1) -> Iterator[Engine]:
     """Give Spark the grid's rows until the block ends."""
     path = folder / "grid.parquet"
     pq.write_table(into_spark(edges.table()), path)
-    schema = ", ".join(f"{name} {spark_type(parse_type(type_))}" for name, type_ in edges.COLUMNS.items())
-    spark.read.schema(f"row_number int, {schema}").parquet(str(path)).createOrReplaceTempView(_VIEW)
-    yield Engine(spark)
+    spark.read.schema(_SCHEMA).parquet(str(path)).createOrReplaceTempView(_VIEW)
+    yield Engine(spark, sampled)
     spark.catalog.dropTempView(_VIEW)

@@ -91,6 +91,8 @@ TRANSCENDENTAL = re.compile(r"\b(?:exp|ln|log|log10|power|pow|sin|cos|tan|atan2|
 WIDE = "numerics have 38 digits"
 BESIDE_NULL = "an operand that fails beside NULL"
 """docs/types.md: what stands beside a NULL may not be computed, so that it does not fail. Who has the tree tells."""
+AT_ONCE = "a constant that fails where no row comes to it"
+"""docs/types.md: Postgres computes constants while it plans. Who judges tells."""
 _CASED = re.compile(r"\b(?:lower|upper|initcap)\(|ILIKE|~\*|'g?i'\)|~~\*")
 
 

@@ -88,6 +88,14 @@ class Judge:
             return self._one_by_one(expression, numbers)
         return list(found)
 
+    def fails_at_once(self, expression: str) -> bool:
+        """Tell whether the expression fails while it is planned: of a constant, also where no row comes to it."""
+        try:
+            self.connection.execute(f"EXPLAIN SELECT ({expression})::text FROM grid")
+        except psycopg.Error:
+            return True
+        return False
+
     def _one_by_one(self, expression: str, numbers: Sequence[int]) -> list[Answer]:
         body = (
             "CREATE OR REPLACE FUNCTION pg_temp.judged(numbers integer[]) RETURNS text[] LANGUAGE plpgsql AS $judged$\n"

@@ -143,7 +143,7 @@ class Content:
 class Views:
     """Compile relations and views, give them batches of changes, and hold each view to DuckDB.
 
-    With `sinks`, each view has a sink: by the view's first key, or a changelog where the planner knows none.
+    Views that `sinks` names, or all, have a sink: by the view's first key, or a changelog where the planner knows none.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Views:
         relations: Sequence[Relation],
         views: Mapping[str, View],
         *,
-        sinks: bool = False,
+        sinks: bool | Sequence[str] = False,
         buckets: int = 2,
         extra: Sequence[str] = (),
         content: Content | None = None,
@@ -164,8 +164,9 @@ class Views:
         texts = [_BROKER, *(each.statement() for each in relations), *extra]
         texts += [f"CREATE MATERIALIZED VIEW {name} {view.options} AS {view.sql}" for name, view in views.items()]
         self.pipeline = sinkql.testing.loads("; ".join(texts))
-        if sinks:
-            texts += [_LAKE.format(folder=folder), *(self._sink(name) for name in views)]
+        sunk = (list(views) if sinks else []) if isinstance(sinks, bool) else sinks
+        if sunk:
+            texts += [_LAKE.format(folder=folder), *(self._sink(name) for name in sunk)]
             self.pipeline = sinkql.testing.loads("; ".join(texts))
         self.catalog = self.pipeline._catalog
         given = self.pipeline._sources
@@ -176,7 +177,7 @@ class Views:
         self._running: dict[str, Running] = {}
         for name in views:
             self._running[name] = self.running(self.pipeline._view_job(self.planned(name)), name)
-            if sinks:
+            if name in sunk:
                 self._running[f"{name}_sink"] = self.running(lower(_full_name(f"{name}_sink"), self.catalog), name)
 
     def _sink(self, view: str) -> str:
@@ -225,9 +226,9 @@ class Views:
         """Return the operators of a view's job."""
         return self._running[view].job.operators()
 
-    def check_parts(self) -> None:
-        """Compute what each view is made of anew in one batch; claims hold for all of it, and the view is the same."""
-        for name, view in self.views.items():
+    def check_parts(self, names: Sequence[str] = ()) -> None:
+        """Compute what views are made of anew in one batch; claims hold for all of it, and the view is the same."""
+        for name, view in self._some(names):
             planned = self.planned(name)
             for number, part in enumerate(_some_parts(planned.relation)):
                 job = self.pipeline._view_job(replace(planned, relation=part, shape=part.shape))
@@ -236,15 +237,21 @@ class Views:
                 if number == 0:
                     self._compare(name, rows, self._running[name].rows(), view)
 
-    def check_cut(self, ends: Sequence[int]) -> None:
+    def _some(self, names: Sequence[str]) -> list[tuple[str, View]]:
+        """Return the views of these names, or all."""
+        return [(name, self.views[name]) for name in names or self.views]
+
+    def check_cut(self, ends: Sequence[int], names: Sequence[str] = ()) -> None:
         """Run the same changes in other batches, which end at these; they come to the same."""
-        for name, view in self.views.items():
+        for name, view in self._some(names):
             again = self.running(self.pipeline._view_job(self.planned(name)), name)
             for end in ends:
                 again.to(end)
             self._compare(name, again.to(self.batches), self._running[name].rows(), view)
 
-    def check_altered(self, alter: Callable[[Relation, Sequence[Change]], Sequence[Change]]) -> None:
+    def check_altered(
+        self, alter: Callable[[Relation, Sequence[Change]], Sequence[Change]], names: Sequence[str] = ()
+    ) -> None:
         """Run batches whose changes are altered to others that come to the same, and see that they do."""
         readers: dict[str, Reader] = {}
         for name, each in self.sources.items():
@@ -253,11 +260,11 @@ class Views:
                 given = [change for change in batch if not isinstance(change, Refused)]
                 feed.batches.append(list(alter(self.content.relations[name], given)))
             readers[each.read.source] = GivenReader(feed)
-        for name in self.views:
+        for name, view in self._some(names):
             again = self.running(self.pipeline._view_job(self.planned(name)), name, readers)
             for number in range(1, self.batches):
                 again.to(number)
-            self._compare(name, again.to(self.batches), self._running[name].rows(), self.views[name])
+            self._compare(name, again.to(self.batches), self._running[name].rows(), view)
 
     def _check_claims(self, shape: logical.Shape, rows: Rows, sql: str) -> None:
         names = [column.name for column in shape.columns]

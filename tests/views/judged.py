@@ -51,7 +51,7 @@ def asked(text: str) -> str:
     """Return a query as Postgres has it: a subquery in the place of QUALIFY."""
     if "QUALIFY" not in text:
         return text
-    tree = sqlglot.parse_one(text, read="snowflake")
+    tree = sqlglot.parse_one(text, read="postgres")
     return str(tree.transform(transforms.eliminate_qualify).sql(dialect="postgres"))
 
 

@@ -1,6 +1,7 @@
-"""A random query and batches of changes → what becomes of it: as Postgres says, refused, or wrong; made smaller.
+"""Random queries and batches of changes → what becomes of them: as Postgres says, refused, or wrong; made smaller.
 
-`python -m views.random_case 0 500` runs these seeds, and prints what is wrong as small as it gets.
+A seed has ten queries over the same changes, which are compiled and run together, and each alone where one of them is
+not as it should be. `python -m views.random_case 0 50` runs these seeds, and prints what is wrong as small as it gets.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sinkql.errors import SinkqlError
 from support.postgres import postgres
 from views.harness import Change, Changes, Content, Relation, View, Views
 from views.judged import JudgedContent, asked
+from views.random_expression import Query
 from views.random_query import query
 from views.random_relation import RELATIONS, row
 
@@ -31,6 +33,10 @@ Judge = psycopg.Connection[Any]
 _UNKNOWN = "unknown to Postgres"
 _ROUNDS = 40
 _MOST = 1000
+TOGETHER = 10
+"""How many queries a seed has."""
+_STEPS = ((9, 6), (9, 6), (9, 6), (9, 3, 3, 3))
+"""How many changes each batch has of each relation, at most, of one seed in four and the next ones."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,16 @@ class Case:
     batches: Batches
     forms: Counter[str] = field(default_factory=Counter)
     """How many of which forms the query has."""
+
+    @property
+    def sinks(self) -> Sequence[str]:
+        """Which of the queries that run together have a sink, too."""
+        return ["v0"] if self.seed % 2 == 0 else []
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets its state has."""
+        return 2 if self.seed % 4 == 1 else 1
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}", self.sql]
@@ -59,21 +75,24 @@ class Outcome:
         return self.kind in ("wrong", "failed")
 
 
-def case(seed: int, judge: Judge) -> Case:
-    """Return the case of a seed, of a query that Postgres has, and whose rows are not too many.
+def cases(seed: int, judge: Judge, count: int = TOGETHER) -> list[Case]:
+    """Return the cases of a seed, of queries that Postgres has, and whose rows are not too many.
 
-    Every second one has changes in any order, and what comes and goes within a batch.
+    Every second seed has changes in any order, and what comes and goes within a batch.
     """
     random_ = random.Random(seed)
     content = JudgedContent(RELATIONS, judge)
     batches: list[dict[str, list[Change]]] = []
-    for number in range(4):
-        changes = _changes(content, random_, 9 if not number else 3, noise=bool(seed % 2))
+    for most in _STEPS[seed % len(_STEPS)]:
+        changes = _changes(content, random_, most, noise=bool(seed % 2))
         content.apply(changes)
         batches.append(changes)
-    while _rows(content, (found := query(random_)).sql) > _MOST:
-        pass
-    return Case(seed, found.sql, tuple(batches), found.forms)
+    found: list[Query] = []
+    while len(found) < count:
+        each = query(random_)
+        if _rows(content, each.sql) <= _MOST:
+            found.append(each)
+    return [Case(seed, each.sql, tuple(batches), each.forms) for each in found]
 
 
 def _rows(content: Content, sql: str) -> float:
@@ -128,39 +147,64 @@ def _noisy(relation: Relation, changes: Sequence[Change], random_: random.Random
     return random_.sample(found, len(found))
 
 
-def outcome(case: Case, judge: Judge, *, parts: bool = True) -> Outcome:
+def outcomes(cases: Sequence[Case], judge: Judge) -> list[Outcome]:
+    """Run cases of one seed together, or each alone where not all of them are held; tell what became of each.
+
+    The first is also checked in what it is made of, and over other batches.
+    """
+    found = _outcome(cases, judge)
+    if found == Outcome("held"):
+        return [found] * len(cases)
+    return [_outcome([each], judge) for each in cases] if len(cases) > 1 else [found]
+
+
+def outcome(case: Case, judge: Judge) -> Outcome:
     """Run a case, and tell what became of it."""
+    (found,) = outcomes([case], judge)
+    return found
+
+
+def _outcome(cases: Sequence[Case], judge: Judge) -> Outcome:
+    first = cases[0]
+    views = {f"v{number}": View(each.sql, asked(each.sql)) for number, each in enumerate(cases)}
     content = JudgedContent(RELATIONS, judge)
-    try:
-        for each in case.batches:
-            content.apply(each)
-            content.ask(asked(case.sql))
-    except psycopg.Error as error:
-        return Outcome(_UNKNOWN, str(error).splitlines()[0])
+    if len(cases) == 1 and (unknown := _unknown(content, first.batches, list(views.values()))):
+        return unknown
     with tempfile.TemporaryDirectory(prefix="sinkql-h-") as folder:
         try:
-            view, sinks, buckets = View(case.sql, asked(case.sql)), case.seed % 4 == 0, 1 + case.seed % 2
             content = JudgedContent(RELATIONS, judge)
-            views = Views(Path(folder), RELATIONS, {"v": view}, sinks=sinks, buckets=buckets, content=content)
+            held = Views(Path(folder), RELATIONS, views, sinks=first.sinks, buckets=first.buckets, content=content)
         except SinkqlError as error:
             return Outcome("refused", f"{error.code} {error.message}")
         except Exception as error:
             return Outcome("failed", f"planning: {type(error).__name__}: {error}")
         try:
-            return _held(views, case, parts=parts)
+            return _held(held, first)
         finally:
-            views.close()
+            held.close()
 
 
-def _held(views: Views, case: Case, *, parts: bool) -> Outcome:
+def _unknown(content: Content, batches: Batches, views: Sequence[View]) -> Outcome | None:
+    """Tell whether Postgres does not have one of the queries, after one of the batches."""
+    try:
+        for each in batches:
+            content.apply(each)
+            for view in views:
+                content.ask(view.asked)
+    except psycopg.Error as error:
+        return Outcome(_UNKNOWN, str(error).splitlines()[0])
+    return None
+
+
+def _held(views: Views, case: Case) -> Outcome:
     try:
         for each in case.batches:
             views.batch(each)
-        if parts:
-            views.check_parts()
-            views.check_cut([2])
-            random_ = random.Random(case.seed)
-            views.check_altered(lambda relation, changes: _noisy(relation, changes, random_))
+        random_ = random.Random(case.seed)
+        views.check_parts(["v0"])
+        if len(case.batches) > 2:
+            views.check_cut([2], ["v0"])
+        views.check_altered(lambda relation, changes: _noisy(relation, changes, random_), ["v0"])
     except AssertionError as error:
         return Outcome("wrong", str(error))
     except SinkqlError as error:
@@ -291,17 +335,17 @@ def main(first: int, last: int, judge: Judge) -> None:
     refused: Counter[str] = Counter()
     known: set[str] = set()
     for seed in range(first, last):
-        each = case(seed, judge)
-        found = outcome(each, judge)
-        counts[found.kind] += 1
-        forms += each.forms
-        if found.kind in ("refused", _UNKNOWN):
-            refused[found.said[:100]] += 1
-        told = found.said.strip().splitlines()[-1][:60] if found.kind == "failed" else str(seed)
-        if found.wrong and told not in known:
-            known.add(told)
-            small = shrunk(each, found.kind, judge)
-            print(f"--- {found.kind}\n{small}\n{outcome(small, judge).said}\nat first: {each.sql}\n", flush=True)
+        found = cases(seed, judge)
+        for each, became in zip(found, outcomes(found, judge), strict=True):
+            counts[became.kind] += 1
+            forms += each.forms
+            if became.kind in ("refused", _UNKNOWN):
+                refused[became.said[:100]] += 1
+            told = became.said.strip().splitlines()[-1][:60] if became.kind == "failed" else each.sql
+            if became.wrong and told not in known:
+                known.add(told)
+                small = shrunk(each, became.kind, judge)
+                print(f"--- {became.kind}\n{small}\n{outcome(small, judge).said}\nat first: {each.sql}\n", flush=True)
     print(dict(counts))
     for said, count in (*refused.most_common(30), *forms.most_common()):
         print(f"{count:5} {said}")
