@@ -180,8 +180,12 @@ FORMS: dict[str, Spelling] = {
         "CAST(nullif(IF(@1 IS NULL, array_position(transform(@0, `$e` -> `$e` IS NULL), true), "
         "array_position(@0, @1)), 0) AS INT)"
     ),
-    "array_remove(any,any)": Form("filter(@0, `$e` -> NOT (`$e` <=> @1))"),
-    "array_replace(any,any,any)": Form("transform(@0, `$e` -> IF(`$e` <=> @1, @2, `$e`))"),
+    # what is sought, and stands for it, is computed also where an array has nothing: it may fail
+    "array_remove(any,any)": Form("transform(array(@1), `$x` -> filter(@0, `$e` -> NOT (`$e` <=> `$x`)))[0]"),
+    "array_replace(any,any,any)": Form(
+        "transform(array(named_struct('x', @1, 'y', @2)), "
+        "`$x` -> transform(@0, `$e` -> IF(`$e` <=> `$x`.x, `$x`.y, `$e`)))[0]"
+    ),
     "array_to_string(any,text)": Form(f"array_join({_AS_TEXTS}, @1)"),
     # the third operand of Spark's own, where it may be NULL, makes all of it NULL
     "array_to_string(any,text,text)": Form(f"array_join(transform({_AS_TEXTS}, `$e` -> coalesce(`$e`, @2)), @1)"),
@@ -195,9 +199,10 @@ FORMS: dict[str, Spelling] = {
     "[](any,integer)": _element,
     "ARRAY(any…)": _made,
     **{f"{sign} ANY(any,any)": _any(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")},
-    "[:](any,integer,integer)": Form(
-        "CASE WHEN @0 IS NULL OR @1 IS NULL OR @2 IS NULL THEN NULL "
-        "ELSE slice(@0, greatest(@1, 1), greatest(least(greatest(@2, 0), size(@0)) - greatest(@1, 1) + 1, 0)) END"
+    "[:](any,integer,integer)": Form(  # bounds stand here once, so that none is computed beside an array that is NULL
+        "IF(@0 IS NULL, NULL, transform(array(named_struct('l', @1, 'h', @2)), `$x` -> IF(`$x`.l IS NULL OR `$x`.h IS "
+        "NULL, NULL, slice(@0, greatest(`$x`.l, 1), "
+        "greatest(least(greatest(`$x`.h, 0), size(@0)) - greatest(`$x`.l, 1) + 1, 0))))[0])"
     ),
     "@>(array,array)": _within("forall"),
     "&&(array,array)": _within("exists"),

@@ -47,6 +47,9 @@ FOUND = (
     "sign(@d0)",
     "radians(@d0)",
     "atan2(@d0, @d1)",
+    "array_remove(@ai0, 1 / @i1)",
+    "array_replace(@ai0, @i1, 1 / @i2)",
+    "@ai0[array_length(ARRAY[@ai2, @ai1], 2):@i0]",
 )
 """What was wrong once in one of the engines: all of it is tried with each change."""
 

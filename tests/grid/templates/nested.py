@@ -37,6 +37,16 @@ def json() -> Iterator[Template]:
     yield from plain("jsonb_extract_path_text(@j0, 'a', '0')", "jsonb_extract_path(@j0, 'b', '0')")
 
 
+_FAILING = (
+    "array_remove(@ai0, 1 / @i1)",
+    "array_replace(@ai0, 1 / @i1, @i2)",
+    "array_replace(@ai0, @i1, 1 / @i2)",
+    "@ai0[array_length(ARRAY[@ai2, @ai1], 2):@i0]",
+    "@ai0[@i0:array_length(ARRAY[@ai2, @ai1], 2)]",
+)
+"""An operand fails beside an array that has nothing, or is NULL."""
+
+
 def arrays() -> Iterator[Template]:
     for code in ARRAYS:
         yield from plain(*(f"@{code}0 {sign} @{code}1" for sign in SIGNS), f"@{code}0 IS DISTINCT FROM @{code}1")
@@ -46,6 +56,7 @@ def arrays() -> Iterator[Template]:
     for code in ARRAYS:
         yield from plain(f"greatest(@{code}0, @{code}1)", f"least(@{code}0, @{code}1, @{code}2)")
     # what fails beside an array that is NULL or has no elements
+    yield from plain(*_FAILING)
     yield from plain("@ai0[1 / @i1]", "@ai0[1 / @i1:@i2]", "@ai0[@i1:1 / @i2]", "(1 / @i1)::text = ANY (@as0)")
     yield from plain(*(f"1 / @i1 {sign} {word} (@ai0)" for sign in SIGNS for word in ("ANY", "ALL")))
     yield from plain(*(f"@i0 {sign} {word} (ARRAY[1, 1 / @i1])" for sign in SIGNS for word in ("ANY", "ALL")))
