@@ -135,5 +135,5 @@ def run_history(
                 loop = drained(partial(loop_of, job, session.context(job), registry, engine=engine, writer=writer))
                 rows += check_rebuilt(loop)
                 if dice.random() < 0.3:
-                    shutil.rmtree(loop.folder / "state")
+                    shutil.rmtree(loop.folder / "state", ignore_errors=True)  # a view without rows has none
     assert rows
