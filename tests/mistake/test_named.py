@@ -45,7 +45,7 @@ _WORDS_ELSEWHERE = {
     "RECOVER", "SLAVE", "UNLOGGED", "USAGE", "XA",
     # of other systems and of people
     "AAAA", "API", "ASCII", "EDITOR", "FILE", "GB18030", "GCS", "HTTP", "IP", "ITEM", "KV", "LATIN1", "NA", "NTP",
-    "NUL", "OPTION", "PEM", "PGPASSWORD", "POST", "RDS", "REST", "S3", "SJIS", "SQ3701", "STS", "TLS", "TMPDIR", "TPC",
+    "NUL", "OPTION", "PEM", "PGPASSWORD", "PGREQUIREAUTH", "POST", "RDS", "REST", "S3", "SJIS", "SQ3701", "STS", "TLS", "TMPDIR", "TPC",
     "UTC", "UTF", "UTF16", "UXXXXXXXX", "WIN1252",
 }  # fmt: skip
 _OF_WINDOWS = {"lag", "row_number"}

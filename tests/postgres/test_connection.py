@@ -19,14 +19,17 @@ from support.tls_front import tls_front
 
 pytestmark = pytest.mark.server
 
-_HBA = "host all postgres all trust\nhost all bob all scram-sha-256\n"
+_HBA = "host all postgres all trust\nhost all bob all scram-sha-256\nhost all clear all password\n"
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Postgres]:
     """Run a server that asks bob for a password, and lets nobody else in but postgres."""
     with postgres_server() as server:
-        server.execute("CREATE ROLE bob LOGIN PASSWORD 'hunter22'; CREATE ROLE eve LOGIN")
+        server.execute(
+            "CREATE ROLE bob LOGIN PASSWORD 'hunter22'; CREATE ROLE eve LOGIN;"
+            " CREATE ROLE clear LOGIN PASSWORD 'hunter22'"
+        )
         (server.data / "pg_hba.conf").write_text(_HBA)
         server.execute("SELECT pg_reload_conf()")
         yield server
@@ -43,6 +46,19 @@ def _connect(port: int, **options: str) -> str:
     given = {"HOST": "'127.0.0.1'", "PORT": str(port), "DATABASE": "postgres", "USER": "postgres"}
     given |= {name.replace("_", " "): value for name, value in options.items()}
     return f"CREATE CONNECTION c TO POSTGRES ({', '.join(f'{name} {value}' for name, value in given.items())});"
+
+
+def test_a_server_that_asks_for_a_clear_password_is_refused_where_the_environment_says_so(
+    session: Session, guarded: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGREQUIREAUTH", "scram-sha-256")
+    with pytest.raises(SinkqlError) as caught:
+        session.execute(_connect(guarded.port, USER="clear", PASSWORD="SECRET right"))
+    assert caught.value.code == "SQ4414"
+    assert "server requested a cleartext password" in (caught.value.detail or "")
+    session.execute(_connect(guarded.port, USER="bob", PASSWORD="SECRET right") + "DROP CONNECTION c;")
+    monkeypatch.delenv("PGREQUIREAUTH")
+    session.execute(_connect(guarded.port, USER="clear", PASSWORD="SECRET right"))
 
 
 def test_a_password_is_a_secret_and_a_certificate_is_text(session: Session, guarded: Postgres, tmp_path: Path) -> None:

@@ -31,6 +31,11 @@ from sinkql.extension.keeping import KeepingOptions
 from sinkql.extension.plan import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
 from sinkql.extension.stream import Offsets
 
+_PASSWORDS = """\
+As libpq does, a connection gives the password in the way that the server asks for, in clear text too if it asks for
+that. With `SSL MODE = 'verify_full'` only the server itself can ask. Where the network is not trusted and there is no
+TLS, set `PGREQUIREAUTH=scram-sha-256` in the environment of SinkQL: libpq then refuses a server that asks for less."""
+
 
 def _validate(planned: logical.Connection, access: Access) -> None:
     from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
@@ -76,6 +81,7 @@ connector = Connector(
             PLACE,
             validate=_validate,
             examine=_examine,
+            about=_PASSWORDS,
         ),
     ),
     sources=(
