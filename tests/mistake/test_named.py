@@ -44,9 +44,9 @@ _WORDS_ELSEWHERE = {
     "ATTACH", "AUTHORIZATION", "BYPASSRLS", "CLIENT", "ENGINE", "GLOBAL", "GRANT", "IDENTITY", "LOCK", "LOGIN",
     "RECOVER", "SLAVE", "UNLOGGED", "USAGE", "XA",
     # of other systems and of people
-    "AAAA", "API", "ASCII", "EDITOR", "FILE", "GB18030", "GCS", "HTTP", "IP", "ITEM", "KV", "LATIN1", "NA", "NTP",
-    "NUL", "OPTION", "PEM", "PGPASSWORD", "PGREQUIREAUTH", "POST", "RDS", "REST", "S3", "SJIS", "SQ3701", "STS", "TLS", "TMPDIR", "TPC",
-    "UTC", "UTF", "UTF16", "UXXXXXXXX", "WIN1252",
+    "AAAA", "API", "ASCII", "EDITOR", "FILE", "GB18030", "GCS", "HOME", "HTTP", "IP", "ITEM", "KV", "LATIN1",
+    "NA", "NTP", "NUL", "OPTION", "PEM", "PGPASSWORD", "PGREQUIREAUTH", "POST", "RDS", "REST", "S3", "SJIS", "SQ3701",
+    "STS", "TLS", "TMPDIR", "TPC", "UTC", "UTF", "UTF16", "UXXXXXXXX", "WIN1252",
 }  # fmt: skip
 _OF_WINDOWS = {"lag", "row_number"}
 _OF_SYNTAX = {"cast", "extract", "mz_now", "now", "numeric", "record", "varchar"}
@@ -161,6 +161,7 @@ def test_options_that_are_given_a_value_are_there() -> None:
 
 
 def test_words_in_capitals_are_of_the_language() -> None:
+    """A word that is none of SQL, and right, goes into the set of words of elsewhere."""
     names = WORDS.labels | WORDS.words | OPTION_NAMES | QUERY | {value for _, value in WORDS.choices}
     known = {word for name in names for word in name.split()} | set(re.findall(r'"([A-Z_0-9]+)"i', grammar.text()))
     named = _named(r"(?<![\w'.$%{-])[A-Z][A-Z0-9]+(?![\w'-])")
