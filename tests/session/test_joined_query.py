@@ -10,6 +10,7 @@ import pytest
 
 from session.system_forms import SPARK, fill, found
 from sinkql import evaluate
+from sinkql.errors import SinkqlError
 from sinkql.session import Session
 
 _ROWS = """
@@ -29,6 +30,15 @@ _QUERIES = (
     "SELECT x.id AS i, y.id AS j FROM a x CROSS JOIN a y WHERE x.id < y.id",
     "SELECT b.label, count(*) AS n, count(a.id) AS m FROM b LEFT JOIN a ON a.g = b.id GROUP BY b.label",
 )
+
+_FAILING = {
+    "x::int": "integer out of range",
+    "to_timestamp(x)": "timestamp out of range",
+    "s::bigint": 'invalid input syntax for type bigint: "abc"',
+    "make_date(2020, length(s) + 10, 1)": "date field value out of range",
+    "(length(s) * 1000.0)::numeric(5,2)": "value out of range for numeric(5,2)",
+}
+"""What Spark refuses in words of its own."""
 
 
 def _found(session: Session) -> list[Counter[tuple[Any, ...]]]:
@@ -55,6 +65,10 @@ def test_joins_in_spark(session: Session, monkeypatch: pytest.MonkeyPatch) -> No
     fill(session)  # and of a system relation, in the same Spark
     for query in SPARK:
         assert found(session, query.format(r="plain")) == found(session, query.format(r="mz_relations")), query
+    for expression, said in _FAILING.items():
+        with pytest.raises(SinkqlError) as caught:
+            session.execute(f"SELECT {expression} FROM (VALUES ('Infinity'::double precision, 'abc')) AS v (x, s)")
+        assert said == caught.value.message
 
 
 def test_columns_of_one_name_are_shown_twice(session: Session) -> None:

@@ -296,7 +296,9 @@ FORMS: dict[str, Spelling] = {
     "to_timestamp(bigint)": Form("timestamp_seconds(@0)"),
     # rounded as Postgres does, relative to its own epoch
     "to_timestamp(double precision)": Form(
-        "timestamp_micros(CAST(rint((@0 - 946684800D) * 1000000) AS BIGINT) + 946684800000000L)"
+        "CASE WHEN @0 >= -9222425352000D AND @0 < 9223372036000D "
+        "THEN timestamp_micros(CAST(rint((@0 - 946684800D) * 1000000) AS BIGINT) + 946684800000000L) "
+        f"WHEN @0 IS NOT NULL THEN {raised('timestamp out of range', 'TIMESTAMP')} END"
     ),
     **{f"to_char({type_},text)": _to_char for type_ in _INSTANTS},
     **{f"isfinite({type_})": Form("IF(@0 IS NULL, NULL, true)") for type_ in ("date", *_INSTANTS)},

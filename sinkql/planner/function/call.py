@@ -96,24 +96,50 @@ def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
     return _choose(name, arguments, span)
 
 
+_PARAMETERS = {
+    **time.PARAMETERS,
+    "regexp_count": ("string pattern",),
+    "regexp_like": ("string pattern",),
+    "regexp_replace": ("string pattern replacement", "string pattern replacement flags"),
+    "regexp_split_to_array": ("string pattern",),
+}
+_FILLED = ("make_interval",)
+"""Functions whose arguments are 0 where they are left out."""
+
+
 def ordered(name: str, values: Sequence[Typed], names: Sequence[tuple[str, Span]]) -> list[Typed]:
     """Return arguments, the last of which have names, in the order of the parameters; raises SQ2211."""
-    known = time.PARAMETERS.get(name, {})
-    if not known:
+    overloads = [each.split() for each in _PARAMETERS.get(name, ())]
+    if not overloads:
         message = f"{name}() takes no named arguments"
         raise SinkqlError("SQ2211", message, names[0][1], hint="Write the values in their order, without names.")
-    found = dict(zip(known, values[: len(values) - len(names)], strict=False))
-    for (parameter, span), value in zip(names, values[len(values) - len(names) :], strict=True):
-        if parameter in found or parameter not in known:
-            given = "is given twice" if parameter in found else "does not exist"
+    given, filled = len(values) - len(names), name in _FILLED
+    wanted = {parameter for parameter, _ in names}
+    known = next((each for each in overloads if given + len(names) == len(each) and wanted <= {*each[given:]}), None)
+    if known is None:
+        known = overloads[-1]
+        _check_names(name, known, given, names, filled=filled)
+    found = dict(zip(known, values[:given], strict=False))
+    found |= {parameter: value for (parameter, _), value in zip(names, values[given:], strict=True)}
+    return [found.get(each) or constant(0, types.INTEGER, names[0][1]) for each in known]
+
+
+def _check_names(
+    name: str, known: Sequence[str], given: int, names: Sequence[tuple[str, Span]], *, filled: bool
+) -> None:
+    found = {*known[:given]}
+    for parameter, span in names:
+        if parameter not in known:
+            near = nearest(parameter, known)
+            hint = f"Did you mean {near}?" if near else f"The arguments are {', '.join(known)}."
+            raise SinkqlError("SQ2211", f"argument {parameter} of {name}() does not exist", span, hint=hint)
+        if parameter in found:
             hint = f"The arguments are {', '.join(known)}."
-            raise SinkqlError("SQ2211", f"argument {parameter} of {name}() {given}", span, hint=hint)
-        found[parameter] = value
-    missing = [each for each, default in known.items() if each not in found and default is None]
-    if missing:
+            raise SinkqlError("SQ2211", f"argument {parameter} of {name}() is given twice", span, hint=hint)
+        found.add(parameter)
+    missing = [each for each in known if each not in found]
+    if missing and not filled:
         raise SinkqlError("SQ2211", f"argument {missing[0]} of {name}() is missing", names[0][1])
-    last = names[0][1]
-    return [found.get(each) or constant(known[each], types.INTEGER, last) for each in known]
 
 
 def check(name: str, span: Span, arity: int) -> None:

@@ -43,12 +43,12 @@ _DATE_FIELDS = (
 _CLOCK_FIELDS = ("hour", "minute", "second", "milliseconds", "microseconds")
 _DIFFERENCE_FIELDS = ("epoch", "day", *_CLOCK_FIELDS)
 _MAKE_INTERVAL = ("years", "months", "weeks", "days", "hours", "mins", "secs")
-PARAMETERS: dict[str, dict[str, int | None]] = {
-    "make_date": dict.fromkeys(("year", "month", "day")),
-    "make_timestamp": dict.fromkeys(("year", "month", "mday", "hour", "min", "sec")),
-    "make_interval": dict.fromkeys(_MAKE_INTERVAL, 0),
+PARAMETERS = {
+    "make_date": ("year month day",),
+    "make_timestamp": ("year month mday hour min sec",),
+    "make_interval": (" ".join(_MAKE_INTERVAL),),
 }
-"""The names of the arguments of functions that take them by name, with what they are where they are left out."""
+"""The names of arguments, of each overload of a function that takes them by name."""
 _SYNONYMS = {
     "microsecond": "microseconds", "millisecond": "milliseconds", "seconds": "second", "minutes": "minute",
     "hours": "hour", "days": "day", "weeks": "week", "months": "month", "quarters": "quarter", "years": "year",

@@ -97,9 +97,10 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         TokenType.RLIKE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_term())),
     }
     LAMBDAS: ClassVar[dict[Any, Any]] = {
-        TokenType.FARROW: lambda self, names: self.expression(
+        token: lambda self, names: self.expression(
             exp.Kwarg(this=exp.to_identifier(names[0].name.lower()), expression=self._parse_disjunction())
         )
+        for token in (TokenType.FARROW, TokenType.COLON_EQ)
     }
     JSON_OPERATORS: ClassVar[dict[Any, Any]] = {
         token: lambda self, this, key, build=build: self.expression(build(this=this, expression=key))

@@ -136,4 +136,32 @@ def told(error: Exception) -> str:
     """Return what Spark says, without its name for it and without advice that is of no use in SinkQL."""
     text = re.sub(r"^\[[\w.]+\]\s*", "", str(error)).strip()
     text = _ADVICE.sub("", text).splitlines()[0].rstrip(". ")
+    for pattern, said in _SAID:
+        found = pattern.search(text)
+        if found is not None:
+            return said(found)
     return text[:1].lower() + text[1:]
+
+
+def _type(written: str) -> str:
+    name = written.partition("(")[0]
+    return _TYPES.get(name, name.lower()) + written[len(name) :].replace(", ", ",")
+
+
+_TYPES = {
+    "INT": "integer", "DOUBLE": "double precision", "FLOAT": "real", "STRING": "text", "DECIMAL": "numeric",
+    "Decimal": "numeric", "BINARY": "bytea", "TIMESTAMP": "timestamptz", "TIMESTAMP_NTZ": "timestamp",
+}  # fmt: skip
+_SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r'to "(.+)" due to an overflow$'), lambda found: f"{_type(found[1])} out of range"),
+    (
+        re.compile(r"(?s)^The value '(.*)' of the type \"STRING\" cannot be cast to \"(.+)\" because it is malformed$"),
+        lambda found: f'invalid input syntax for type {_type(found[2])}: "{found[1]}"',
+    ),
+    (
+        re.compile(r"cannot be represented as (Decimal\(.+\))$"),
+        lambda found: f"value out of range for {_type(found[1])}",
+    ),
+    (re.compile(r"^Invalid value for (Year|Month|Day|Epoch)\w*"), lambda found: "date field value out of range"),
+)
+"""What Spark says of values, and how it is said here, where the evaluator says the same."""

@@ -342,7 +342,7 @@ class Expressions(Specials):
 
     def _argument(self) -> None:
         self.take("VARIADIC")
-        if self.next.kind in ("WORD", "QUOTED") and self.ahead().kind == "=>":
+        if self.next.kind in ("WORD", "QUOTED") and self.ahead().kind in ("=>", ":="):
             self.place += 2
         self.expression()
 
