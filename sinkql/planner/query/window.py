@@ -225,7 +225,7 @@ class _WindowCalls(Calls):
 
     def collect(self, call: logical.WindowCall, span: Span) -> Typed:
         message = f"an aggregate of {call.type.called} over a window is not supported yet"
-        raise SinkqlError("SQ2932", message, span, hint="Aggregate by GROUP BY in a subquery in FROM, and join this.")
+        raise SinkqlError("SQ2932", message, span, hint="Compute it by GROUP BY in a subquery in FROM, and join this.")
 
 
 @dataclass(frozen=True, slots=True)
