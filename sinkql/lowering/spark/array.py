@@ -14,8 +14,11 @@ def _element(call: Call) -> Form:
     known = index.value if isinstance(index, Literal) else None
     if isinstance(known, int) and known >= 1:
         return Form("try_element_at(@0, @1)")
-    # below 0 Spark counts from the end; beside no array the index is not computed
-    return Form("IF(@0 IS NOT NULL AND @1 >= 1, try_element_at(@0, @1), NULL)")
+    found = "IF({0} >= 1, try_element_at(@0, {0}), NULL)"  # below 0 Spark counts from the end
+    if isinstance(index, Reference | Literal):
+        return Form(found.format("@1"))
+    # it stands here once, so that it is not computed beside no array
+    return Form(f"IF(@0 IS NULL, NULL, transform(array(@1), `$x` -> {found.format('`$x`')})[0])")
 
 
 def _made(call: Call) -> Form:
@@ -162,7 +165,10 @@ def _with_nulls(form: str, operands: tuple[Expression, ...]) -> Form:
     """Return the parts of a text, of which those that are the last operand, if there is one beside two, are NULL."""
     last = len(operands) - 1
     wanted = last if last > form.count("@1 IS NULL") else None
-    return Form(form if wanted is None else f"transform({form}, `$e` -> nullif(`$e`, @{wanted}))", operands=operands)
+    if wanted is None:
+        return Form(form, operands=operands)
+    with_nulls = f"transform({form}, `$e` -> nullif(`$e`, `$x`))"
+    return Form(f"transform(array(@{wanted}), `$x` -> {with_nulls})[0]", operands=operands)
 
 
 def _quoted(text: str) -> str:
@@ -188,7 +194,9 @@ FORMS: dict[str, Spelling] = {
     ),
     "array_to_string(any,text)": Form(f"array_join({_AS_TEXTS}, @1)"),
     # the third operand of Spark's own, where it may be NULL, makes all of it NULL
-    "array_to_string(any,text,text)": Form(f"array_join(transform({_AS_TEXTS}, `$e` -> coalesce(`$e`, @2)), @1)"),
+    "array_to_string(any,text,text)": Form(
+        f"transform(array(@2), `$x` -> array_join(transform({_AS_TEXTS}, `$e` -> coalesce(`$e`, `$x`)), @1))[0]"
+    ),
     "string_to_array(text,text)": _split,
     "string_to_array(text,text,text)": _split,
     "$flat(any)": _in_one,

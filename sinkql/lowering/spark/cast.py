@@ -245,6 +245,8 @@ def _template(source: Type, target: Type) -> str | None:
             return _float_to_numeric(name, spark)
         case "double precision", "real":
             return _DOUBLE_TO_REAL
+        case ("integer" | "bigint" | "uint4"), "real":  # by a type that Spark's optimizer cannot leave out before DOUBLE
+            return "CAST(CAST(@0 AS DECIMAL(20,0)) AS FLOAT)"
         case _:
             return None
 

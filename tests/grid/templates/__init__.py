@@ -50,6 +50,11 @@ FOUND = (
     "array_remove(@ai0, 1 / @i1)",
     "array_replace(@ai0, @i1, 1 / @i2)",
     "@ai0[array_length(ARRAY[@ai2, @ai1], 2):@i0]",
+    "@ai0[array_length(ARRAY[@ai2, @ai1], 2)]",
+    "array_to_string(@ai0, ',', (1 / @i1)::text)",
+    "string_to_array(@s0, ',', (1 / @i1)::text)",
+    "@i0::real::double precision",
+    "@l0::real::double precision",
 )
 """What was wrong once in one of the engines: all of it is tried with each change."""
 

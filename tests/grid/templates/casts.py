@@ -96,10 +96,18 @@ _TEXTS_OF = {
 }
 
 
+_NUMBERS = "hilnrd"
+
+
 def casts() -> Iterator[Template]:
     for source, targets in _CASTS.items():
         for target in targets:
             yield from plain(f"@{source}0::{SPELLED[target]}")
+    # an optimizer may leave the one within out
+    for source in _NUMBERS:
+        for between in filter(_CASTS[source].__contains__, "hilrd"):
+            for target in filter(_CASTS[between].__contains__, _NUMBERS):
+                yield from plain(f"@{source}0::{SPELLED[between]}::{SPELLED[target]}")
     for source in ("n", "m", "d", "s", "i", "l", "f"):
         yield from plain(f"@{source}0::numeric(10,2)", f"@{source}0::numeric(3,1)", f"@{source}0::numeric(38,0)")
     for target, texts in _TEXTS_OF.items():

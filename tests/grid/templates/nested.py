@@ -43,6 +43,9 @@ _FAILING = (
     "array_replace(@ai0, @i1, 1 / @i2)",
     "@ai0[array_length(ARRAY[@ai2, @ai1], 2):@i0]",
     "@ai0[@i0:array_length(ARRAY[@ai2, @ai1], 2)]",
+    "@ai0[array_length(ARRAY[@ai2, @ai1], 2)]",
+    "array_to_string(@ai0, ',', (1 / @i1)::text)",
+    "string_to_array(@s0, ',', (1 / @i1)::text)",
 )
 """An operand fails beside an array that has nothing, or is NULL."""
 
