@@ -21,6 +21,7 @@ import pytest
 
 from postgres.pipeline import capturing, catch_up
 from sinkql.parser import parse
+from sinkql.runtime.spark.java import check_java
 from sinkql.session import Result, Session
 from support.aws import aws
 from support.command import run
@@ -261,7 +262,7 @@ def in_spark(guide: Guide, folder: Path) -> Rows:
     (configuration / "spark-defaults.conf").write_text("".join(lines))
     program = folder / "step8_spark.py"
     program.write_text(guide.text(program.name))
-    environment = os.environ | {"SPARK_CONF_DIR": str(configuration)}
+    environment = os.environ | check_java().environment | {"SPARK_CONF_DIR": str(configuration)}
     done = subprocess.run(
         [sys.executable, program], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
