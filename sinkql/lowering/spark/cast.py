@@ -245,7 +245,7 @@ def _template(source: Type, target: Type) -> str | None:
             return _float_to_numeric(name, spark)
         case "double precision", "real":
             return _DOUBLE_TO_REAL
-        case ("integer" | "bigint" | "uint4"), "real":  # by a type that Spark's optimizer cannot leave out before DOUBLE
+        case (("integer" | "bigint" | "uint4"), "real"):  # a FLOAT between an INT and a DOUBLE is left out by Spark
             return "CAST(CAST(@0 AS DECIMAL(20,0)) AS FLOAT)"
         case _:
             return None
