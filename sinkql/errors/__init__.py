@@ -30,6 +30,7 @@ from sinkql.errors.error import LostStateError as LostStateError
 from sinkql.errors.error import MissingColumnError as MissingColumnError
 from sinkql.errors.error import MissingError as MissingError
 from sinkql.errors.error import NoCatalogError as NoCatalogError
+from sinkql.errors.error import NoFormError as NoFormError
 from sinkql.errors.error import Notice as Notice
 from sinkql.errors.error import SharedKeyError as SharedKeyError
 from sinkql.errors.error import SinkqlError as SinkqlError
@@ -42,6 +43,7 @@ from sinkql.errors.error import UnexpectedWordError as UnexpectedWordError
 from sinkql.errors.error import UnfitNameError as UnfitNameError
 from sinkql.errors.error import UnfitTableError as UnfitTableError
 from sinkql.errors.error import UnforeseenError as UnforeseenError
+from sinkql.errors.error import UnknownNameError as UnknownNameError
 from sinkql.errors.error import codes as codes
 from sinkql.errors.error import too_deep as too_deep
 from sinkql.errors.near import in_other_case as in_other_case

@@ -135,6 +135,14 @@ class MissingError(SinkqlError):
         """The name as it was written, without its schema."""
 
 
+class NoFormError(SinkqlError):
+    """Say that SQLite has no form of a query over system relations, which may be one that other queries have."""
+
+
+class UnknownNameError(SinkqlError):
+    """Say that no function or type has this name."""
+
+
 class MissingColumnError(SinkqlError):
     """Say that no relation of a query has a column of this name."""
 

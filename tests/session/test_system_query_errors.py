@@ -18,7 +18,7 @@ _TABLES = "CREATE TABLE u (id bigint); CREATE TABLE w (id bigint);"
         ("SHOW COLUMNS FROM u WHERE 1e", "SQ2201", "1e"),
         ("SELECT name, FROM mz_tables", "SQ2201", "FROM"),
         ("SELECT name == 'u' FROM mz_tables", "SQ2211", "=="),
-        ("SELECT name:b FROM mz_tables", "SQ2201", ":"),
+        ("SELECT name:b FROM mz_tables", "SQ1006", "name:b"),
         ("SELECT corr(oid, oid) FROM mz_tables", "SQ2932", "corr(oid, oid)"),
         ("SELECT name FROM mz_tables WHERE name = ANY(name)", "SQ2211", "name"),
         ("SELECT length(name, 2) FROM mz_tables", "SQ2211", "length(name, 2)"),

@@ -20,7 +20,7 @@ from sinkql.catalog.system.relation import Relation
 from sinkql.catalog.system.sqlite_expression import ORDERED, SUPPORTED, SqliteExpressions
 from sinkql.catalog.system.sqlite_function import CLIENT
 from sinkql.catalog.system.value import SUMS, Functions, known, stored_type
-from sinkql.errors import SinkqlError, Span, one_of
+from sinkql.errors import NoFormError, SinkqlError, Span, one_of
 from sinkql.logical import Type
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
@@ -74,7 +74,7 @@ class _Lowering:
 
     def refused(self, what: str, node: Any, hint: str = SUPPORTED) -> SinkqlError:
         message = f"{what} is not supported over system relations"
-        return SinkqlError("SQ2284", message, self.syntax.span(node), hint=hint)
+        return NoFormError("SQ2284", message, self.syntax.span(node), hint=hint)
 
     def part(self, part: Part) -> None:
         """Lower one SELECT, or a UNION of some that are lowered."""

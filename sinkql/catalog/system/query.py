@@ -16,7 +16,7 @@ from sinkql.catalog.system.sqlite_expression import SUPPORTED
 from sinkql.catalog.system.sqlite_function import register
 from sinkql.catalog.system.value import shown
 from sinkql.catalog.system.view import Table
-from sinkql.errors import SinkqlError, Span, too_deep
+from sinkql.errors import NoFormError, SinkqlError, Span, too_deep
 from sinkql.planner.name import DATABASE, SCHEMA
 from sinkql.planner.query.syntax import parse
 
@@ -59,7 +59,7 @@ def _selected(query: ast.Query, database: Store, current: _Current) -> Table:
         message = f"the query has more than {MAX_TOKENS:,} words and signs"
         raise SinkqlError("SQ1029", message, query.span, hint="Split it into several queries.")
     if not isinstance(syntax.tree, exp.Query):
-        raise SinkqlError("SQ2284", "VALUES is not supported over system relations", query.span, hint=SUPPORTED)
+        raise NoFormError("SQ2284", "VALUES is not supported over system relations", query.span, hint=SUPPORTED)
     tree = syntax.tree.copy()
     while isinstance(tree, exp.Subquery) and [name for name, part in tree.args.items() if part] == ["this"]:
         tree = tree.this  # a query in parentheses
@@ -77,4 +77,4 @@ def _selected(query: ast.Query, database: Store, current: _Current) -> Table:
             if functions.error is not None:
                 raise functions.error from None
             message = "the system catalog cannot run this query"
-            raise SinkqlError("SQ2284", message, query.span, hint=SUPPORTED) from error
+            raise NoFormError("SQ2284", message, query.span, hint=SUPPORTED) from error

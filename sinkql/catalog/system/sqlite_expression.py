@@ -9,7 +9,7 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.catalog.system.form import FORMS
 from sinkql.catalog.system.value import SUMS, Functions
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import NoFormError, Span
 from sinkql.logical import Type
 from sinkql.logical.expression import children, walk, with_children
 from sinkql.planner import types
@@ -85,7 +85,7 @@ class SqliteExpressions:
             name = call.argument.type.name
             if name not in ORDERED:
                 message = f"{call.function}() of {name} is not supported over system relations"
-                raise SinkqlError("SQ2284", message, call.argument.span, hint=SUPPORTED)
+                raise NoFormError("SQ2284", message, call.argument.span, hint=SUPPORTED)
 
     def _computed(self, tree: logical.Expression) -> exp.Expr:
         below = tuple(map(self._cut, children(tree)))

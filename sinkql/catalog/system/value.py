@@ -11,7 +11,7 @@ from typing import Any
 
 from sinkql import evaluate, logical
 from sinkql.catalog.system.form import FORMS
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import NoFormError, SinkqlError, Span
 from sinkql.logical import Type
 from sinkql.planner import types
 
@@ -113,7 +113,7 @@ class Functions:
             value = _function(tree, names)
             if value is None:
                 message = "this expression is not supported over system relations"
-                raise SinkqlError("SQ2284", message, tree.span, hint="Use another one, or compute it elsewhere.")
+                raise NoFormError("SQ2284", message, tree.span, hint="Use another one, or compute it elsewhere.")
             self._scalars[key] = self._called(value, tree, columns)
         return f"sinkql_{list(self._scalars).index(key)}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sinkql.errors import SinkqlError, Span, nearest, one_of
+from sinkql.errors import SinkqlError, Span, UnknownNameError, nearest, one_of
 from sinkql.logical.function import ANY, FUNCTIONS, Function
 from sinkql.logical.type import NUMERIC, Type
 from sinkql.parser.mistake.habit import call_hint, called_elsewhere
@@ -159,7 +159,7 @@ def check(name: str, span: Span, arity: int) -> None:
         raise SinkqlError("SQ2211", f"window function {name}() requires OVER", span, hint=hint)
     if name not in NAMES:
         hint = _hint(name, arity)
-        raise SinkqlError("SQ2210", f'function "{name}" does not exist', span, hint=hint)
+        raise UnknownNameError("SQ2210", f'function "{name}" does not exist', span, hint=hint)
 
 
 def _hint(name: str, arity: int) -> str:

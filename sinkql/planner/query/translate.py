@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span
+from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, UnknownNameError
 from sinkql.logical import Branch, Case, Type
 from sinkql.logical.array import leaf
 from sinkql.logical.typetext import flat
@@ -186,7 +186,7 @@ def _cast(t: Translation, node: Any) -> Typed:
         plain = re.search(r'type modifier is not allowed for type "(.+)"', str(mistake))
         hint = "Write numeric(38, 10)." if "numeric" in str(mistake) else "Write text, which has no length."
         hint = f"Write {plain[1]}, without digits." if plain else hint
-        raise SinkqlError("SQ2223", str(mistake), t.span(target), hint=hint) from None
+        raise UnknownNameError("SQ2223", str(mistake), t.span(target), hint=hint) from None
     if found is None:
         raise unknown_type(flat(words), t.span(target))
     if isinstance(node.this, exp.Array) and not node.this.expressions and found[0].name in ("array", "list"):

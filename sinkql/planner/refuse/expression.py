@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError, Span, UnknownNameError
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.planner import types
 
@@ -29,7 +29,7 @@ def unknown_type(written: str, span: Span) -> SinkqlError:
         return SinkqlError("SQ2935", f'type "{written}" is not supported yet', span, hint=later)
     hint = _padded(written) or type_hint(written, types.known, "Use a Postgres type, as in value::text.")
     shown = written if written.startswith('"') else f'"{written}"'
-    return SinkqlError("SQ2223", f"type {shown} is not supported", span, hint=hint)
+    return UnknownNameError("SQ2223", f"type {shown} is not supported", span, hint=hint)
 
 
 def _padded(written: str) -> str | None:
