@@ -134,7 +134,7 @@ def test_a_loss_of_a_sink_is_skipped_on_another_host(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY_VARIABLE, "A" * 43 + "=")
-    address = server_address(postgres, tmp_path / "one")
+    address = server_address(postgres, tmp_path / ".sinkql")
     monkeypatch.setenv(VARIABLE, address.text)
     topic = broker.topic()
     with Pipeline.at(broker, tmp_path) as pipeline, Session(replace(address, folder=tmp_path / "two")) as other:

@@ -10,7 +10,7 @@ import psycopg
 import sqlglot
 from psycopg import sql
 from psycopg.types.string import TextLoader
-from sqlglot import transforms
+from sqlglot import exp, transforms
 
 from views.harness import Content, Relation
 from views.rows import Rows, plain
@@ -52,7 +52,30 @@ def asked(text: str) -> str:
     if "QUALIFY" not in text:
         return text
     tree = sqlglot.parse_one(text, read="postgres")
-    return str(tree.transform(transforms.eliminate_qualify).sql(dialect="postgres"))
+    return str(tree.transform(_without_qualify).sql(dialect="postgres"))
+
+
+def _without_qualify(node: exp.Expr) -> exp.Expr:
+    """Return a query with a subquery in the place of QUALIFY.
+
+    SQLGlot takes the column `r.c` there for an output that is called c: outputs have other names meanwhile.
+    """
+    if not isinstance(node, exp.Select) or not node.args.get("qualify"):
+        return node
+    outputs = [each for each in node.selects if isinstance(each, exp.Alias)]
+    columns = {each.name for each in node.args["qualify"].find_all(exp.Column) if each.table}
+    names = {f"{each.alias}_of_query": each.alias for each in outputs if each.alias in columns}
+    for each in outputs:
+        if each.alias in columns:
+            each.set("alias", exp.to_identifier(f"{each.alias}_of_query"))
+    found = transforms.eliminate_qualify(node)
+    assert isinstance(found, exp.Select)
+    found.set("expressions", [_named(each, names.get(each.alias_or_name)) for each in found.selects])
+    return found
+
+
+def _named(output: exp.Expr, name: str | None) -> exp.Expr:
+    return output if name is None else exp.alias_(output.unalias(), name)
 
 
 def _known(text: str) -> sql.SQL:

@@ -121,7 +121,7 @@ def update(statement: ast.Update, workspace: Workspace) -> Result:
                 for each, value in zip(planned.values, values, strict=True):
                     new[each.place] = value
                 fitted = fitting.row(new)
-                if repr(fitted) != repr(old):  # a zero of another sign is equal
+                if fitted != old:
                     edit.delete(number, old)
                     edit.insert(fitted)
         return count
