@@ -69,7 +69,7 @@ _SHOWN = (
     "SELECT countr FROM n;",
     "SELECT counter FROM nowhere;",
     "SELECT counter + 'a' FROM n;",
-    "SELECT counter, name FROM n, mz_sinks;",
+    "SELECT countr, name FROM n, mz_sinks;",
     "SELECT id FROM read_csv('s3://a/b.csv', connection => nowhere);",
     "EXPLAIN SINK nothing;",
     "EXPLAIN SELECT countr FROM n;",
