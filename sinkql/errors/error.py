@@ -136,7 +136,7 @@ class MissingError(SinkqlError):
 
 
 class NoFormError(SinkqlError):
-    """Say that SQLite has no form of a query over system relations, which may be one that other queries have."""
+    """Say that there is no form of a part of a query here; another way to run the query may have one."""
 
 
 class UnknownNameError(SinkqlError):

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from sinkql import ast, logical
 from sinkql.catalog.system.item import WithSystem
-from sinkql.catalog.system.value import UnsureValueError
 from sinkql.errors import NoFormError, SinkqlError, UnknownNameError
 from sinkql.planner.query.once import plan_once
 
@@ -14,12 +13,11 @@ from sinkql.planner.query.once import plan_once
 def check_general(query: ast.Query, plans: logical.CatalogReader, now: datetime, refused: SinkqlError) -> None:
     """Raise what is wrong with a query over system relations, which SQLite's way has refused.
 
-    A query that SQLite's way has no form of is wrong as any query is, unless it names what only system relations have.
+    One that SQLite's way has no form of is wrong as any query is, unless it names what only system relations have.
     """
-    if isinstance(refused, UnsureValueError):
+    if not isinstance(refused, NoFormError):
         raise refused
     try:
         plan_once(query, WithSystem(plans), now)
-    except SinkqlError as error:
-        own = not isinstance(refused, NoFormError) or isinstance(error, UnknownNameError)
-        raise (refused if own else error) from None
+    except UnknownNameError:
+        raise refused from None

@@ -475,7 +475,7 @@ class _Grouped(GroupContext):
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
         name = str(node.this).lower()
         if name in (*NAMES, *variance.NAMES):
-            raise SinkqlError("SQ2932", f"{name}() of system relations is not supported yet", span)
+            raise NoFormError("SQ2932", f"{name}() of system relations is not supported yet", span)
         return super().aggregate(node, span, filter_)
 
     def column(self, node: Any, span: Span) -> Typed:

@@ -14,7 +14,7 @@ from sqlglot.schema import MappingSchema
 
 from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.catalog.system.relation import Relation
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import NoFormError, SinkqlError, Span, nearest
 from sinkql.planner.query.select import output_name
 from sinkql.planner.query.syntax import Syntax
 
@@ -150,7 +150,7 @@ def _unknown_relation(table: exp.Table, syntax: Syntax) -> SinkqlError:
             "SQ2202", f'system relation "{table.db + "." if table.db else ""}{name}" does not exist', span, hint=hint
         )
     shown = name or table.sql(_DIALECT)
-    return SinkqlError(
+    return NoFormError(
         "SQ2980",
         f'a query over both "{shown}" and system relations is not supported yet',
         span,

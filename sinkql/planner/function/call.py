@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sinkql.errors import SinkqlError, Span, UnknownNameError, nearest, one_of
+from sinkql.errors import NoFormError, SinkqlError, Span, UnknownNameError, nearest, one_of
 from sinkql.logical.function import ANY, FUNCTIONS, Function
 from sinkql.logical.type import NUMERIC, Type
 from sinkql.parser.mistake.habit import call_hint, called_elsewhere
@@ -150,8 +150,8 @@ def check(name: str, span: Span, arity: int) -> None:
     if name in _SET_RETURNING:
         if name in rows.HANDLERS:
             hint = "Write it in FROM, or as an item of the select list."
-            raise SinkqlError("SQ2928", f"{name}() returns a set, which is not supported here", span, hint=hint)
-        raise SinkqlError("SQ2928", f"{name}() returns a set, which is not supported yet", span)
+            raise NoFormError("SQ2928", f"{name}() returns a set, which is not supported here", span, hint=hint)
+        raise NoFormError("SQ2928", f"{name}() returns a set, which is not supported yet", span)
     if name in _REASONS:
         raise SinkqlError("SQ2214", f"{name}() is not supported: {_REASONS[name]}", span)
     if name in WINDOW_FUNCTIONS:

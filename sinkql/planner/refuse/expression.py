@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sinkql.errors import SinkqlError, Span, UnknownNameError
+from sinkql.errors import NoFormError, SinkqlError, Span, UnknownNameError
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.planner import types
 
@@ -19,7 +19,7 @@ def unsupported(node: Any, span: Span, part: str | None = None) -> SinkqlError:
         hint = special[2] if len(special) > 2 else _HINTS.get(special[0])
         return SinkqlError(special[0], special[1], span, hint=hint)
     shown = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).lower()
-    return SinkqlError("SQ2215", f"this expression is not supported: {shown}{f' with {part}' if part else ''}", span)
+    return NoFormError("SQ2215", f"this expression is not supported: {shown}{f' with {part}' if part else ''}", span)
 
 
 def unknown_type(written: str, span: Span) -> SinkqlError:
