@@ -44,6 +44,14 @@ except SinkqlError as error:
 """
 
 
+_NAMELESS = """
+import pwd
+def missing(user):
+    raise KeyError(user)
+pwd.getpwuid = missing
+"""
+
+
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a user who has no home, as far as Python can tell."""
@@ -57,11 +65,10 @@ def _missing(user: int) -> object:
 
 
 def test_a_user_without_a_home_makes_no_folder(tmp_path: Path) -> None:
-    if not can_be_nameless():
-        pytest.skip("users cannot be mapped here")
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "VAULT_ADDR": "http://127.0.0.1:1"}
-    command = [*NAMELESS, sys.executable, "-B", "-c", _EACH]
+    mapped = can_be_nameless()  # not all machines let one be that
+    command = [*(NAMELESS if mapped else ()), sys.executable, "-B", "-c", _EACH if mapped else _NAMELESS + _EACH]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr, [*tmp_path.iterdir()]) == (0, "", [])
 
