@@ -18,7 +18,7 @@ from sinkql import ast, logical
 from sinkql.catalog.file.database import Memory
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.system import LAYOUT
-from sinkql.catalog.system.general import check_general
+from sinkql.catalog.system.general import select_or
 from sinkql.catalog.system.item import WithSystem
 from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.named import System, over_system
@@ -35,7 +35,7 @@ from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.connection import validation
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.statement import item_name, kind_of, own_name
-from sinkql.planner.name import find_shown, path, short_name, split_name
+from sinkql.planner.name import find_shown, short_name
 from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files
 from sinkql.planner.query.once import plan_once
 from sinkql.planner.scope import Scope
@@ -210,11 +210,7 @@ class Linter:
             case System.BESIDE:
                 plan_once(query, WithSystem(plans), now)
             case System.ALONE:
-                schemas = tuple(split_name(each)[-1] for each in path(plans))
-                try:
-                    select(query, self._empty, current=(plans.setting("database"), schemas))
-                except SinkqlError as refused:
-                    check_general(query, plans, now, refused)
+                select_or(query, self._empty, plans, lambda: plan_once(query, WithSystem(plans), now))
 
     def _show(self, statement: ast.Show) -> None:
         """Run the listing over nothing: its words, columns and functions are looked at all the same."""

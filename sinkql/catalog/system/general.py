@@ -1,23 +1,32 @@
-"""A query over system relations for which SQLite's way has no form → what is wrong with it as with any query."""
+"""A query over system relations → what SQLite's way makes of it, or another way where that has no form of it."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from typing import TypeVar
 
 from sinkql import ast, logical
-from sinkql.catalog.system.item import WithSystem
-from sinkql.errors import NoFormError, SinkqlError, UnknownNameError
-from sinkql.planner.query.once import plan_once
+from sinkql.catalog.store import Store
+from sinkql.catalog.system.query import select
+from sinkql.catalog.system.view import Table
+from sinkql.errors import NoFormError, UnknownNameError
+from sinkql.planner.name import path, split_name
+
+_Found = TypeVar("_Found")
 
 
-def check_general(query: ast.Query, plans: logical.CatalogReader, now: datetime, refused: SinkqlError) -> None:
-    """Raise what is wrong with a query over system relations, which SQLite's way has refused.
+def select_or(
+    query: ast.Query, database: Store, plans: logical.CatalogReader, general: Callable[[], _Found]
+) -> Table | _Found:
+    """Run a query by SQLite, or by `general`, as any other query, where SQLite's way has no form of it.
 
-    One that SQLite's way has no form of is wrong as any query is, unless it names what only system relations have.
+    Such a one is wrong as any query is, unless it names what only system relations have.
     """
-    if not isinstance(refused, NoFormError):
-        raise refused
+    schemas = tuple(split_name(each)[-1] for each in path(plans))
     try:
-        plan_once(query, WithSystem(plans), now)
-    except UnknownNameError:
-        raise refused from None
+        return select(query, database, current=(plans.setting("database"), schemas))
+    except NoFormError as refused:
+        try:
+            return general()
+        except UnknownNameError:
+            raise refused from None

@@ -10,8 +10,8 @@ from sinkql import ast, evaluate, logical
 from sinkql.catalog.system import RELATIONS
 from sinkql.catalog.system.item import SystemRows, WithSystem
 from sinkql.catalog.system.named import System, over_system
-from sinkql.errors import SinkqlError, Span
-from sinkql.planner.name import join_name, path, split_name
+from sinkql.errors import Span
+from sinkql.planner.name import join_name
 from sinkql.printer.part import name as print_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.result import Result
@@ -42,17 +42,11 @@ def select(statement: ast.Select, workspace: Workspace) -> Result:
 
 def _of_system(query: ast.Query, workspace: Workspace) -> Result:
     """Run a query over system relations alone, by SQLite or, where that has no form of it, as any other query."""
-    from sinkql.catalog.system.general import check_general
-    from sinkql.catalog.system.query import select as select_system  # sqlglot loads only where there is a query
+    from sinkql.catalog.system.general import select_or  # sqlglot loads only where there is a query
 
-    plans = workspace.catalog.plans
-    schemas = tuple(split_name(each)[-1] for each in path(plans))
-    try:
-        table = select_system(query, workspace.catalog.database, current=(plans.setting("database"), schemas))
-    except SinkqlError as refused:
-        check_general(query, plans, now(), refused)
-        return _beside_system(query, workspace, None)
-    return Result("SELECT", columns=table.columns, rows=table.rows)
+    catalog = workspace.catalog
+    found = select_or(query, catalog.database, catalog.plans, lambda: _beside_system(query, workspace, None))
+    return found if isinstance(found, Result) else Result("SELECT", columns=found.columns, rows=found.rows)
 
 
 def _beside_system(query: ast.Query, workspace: Workspace, files: FileQuery | None) -> Result:
