@@ -183,20 +183,18 @@ def _between(t: Translation, node: Any) -> Typed:
     if row_values(node.this) is not None:
         return _rows_between(t, node, span)
     value, low, high = (t.translate(node.args[part]) for part in ("this", "low", "high"))
-    if value.type.name == "record":
-        found = _records_between(value, low, high, span)
-        swapped = _records_between(value, high, low, span) if node.args.get("symmetric") else found
-        return found if swapped is found else joined("OR", [found, swapped], span)
-    value, low, high = operators.alike((value, low, high), span, "BETWEEN")
-    found = call("BETWEEN(any,any,any)", (value, low, high), span)
-    if not node.args.get("symmetric"):
-        return found
-    return joined("OR", [found, call("BETWEEN(any,any,any)", (value, high, low), span)], span)
+    records = value.type.name == "record"
+    if not records:
+        value, low, high = operators.alike((value, low, high), span, "BETWEEN")
 
+    def within(low: Typed, high: Typed) -> Typed:
+        if not records:
+            return call("BETWEEN(any,any,any)", (value, low, high), span)
+        ends = [operators.compare(">=", value, low, span), operators.compare("<=", value, high, span)]
+        return joined("AND", ends, span)
 
-def _records_between(value: Typed, low: Typed, high: Typed, span: Span) -> Typed:
-    ends = [operators.compare(">=", value, low, span), operators.compare("<=", value, high, span)]
-    return joined("AND", ends, span)
+    found = within(low, high)
+    return joined("OR", [found, within(high, low)], span) if node.args.get("symmetric") else found
 
 
 def _rows_between(t: Translation, node: Any, span: Span) -> Typed:
