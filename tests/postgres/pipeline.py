@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.process.captures import captured
 from sinkql.session import Session
 from sinkql.session.sink.desk import CatalogDesk
@@ -22,12 +23,12 @@ def capturing(session: Session) -> Iterator[None]:
         yield
 
 
-def catch_up(session: Session, *, turn: int = 1) -> None:
-    """Run every sink, one after the other, up to what has committed on the server by now."""
+def catch_up(session: Session, *, turn: int = 1, engine: Engine | None = None) -> None:
+    """Run every sink, one after the other, up to what has committed on the server by now, without Spark unless told."""
     for job in session.jobs():
         context = session.context(job)
         context.folder.mkdir(parents=True, exist_ok=True)
-        loop = loop_of(job, context, session.catalog.registry)
+        loop = loop_of(job, context, session.catalog.registry, engine=engine)
         loop.start(epoch=turn, once=True)
         running.catch_up(loop)
 

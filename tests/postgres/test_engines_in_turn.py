@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from postgres.pipeline import capturing
+from postgres.pipeline import capturing, catch_up
 from sinkql.runtime.spark import here
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.session import Session
 from support.postgres import Postgres
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
-from support.running import catch_up, loop_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,19 +105,9 @@ def test_what_one_engine_keeps_the_other_takes_out(
             with monkeypatch.context() as patch:
                 if in_spark:
                     patch.setattr(here.Here, "of", lambda *_: None)
-                _run(session, engine, turn + 1)
+                catch_up(session, turn=turn + 1, engine=engine)
             assert bool(asked) is in_spark, f"step {turn} was for {'Spark' if in_spark else 'the driver'}"
             _check(postgres.connect(postgres_database))
-
-
-def _run(session: Session, engine: SparkEngine, turn: int) -> None:
-    """Run every sink up to what has committed on the server by now, with the state that it has."""
-    for job in session.jobs():
-        context = session.context(job)
-        context.folder.mkdir(parents=True, exist_ok=True)
-        loop = loop_of(job, context, session.catalog.registry, engine=engine)
-        loop.start(epoch=turn, once=True)
-        catch_up(loop)
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
