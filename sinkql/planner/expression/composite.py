@@ -8,7 +8,7 @@ from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.logical import Branch, Call, Case, Expression, Literal, Type
 from sinkql.logical.type import Field, record_type
 from sinkql.logical.typetext import shown_name
-from sinkql.planner.expression.typed import Typed, call, constant, exact, null_of
+from sinkql.planner.expression.typed import Typed, call, constant, exact, joined, null_of
 from sinkql.planner.types import BOOLEAN, TEXT, UNKNOWN
 
 _ROW, _MAP = "ROW(any…)", "MAP(any…)"
@@ -62,8 +62,8 @@ def compared(operator: str, left: Typed, right: Typed, span: Span, compare: Comp
     if operator != "IS NOT DISTINCT FROM":
         none = null_of(BOOLEAN, span)
     elif len(nulls) == 2:
-        none = _all("AND", nulls, span)
-    return Typed(Case((Branch(_all("OR", nulls, span).tree, none.tree),), found.tree, BOOLEAN, span), BOOLEAN)
+        none = joined("AND", nulls, span)
+    return Typed(Case((Branch(joined("OR", nulls, span).tree, none.tree),), found.tree, BOOLEAN, span), BOOLEAN)
 
 
 class _Parts:
@@ -73,14 +73,14 @@ class _Parts:
         self._compare, self._span = compare, span
 
     def same(self, lefts: Sequence[Typed], rights: Sequence[Typed]) -> Typed:
-        return _all("AND", [self._same(*pair) for pair in zip(lefts, rights, strict=True)], self._span)
+        return joined("AND", [self._same(*pair) for pair in zip(lefts, rights, strict=True)], self._span)
 
     def less(self, lefts: Sequence[Typed], rights: Sequence[Typed]) -> Typed:
         head = self._less(lefts[0], rights[0])
         if len(lefts) == 1:
             return head
         rest = [self._same(lefts[0], rights[0]), self.less(lefts[1:], rights[1:])]
-        return _all("OR", [head, _all("AND", rest, self._span)], self._span)
+        return joined("OR", [head, joined("AND", rest, self._span)], self._span)
 
     def _same(self, left: Typed, right: Typed) -> Typed:
         return self._compare("IS NOT DISTINCT FROM", left, right, self._span)
@@ -90,8 +90,8 @@ class _Parts:
         if not left.nullable and not right.nullable:
             return found
         there = _not(call("IS NULL(any)", (left,), self._span), self._span)
-        last = _all("AND", [there, call("IS NULL(any)", (right,), self._span)], self._span)
-        return _all("OR", [call("IS TRUE(boolean)", (found,), self._span), last], self._span)
+        last = joined("AND", [there, call("IS NULL(any)", (right,), self._span)], self._span)
+        return joined("OR", [call("IS TRUE(boolean)", (found,), self._span), last], self._span)
 
 
 def _parts(value: Typed) -> list[Typed]:
@@ -99,10 +99,6 @@ def _parts(value: Typed) -> list[Typed]:
     if isinstance(tree, Call) and tree.function == _ROW:
         return [Typed(each, each.type) for each in tree.arguments]
     return fields(value)
-
-
-def _all(word: str, values: Sequence[Typed], span: Span) -> Typed:
-    return values[0] if len(values) == 1 else call(f"{word}(boolean…)", values, span)
 
 
 def _not(value: Typed, span: Span) -> Typed:

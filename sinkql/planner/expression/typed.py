@@ -153,6 +153,11 @@ def constant(value: logical.Value | None, type_: Type, span: Span) -> Typed:
     return Typed(logical.literal(value, type_, span), type_)
 
 
+def joined(word: str, values: Sequence[Typed], span: Span) -> Typed:
+    """Return conditions with AND or OR between them."""
+    return values[0] if len(values) == 1 else call(f"{word}(boolean…)", values, span)
+
+
 def null_of(type_: Type, span: Span) -> Typed:
     """Return NULL of a type."""
     return constant(None, type_, span)

@@ -19,9 +19,9 @@ from sinkql.logical.expression import Cast, children, walk, with_children
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, call, cast_to, constant, settled
+from sinkql.planner.expression.typed import Typed, call, cast_to, constant, joined, settled
 from sinkql.planner.function import time as functions_time
-from sinkql.planner.query.predicate import joined, negated
+from sinkql.planner.query.predicate import negated
 from sinkql.planner.query.translation import Translation
 
 NAME = "mz_now"

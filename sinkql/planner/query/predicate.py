@@ -15,7 +15,7 @@ from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.composite import fields
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, call, null_of
+from sinkql.planner.expression.typed import Typed, call, joined, null_of
 from sinkql.planner.function import array as functions_array
 from sinkql.planner.function import call as functions
 from sinkql.planner.function import pattern as functions_pattern
@@ -28,11 +28,6 @@ _SAME = "IS NOT DISTINCT FROM"
 def negated(value: Typed) -> Typed:
     """Return NOT value."""
     return call("NOT(boolean)", (value,), value.span)
-
-
-def joined(word: str, values: Sequence[Typed], span: Span) -> Typed:
-    """Return conditions with AND or OR between them."""
-    return values[0] if len(values) == 1 else call(f"{word}(boolean…)", values, span)
 
 
 def _comparison(operator: str) -> Handler:

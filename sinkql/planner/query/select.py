@@ -13,7 +13,7 @@ from sinkql.errors import MissingError, SinkqlError, Span
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, column, narrowed
+from sinkql.planner.expression.typed import Typed, column, joined, narrowed
 from sinkql.planner.function import call as functions
 from sinkql.planner.query import clock, flatten, grouping, pushdown, qualify
 from sinkql.planner.query import relation as query_relation
@@ -21,7 +21,6 @@ from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.around import Queries
 from sinkql.planner.query.first import FirstOfEach
 from sinkql.planner.query.join import references
-from sinkql.planner.query.predicate import joined
 from sinkql.planner.query.qualify import Qualified
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.subquery import Subqueries, has_query

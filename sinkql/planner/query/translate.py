@@ -18,7 +18,7 @@ from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.composite import field
 from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import coerced, number, untyped, untyped_null
-from sinkql.planner.expression.typed import Typed, constant, widest
+from sinkql.planner.expression.typed import Typed, constant, joined, widest
 from sinkql.planner.function import (
     array as functions_array,
 )
@@ -45,7 +45,7 @@ from sinkql.planner.function import (
 )
 from sinkql.planner.query import clock
 from sinkql.planner.query.predicate import HANDLERS as PREDICATES
-from sinkql.planner.query.predicate import joined, negated
+from sinkql.planner.query.predicate import negated
 from sinkql.planner.query.scope import identifier
 from sinkql.planner.query.syntax import string_value
 from sinkql.planner.query.translation import Handler, Translation
