@@ -23,7 +23,7 @@ _CANARY = "canary-9f27c1"
 
 @pytest.fixture
 def cipher(tmp_path: Path) -> Cipher:
-    return Cipher(tmp_path / "catalog.db", lambda: "catalog")
+    return Cipher(tmp_path / "catalog.db", lambda: "catalog", tmp_path)
 
 
 def _literal(text: str = _CANARY) -> Given:
@@ -79,7 +79,7 @@ def test_key_file_is_the_owners_alone(cipher: Cipher, tmp_path: Path) -> None:
 
 def test_value_moved_to_another_secret_version_or_catalog_does_not_open(cipher: Cipher, tmp_path: Path) -> None:
     sealed = cipher.seal("u1", _literal())
-    elsewhere = Cipher(tmp_path / "catalog.db", lambda: "another catalog")
+    elsewhere = Cipher(tmp_path / "catalog.db", lambda: "another catalog", tmp_path)
     for where, item_id, found in (
         (cipher, "u2", sealed),
         (cipher, "u1", replace(sealed, version=2)),
@@ -151,7 +151,7 @@ def test_references_need_no_key(cipher: Cipher, tmp_path: Path) -> None:
 
 
 def test_key_file_is_made_once(tmp_path: Path) -> None:
-    first, second = (Cipher(tmp_path / "catalog.db", lambda: "catalog") for _ in range(2))
+    first, second = (Cipher(tmp_path / "catalog.db", lambda: "catalog", tmp_path) for _ in range(2))
     sealed = first.seal("u1", _literal())
     assert second.open("u1", "s", sealed).reveal() == _CANARY
     assert os.listdir(tmp_path) == ["catalog.db.key"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sinkql import durable
-from sinkql.catalog.address import Address, ServerUrl, project_of
+from sinkql.catalog.address import Address, ServerUrl
 from sinkql.catalog.secret.reference import resolve
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError
@@ -51,9 +51,9 @@ class Cipher:
     Relative paths of files that secrets are in begin in `project`.
     """
 
-    def __init__(self, catalog: Address, catalog_id: Callable[[], str], project: Path | None = None) -> None:
+    def __init__(self, catalog: Address, catalog_id: Callable[[], str], project: Path) -> None:
         self._key_path = key_path(catalog)
-        self._project = project_of(catalog) if project is None else project
+        self._project = project
         self._catalog_id = catalog_id
 
     def seal(self, item_id: str, given: Given, *, version: int = 1) -> Sealed:
