@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from sinkql import ast, logical
 from sinkql.vocabulary import Vocabulary
 
+_Plans = TypeVar("_Plans", bound=logical.CatalogReader)
 
-class Extended:
+
+class Extended(Generic[_Plans]):
     """A catalog whose items are those of `added`, and of `plans` where that has none; a `CatalogReader`."""
 
-    def __init__(self, plans: logical.CatalogReader) -> None:
+    def __init__(self, plans: _Plans) -> None:
         self.plans = plans
 
     def added(self, full_name: str) -> logical.Item | None:
-        """Return an item that the catalog does not have, or has otherwise."""
-        raise NotImplementedError
+        """Return an item that the catalog does not have, or has otherwise; None, if not told."""
+        return None
 
     def resolve(self, name: ast.Name) -> str:
         return self.plans.resolve(name)

@@ -9,6 +9,7 @@ from graphlib import CycleError
 
 from sinkql import ast, logical
 from sinkql.catalog.destination import Destinations, Place, taken
+from sinkql.catalog.extended import Extended
 from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.registry import Registry
 from sinkql.planner import Planned, plan
@@ -357,17 +358,11 @@ class MemoryCatalog:
         return Planned(self._items[present.name], (notice,), self._dependencies[present.name])
 
 
-@dataclass(frozen=True, slots=True)
-class WithBroken:
+class WithBroken(Extended[MemoryCatalog]):
     """A catalog's plans, and the entries of items that do not plan any more: enough where only names matter."""
-
-    plans: MemoryCatalog
 
     def resolve(self, name: ast.Name) -> str:
         return resolve(name, self)
-
-    def locate(self, name: ast.Name) -> str:
-        return self.plans.locate(name)
 
     def has(self, full_name: str) -> bool:
         return self.plans.has(full_name) or full_name in self.plans.broken
@@ -382,22 +377,9 @@ class WithBroken:
         broken = self.plans.broken.get(full_name)
         return broken.entry.facts if broken is not None else self.plans.facts(full_name)
 
-    def item(self, full_name: str) -> logical.Item | None:
-        return self.plans.item(full_name)
-
     def names(self, kind: str) -> tuple[str, ...]:
         broken = [name for name, each in self.plans.broken.items() if each.entry.kind == kind]
         return tuple(sorted([*self.plans.names(kind), *broken]))
-
-    def dependents(self, full_name: str) -> tuple[str, ...]:
-        return self.plans.dependents(full_name)
-
-    def setting(self, name: str) -> str:
-        return self.plans.setting(name)
-
-    @property
-    def words(self) -> Vocabulary:
-        return self.plans.words
 
 
 @dataclass(frozen=True, slots=True)

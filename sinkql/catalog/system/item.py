@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KIND = "SYSTEM"
 
 
-class WithSystem(Extended):
+class WithSystem(Extended[logical.CatalogReader]):
     """A catalog in which system relations are read as sources are; a `CatalogReader`."""
 
     def added(self, full_name: str) -> logical.Item | None:

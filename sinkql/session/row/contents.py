@@ -143,7 +143,7 @@ def moment(entry: Entry) -> str:
     return datetime.fromtimestamp(entry.at / 1000, UTC).strftime(_MOMENT)
 
 
-class WithContents(Extended):
+class WithContents(Extended[logical.CatalogReader]):
     """A catalog in which the views `shown` are read, and not computed; a `CatalogReader`."""
 
     def __init__(self, plans: logical.CatalogReader, shown: Shown) -> None:
