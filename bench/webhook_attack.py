@@ -140,6 +140,17 @@ def _many_connections(port: int, path: str) -> None:
         each.close()
 
 
+def _many_bytes(port: int, path: str) -> None:
+    """Open connections, and say next to nothing."""
+    connections = [_connected(port) for _ in range(200)]
+    for each in connections:
+        with suppress(OSError):
+            each.sendall(b"P")
+    time.sleep(0.1)
+    for each in connections:
+        each.close()
+
+
 def _huge_header(port: int, path: str) -> None:
     """Send a header without an end."""
     with _connected(port) as connection:
@@ -211,6 +222,7 @@ ATTACKS: dict[str, Callable[[int, str], None]] = {
     "slow headers": _slow_headers,
     "slow bodies": _slow_body,
     "many connections": _many_connections,
+    "many connections, a byte each": _many_bytes,
     "a header without an end": _huge_header,
     "6,000 headers": _many_headers,
     "idle connections": _idle,

@@ -1,7 +1,7 @@
 """The connections of one port: how many there are, what they hold, and who goes when there is no room.
 
 One sender who opens connections and says nothing, or says it slowly, must not keep others out: those go first who have
-never sent a whole request, then those who have been idle longest.
+sent next to nothing, then those who have never sent a whole request, then those who have been idle longest.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ MOST_BYTES = 64 << 20
 """Of bodies that come at the same time; one may be longer, while others are short."""
 _IDLE_SECONDS = 5.0
 """Whoever has sent a request is spared for so long after the last of what came."""
+_SILENT_SHARE = 0.25
+"""Of all connections, who may be silent while others go that have begun a request."""
 
 
 class Member(Protocol):
@@ -46,9 +48,11 @@ class Crowd:
     members: dict[Member, None] = field(default_factory=dict)
     """In the order in which they came."""
     silent: dict[Member, None] = field(default_factory=dict)
-    """Those that have not sent a whole request yet."""
-    arriving: int = 0
-    """How many of them are not served yet."""
+    """Those that have not sent a whole head yet."""
+    begun: dict[Member, None] = field(default_factory=dict)
+    """Those that have sent a head, or shake hands, and have not sent a whole request yet."""
+    arriving: dict[Member, None] = field(default_factory=dict)
+    """Those that are not served yet."""
     bytes: int = 0
     gone: bool = False
     """Whether the port is closed: whoever was on the way to it comes again."""
@@ -56,20 +60,29 @@ class Crowd:
     @property
     def full(self) -> bool:
         """Tell whether there are more than are served."""
-        return len(self.members) - self.arriving > MOST_CONNECTIONS
+        return len(self.members) - len(self.arriving) > MOST_CONNECTIONS
+
+    def arrive(self, member: Member) -> None:
+        """Count a connection that was accepted."""
+        self.members[member] = self.silent[member] = self.arriving[member] = None
+
+    def begin(self, member: Member) -> None:
+        """Say that a connection that was accepted begins to be served."""
+        self.silent.pop(member, None)
+        self.begun[member] = None
 
     def enter(self, member: Member) -> None:
-        """Count a connection."""
-        self.members[member] = self.silent[member] = None
+        """Count a connection that is served."""
+        self.members[member] = self.begun[member] = None
 
     def leave(self, member: Member) -> None:
         """Count it no more."""
-        self.members.pop(member, None)
-        self.silent.pop(member, None)
+        for each in (self.members, self.silent, self.begun, self.arriving):
+            each.pop(member, None)
 
     def heard(self, member: Member) -> None:
         """Say that a connection has sent a whole request."""
-        self.silent.pop(member, None)
+        self.begun.pop(member, None)
 
     def make_room(self) -> bool:
         """Close a connection where there is no room for another one; return False where the other one must go."""
@@ -77,14 +90,26 @@ class Crowd:
             return False
         if len(self.members) < MOST_CONNECTIONS:
             return True
-        before = time.monotonic() - _IDLE_SECONDS
-        idle = (each for each in self.members if not each.waiting and each.seen_at < before)
-        first = next(iter(self.silent), None) or min(idle, key=lambda each: each.seen_at, default=None)
+        first = self._first()
         if first is None:
             return len(self.members) < MOST_CONNECTIONS + _TOLD_CONNECTIONS
         self.leave(first)
         first.abort()
         return True
+
+    def _first(self) -> Member | None:
+        """Return who goes first.
+
+        Few who are silent stay: where others hold all places with half a request, whoever has just come has time for
+        one.
+        """
+        if self.silent and (len(self.silent) > MOST_CONNECTIONS * _SILENT_SHARE or not self.begun):
+            return next(iter(self.silent))
+        if self.begun:
+            return next(iter(self.begun))
+        before = time.monotonic() - _IDLE_SECONDS
+        idle = (each for each in self.members if not each.waiting and each.seen_at < before)
+        return min(idle, key=lambda each: each.seen_at, default=None)
 
     def largest(self) -> Member:
         """Return who holds most."""

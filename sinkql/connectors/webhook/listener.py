@@ -143,7 +143,7 @@ class Listeners:
         crowd = Crowd()
         ports: list[_Port] = []
         try:
-            acceptor = Acceptor(crowd, lambda: Connection(ports[0].find, crowd), _context(place))
+            acceptor = Acceptor(crowd, lambda said: Connection(ports[0].find, crowd, said), _context(place))
             await acceptor.open(place.address, place.port)
         except ssl.SSLError as error:
             raise SinkqlError(

@@ -42,8 +42,10 @@ class Connection(asyncio.Protocol):
     Nothing more is read while a request waits for its answer and the next one is here, or while answers are not taken.
     """
 
-    def __init__(self, find: Find, members: crowd.Crowd) -> None:
+    def __init__(self, find: Find, members: crowd.Crowd, said: bytes = b"") -> None:
         self._find = find
+        self._said = said
+        """What was read before it is served."""
         self._crowd = members
         self._loop = asyncio.get_running_loop()
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
@@ -77,6 +79,8 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         self._timer = self._loop.call_later(min(_IDLE_SECONDS, _REQUEST_SECONDS), self._look)
+        if self._said:
+            self._loop.call_soon(self.data_received, self._said)  # reading has begun by then, and nothing has come
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._crowd.leave(self)
