@@ -19,7 +19,7 @@ _STEPS = (
     "read-marker", "claim", "commit-request", "commit-reply", "version-hint", "data-file", "commit-request#2",
     "commit-reply#2",
 )  # fmt: skip
-_OF_EACH = ("claim", "commit-request#2", "commit-reply#2")
+_OF_EACH = ("claim", "commit-request#2")
 """Steps at which each of the kinds is killed each time, and an upsert sink at the others, too."""
 CASES = [
     *(

@@ -19,7 +19,9 @@ BATCHES = 8
 _POINTS = ("compaction-read", "compaction-file", "compaction", "compacted")
 CASES = [
     *(("append", point) for point in _POINTS),
-    *((kind, point) for kind in ("upsert", "view") for point in (*_POINTS, "compaction-run")),
+    *(("upsert", point) for point in (*_POINTS, "compaction-run")),
+    *(pytest.param("view", point, marks=pytest.mark.soak) for point in _POINTS),
+    ("view", "compaction-run"),
     ("vectors", "compaction-run"),
     ("parts", "compaction"),
     ("parts", "compacted"),

@@ -11,7 +11,7 @@ from support.leftover import left, marked
 from support.overload import overloaded
 from support.readers import duckdb_folder
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 _PIPELINE = """
 CREATE CLUSTER c (SIZE = 'local[1]');
@@ -24,7 +24,7 @@ CREATE SINK odd_sink IN CLUSTER c FROM odd
 """
 
 
-@pytest.mark.parametrize("times", [4, pytest.param(8, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("times", [4, 8])
 def test_a_sink_under_so_many_times_the_load_commits_everything(tmp_path: Path, times: int) -> None:
     (tmp_path / "pipeline.sql").write_text(_PIPELINE)
     (tmp_path / "in").mkdir()

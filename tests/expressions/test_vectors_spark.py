@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +13,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from expressions import batch, compare, vectors
+from expressions.tried import FAILED, PYTHON, outcomes
 from sinkql import logical
 from sinkql.errors import SinkqlError
+from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,87 +27,126 @@ _ERROR = {"error": True}
 
 @pytest.mark.parametrize("group", sorted({vector["group"] for vector in vectors.load()}))
 def test_supported_vectors_give_what_postgres_gives(spark: SparkSession, group: str) -> None:
-    def run(vector: dict[str, Any]) -> list[str]:
+    wanted = [each for each in vectors.load() if each["group"] == group and each["status"] == "exact"]
+    alike: dict[str, list[_Planned]] = {}
+    groups = []
+    for vector in wanted:
+        if vector.get("mode") == "query":
+            continue
         plan = vectors.planned(vector)
         if isinstance(plan, SinkqlError):
-            return []
-        runner = _run_group if vector.get("mode") == "group" else _run_rows
-        return [f"{vector['id']} {vector['sql']} {difference}" for difference in runner(spark, vector, plan.relation)]
-
-    wanted = [each for each in vectors.load() if each["group"] == group and each["status"] == "exact"]
+            continue
+        if vector.get("mode") == "group":
+            groups.append(_Planned(vector, plan.relation))
+        else:
+            alike.setdefault(repr(vector["columns"]), []).append(_Planned(vector, plan.relation))
     with ThreadPoolExecutor(4) as threads:  # what a query waits for is seldom the processor
-        found = threads.map(run, [each for each in wanted if each.get("mode") != "query"])
-    wrong = [difference for differences in found for difference in differences]
+        wrong = [found for each in threads.map(partial(_run_group, spark), groups) for found in each]
+        wrong += [found for each in threads.map(partial(_run_rows, spark), alike.values()) for found in each]
     assert not wrong, "\n".join(wrong)
 
 
-def _run_rows(spark: SparkSession, vector: dict[str, Any], relation: logical.Relation) -> list[str]:
-    rows, expected = vector["rows"], vector["expected"]
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A vector and its plan."""
+
+    vector: dict[str, Any]
+    relation: logical.Relation
+
+    @property
+    def expression(self) -> logical.Expression:
+        assert isinstance(self.relation, logical.Project)
+        return self.relation.outputs[-1].expression
+
+
+def _said(planned: _Planned, differences: list[str]) -> list[str]:
+    return [f"{planned.vector['id']} {planned.vector['sql']} {each}" for each in differences]
+
+
+def _run_rows(spark: SparkSession, alike: Sequence[_Planned]) -> list[str]:
+    """Compare vectors over the same columns: Spark computes all of them over the rows of all, in one query.
+
+    What calls Python is computed by itself over its own rows, and rows that are to fail one by one.
+    """
+    columns = alike[0].vector["columns"]
+    rows = list({repr(row): row for each in alike for row in each.vector["rows"]}.values())
+    ours: list[_Planned] = []
+    python: list[_Planned] = []
+    for each in alike:
+        (python if PYTHON in spark_sql(each.expression) else ours).append(each)
+    found = outcomes(spark, columns, rows, [each.expression for each in ours])
+    places = {repr(row): place for place, row in enumerate(rows)}
+    wrong = []
+    for planned, values in zip(ours, found, strict=True):
+        its = [values[places[repr(row)]] for row in planned.vector["rows"]]
+        wrong += _said(planned, _differences(planned, its))
+    for planned in python:
+        wrong += _said(planned, _differences(planned, _with_python(spark, planned)))
+    return wrong
+
+
+def _with_python(spark: SparkSession, planned: _Planned) -> list[Any]:
+    rows, expected = planned.vector["rows"], planned.vector["expected"]
+    loud = {*planned.vector.get("may_error", ())}
+    alone = {place for place, value in enumerate(expected) if value == _ERROR or place in loud}
+    together = [place for place in range(len(rows)) if place not in alone]
+    found = _values(spark, planned, [rows[place] for place in together]) if together else []
+    if found is FAILED:  # one of them fails and should not: which?
+        found, together, alone = [], [], set(range(len(rows)))
+    results = dict(zip(together, found, strict=True))
+    for place in alone:
+        values = _values(spark, planned, [rows[place]])
+        results[place] = FAILED if values is FAILED else values[0]
+    return [results[place] for place in range(len(rows))]
+
+
+def _values(spark: SparkSession, planned: _Planned, rows: Sequence[Sequence[str | None]]) -> Any:
+    column = planned.relation.shape.columns[-1]
+    query = batch.sql(planned.relation, batch.rows(planned.vector["columns"], rows))
+    try:
+        found = spark.sql(f"SELECT {batch.shown(column.type.name, column.name)} FROM ({query})").collect()
+    except (PySparkException, Py4JJavaError):  # parse_json raises the latter
+        return FAILED
+    return [row[0] for row in found]
+
+
+def _differences(planned: _Planned, values: Sequence[Any]) -> list[str]:
+    vector = planned.vector
     loud = set(vector.get("may_error", ()))
-    alone = {index for index, value in enumerate(expected) if value == _ERROR or index in loud}
-    together = [index for index in range(len(rows)) if index not in alone]
-    results: dict[int, Any] = {}
-    if together:
-        found = _values(spark, vector, relation, [rows[index] for index in together])
-        if isinstance(found, _Raised):  # one of them raises and should not: which?
-            alone |= set(together)
-        else:
-            results = dict(zip(together, found, strict=True))
-    for index in sorted(alone):
-        found = _values(spark, vector, relation, [rows[index]])
-        results[index] = found if isinstance(found, _Raised) else found[0]
-    type_ = relation.shape.columns[-1].type.name
+    type_ = planned.expression.type.name
     return [
-        f"row {rows[index]}: expected {expected[index]!r}, got {value!r}"
-        for index, value in results.items()
-        if not _right(value, expected[index], type_, vector.get("compare"), loud=index in loud)
+        f"row {row}: expected {expected!r}, got {value!r}"
+        for place, (row, expected, value) in enumerate(zip(vector["rows"], vector["expected"], values, strict=True))
+        if not _right(value, expected, type_, vector.get("compare"), loud=place in loud)
     ]
 
 
 def _right(value: Any, expected: Any, type_: str, rule: str | None, *, loud: bool) -> bool:
-    if isinstance(value, _Raised):
+    if value is FAILED:
         return loud or expected == _ERROR
     return expected != _ERROR and compare.equal(value, expected, type_, rule)
 
 
-class _Raised(str):
-    """The message of an error that Spark raised."""
-
-
-def _values(
-    spark: SparkSession, vector: dict[str, Any], relation: logical.Relation, rows: Sequence[Sequence[str | None]]
-) -> list[Any] | _Raised:
-    column = relation.shape.columns[-1]
-    query = batch.sql(relation, batch.rows(vector["columns"], rows))
-    try:
-        found = spark.sql(f"SELECT {batch.shown(column.type.name, column.name)} FROM ({query})").collect()
-    except (PySparkException, Py4JJavaError) as error:  # parse_json raises the latter
-        return _Raised(str(error)[:300])
-    return [row[0] for row in found]
-
-
-def _run_group(spark: SparkSession, vector: dict[str, Any], relation: logical.Relation) -> list[str]:
-    column = relation.shape.columns[-1]
+def _run_group(spark: SparkSession, planned: _Planned) -> list[str]:
+    vector = planned.vector
     place = list(vector["columns"]).index("g")
     differences = []
     alone = _ERROR in vector["expected"]  # an error in one group ends the query of all
-    found = {} if alone else _groups(spark, vector, relation, vector["rows"])
+    found = {} if alone else _groups(spark, planned, vector["rows"])
     for group, expected in zip(vector["groups"], vector["expected"], strict=True):
         if alone:
-            found = _groups(spark, vector, relation, [row for row in vector["rows"] if row[place] == str(group)])
-        value = found if isinstance(found, _Raised) else found[str(group)]
-        if not _right(value, expected, column.type.name, vector.get("compare"), loud=False):
+            found = _groups(spark, planned, [row for row in vector["rows"] if row[place] == str(group)])
+        value = FAILED if found is FAILED else found[str(group)]
+        if not _right(value, expected, planned.relation.shape.columns[-1].type.name, vector.get("compare"), loud=False):
             differences.append(f"group {group}: expected {expected!r}, got {value!r}")
-    return differences
+    return _said(planned, differences)
 
 
-def _groups(
-    spark: SparkSession, vector: dict[str, Any], relation: logical.Relation, rows: Sequence[Sequence[str | None]]
-) -> dict[str, Any] | _Raised:
-    column = relation.shape.columns[-1]
-    query = batch.sql(relation, batch.rows(vector["columns"], rows))
+def _groups(spark: SparkSession, planned: _Planned, rows: Sequence[Sequence[str | None]]) -> Any:
+    column = planned.relation.shape.columns[-1]
+    query = batch.sql(planned.relation, batch.rows(planned.vector["columns"], rows))
     try:
         found = spark.sql(f"SELECT g, {batch.shown(column.type.name, column.name)} FROM ({query})").collect()
-    except PySparkException as error:
-        return _Raised(str(error)[:300])
+    except PySparkException:
+        return FAILED
     return {str(row[0]): row[1] for row in found}

@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions
 from pyspark.sql.classic.column import Column
 
+from expressions.tried import NUMBER, PYTHON, nullable, tried
 from grid import edges, values
 from sinkql import logical
 from sinkql.logical.type import parse_type
@@ -34,12 +35,10 @@ if TYPE_CHECKING:
 
 _VIEW = "grid_rows"
 _SCHEMA = ", ".join(
-    ["row_number int", *(f"{name} {spark_type(parse_type(type_))}" for name, type_ in edges.COLUMNS.items())]
+    [f"{NUMBER} int", *(f"{name} {spark_type(parse_type(type_))}" for name, type_ in edges.COLUMNS.items())]
 )
 _TOGETHER = 48
 _TOGETHER_INTERPRETED = 96
-_PYTHON = "sinkql_"
-"""What names of functions of Python's begin with; generated code calls none of them."""
 Outcome = tuple[str, Any]
 """`value` and what it is, or `error` and its message."""
 
@@ -65,7 +64,7 @@ class Engine:
         """Return what each expression gives for each of the rows."""
         found: list[dict[int, Outcome] | None] = [None for _ in expressions]
         spelled = [spark_sql(each) for each in expressions]
-        ours = [place for place, sql in enumerate(spelled) if _PYTHON not in sql]
+        ours = [place for place, sql in enumerate(spelled) if PYTHON not in sql]
         compiled = self._groups % self.sampled == 0
         self._groups += 1
         together = _TOGETHER if compiled else _TOGETHER_INTERPRETED
@@ -81,7 +80,7 @@ class Engine:
 
     def _rows(self, numbers: Sequence[int]) -> DataFrame:
         rows = self.spark.table(_VIEW)
-        return rows if len(numbers) == edges.ROWS else rows.where(f"row_number IN ({', '.join(map(str, numbers))})")
+        return rows if len(numbers) == edges.ROWS else rows.where(f"{NUMBER} IN ({', '.join(map(str, numbers))})")
 
     def _at_hand(self, numbers: Sequence[int]) -> DataFrame:
         """Return the rows as a relation of the plan's own, over which Spark computes while it plans."""
@@ -100,7 +99,7 @@ class Engine:
         found: list[dict[int, Outcome] | None],
     ) -> None:
         try:
-            columns = _read(rows, [_tried(self.spark, spelled[each]) for each in places])
+            columns = _read(rows, [tried(self.spark, spelled[each]) for each in places])
         except (PySparkException, Py4JJavaError) as error:  # of a plan, or of the machine: it has no memory left, say
             if len(places) == 1:
                 found[places[0]] = dict.fromkeys(numbers, ("error", str(error)[:300]))
@@ -119,7 +118,7 @@ class Engine:
     def _with_python(self, expression: logical.Expression, sql: str, numbers: Sequence[int]) -> dict[int, Outcome]:
         """Return what an expression gives that calls Python, which generated code does not catch errors of."""
         try:
-            (column,) = _read(self._rows(numbers), [_nullable(functions.expr(sql))])
+            (column,) = _read(self._rows(numbers), [nullable(functions.expr(sql))])
         except (PySparkException, Py4JJavaError) as error:
             if len(numbers) == 1:
                 return {numbers[0]: ("error", str(error)[:300])}
@@ -132,25 +131,8 @@ class Engine:
 def _read(rows: DataFrame, columns: Sequence[Column]) -> list[pa.ChunkedArray]:
     """Return the columns' values for the rows, in their order."""
     shown = [column.alias(f"x{place}") for place, column in enumerate(columns)]
-    table = rows.select("row_number", *shown).toArrow().sort_by("row_number")
+    table = rows.select(NUMBER, *shown).toArrow().sort_by(NUMBER)
     return [table.column(place + 1) for place in range(len(columns))]
-
-
-def _nullable(value: Column) -> Column:
-    """Return a structure of a value that may be NULL, for Arrow.
-
-    It is no text: Spark's parser would read all within `struct(…)` twice, and that is most of its time.
-    """
-    return functions.struct(functions.when(functions.col("row_number").isNotNull(), value).alias("v"))
-
-
-def _tried(spark: SparkSession, sql: str) -> Column:
-    """Return a structure of an expression's value, or NULL where what Spark makes of it fails."""
-    catalyst = spark.sparkContext._jvm.org.apache.spark.sql
-    utils = catalyst.classic.ExpressionUtils
-    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)
-    whole = utils.expression(_nullable(Column(utils.column(parsed)))._jc)
-    return Column(utils.column(catalyst.catalyst.expressions.TryEval(whole)))
 
 
 def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any]:

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.long
 
 # sentences that say what has no meaning: a clause twice, four-part names, options of WITH, functions, numbers
 _MEANINGLESS = ("SQ1021", "SQ1022", "SQ1023", "SQ1024", "SQ1025", "SQ1026", "SQ1027", "SQ1028")
-_DAMAGES = 2_000
 _SAME_EACH_TIME = settings(
     deadline=None,
     derandomize=True,
@@ -68,10 +67,11 @@ def _parsed(text: str) -> tuple[tuple[ast.Statement, ...], SinkqlError | None]:
         return (), error
 
 
-def test_a_damaged_script_is_right_or_gets_a_coded_error_within_its_text() -> None:
+@pytest.mark.parametrize("count", [1_000, pytest.param(4_000, marks=pytest.mark.soak)])
+def test_a_damaged_script_is_right_or_gets_a_coded_error_within_its_text(count: int) -> None:
     outcomes: Counter[str] = Counter()
 
-    @settings(_SAME_EACH_TIME, max_examples=_DAMAGES)
+    @settings(_SAME_EACH_TIME, max_examples=count)
     @given(damaged())
     def check(damage: str) -> None:
         text = _BEFORE + damage
@@ -87,7 +87,7 @@ def test_a_damaged_script_is_right_or_gets_a_coded_error_within_its_text() -> No
         assert error.code in error.shown()
 
     check()
-    assert outcomes.total() >= _DAMAGES
+    assert outcomes.total() >= count
     assert outcomes["right"] < 0.5 * outcomes.total()
     assert len(outcomes) > 40
 

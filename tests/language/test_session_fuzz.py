@@ -11,7 +11,7 @@ from language.session_fuzz import Fuzz
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("count", [4_000, pytest.param(10_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_a_statement_runs_or_gets_a_coded_error_within_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

@@ -31,15 +31,15 @@ def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:
 # a view, a point and how often it is passed before the kill: in the third batch, in tasks of all its operators
 KILLS = [
     ("group", "arrangement-run", 14),
-    ("group", "arrangement-run", 17),
-    ("group", "state-report", 9),
+    pytest.param("group", "arrangement-run", 17, marks=pytest.mark.soak),
+    pytest.param("group", "state-report", 9, marks=pytest.mark.soak),
     ("group", "state-report", 12),
     ("group", "state-manifest", 4),
-    ("group", "state-manifest-saved", 4),
-    ("join", "arrangement-run", 9),
+    pytest.param("group", "state-manifest-saved", 4, marks=pytest.mark.soak),
+    pytest.param("join", "arrangement-run", 9, marks=pytest.mark.soak),
     ("join", "arrangement-run", 12),
     ("join", "state-report", 5),
-    ("join", "state-report", 6),
+    pytest.param("join", "state-report", 6, marks=pytest.mark.soak),
 ]
 
 

@@ -115,8 +115,8 @@ def _sorted(rows: list[Row]) -> list[Row]:
     ("version", "change", "granularity", "spec"),
     [
         (2, "upsert", "partition", WHOLE),
-        (2, "upsert", "file", WHOLE),
-        (2, "retract", "partition", WHOLE),
+        pytest.param(2, "upsert", "file", WHOLE, marks=pytest.mark.soak),
+        pytest.param(2, "retract", "partition", WHOLE, marks=pytest.mark.soak),
         pytest.param(2, "retract", "file", WHOLE, marks=pytest.mark.soak),
         (2, "retract", "partition", PARTS),
         (3, "upsert", "partition", WHOLE),
