@@ -114,9 +114,8 @@ class Measured:
 
 def _let_spark_pickle(slipcover: Slipcover) -> None:
     """Let functions go to Spark's workers: before Python 3.12, probes are among a function's constants."""
-    if sys.version_info >= (3, 12):
-        return
-    from slipcover import probe
+    if sys.version_info < (3, 12):
+        from slipcover import probe
 
-    kind = type(probe.new(slipcover, "", 0, _NEVER))
-    copyreg.pickle(kind, lambda _: (probe.new, (SimpleNamespace(newly_seen=defaultdict(set)), "", 0, _NEVER)))
+        kind = type(probe.new(slipcover, "", 0, _NEVER))
+        copyreg.pickle(kind, lambda _: (probe.new, (SimpleNamespace(newly_seen=defaultdict(set)), "", 0, _NEVER)))

@@ -128,7 +128,9 @@ class RankState:
         if self.function == "dense_rank":
             ranked = _Ranked.of(rows, self.terms)
             owner = ranked.rows.owner[ranked.starts]
-            counted = [np.bincount(owner[there], minlength=count) for there in ranked.live()]
+            counted: list[NDArray[np.int_] | NDArray[np.float64]] = [
+                np.bincount(owner[there], minlength=count) for there in ranked.live()
+            ]
         else:
             counted = [np.bincount(rows.owner, each, count) for each in (rows.before, rows.after)]
         return np.minimum(*counted) >= self.last
