@@ -52,7 +52,7 @@ class Elsewhere(LocalEngine):
         self.machines[place] = self.folder / f"m{next(self.numbers)}"
 
 
-@pytest.fixture(params=range(3))
+@pytest.fixture(params=[0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 6))])
 def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pipeline, Elsewhere]]:
     engine = Elsewhere(tmp_path / "executors", request.param)
     with pipeline(tmp_path, str(tmp_path / "elsewhere")) as found:

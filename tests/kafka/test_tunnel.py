@@ -77,7 +77,9 @@ def _refused(behind: Pipeline, protocol: str, broker: str) -> SinkqlError:
     return caught.value
 
 
-@pytest.mark.parametrize("protocol", _PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol", [pytest.param(each, marks=() if each == "SASL_SSL" else pytest.mark.soak) for each in _PROTOCOLS]
+)
 def test_brokers_that_brokers_name_are_behind_the_tunnel_too(
     protocol: str, behind: Pipeline, inner: Kafka, ssh: SshServer
 ) -> None:
