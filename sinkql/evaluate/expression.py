@@ -10,6 +10,7 @@ from sinkql.evaluate import array, composite, json, number, operator, rangetype,
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, Row, Value, placed
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
+from sinkql.logical.composite import taken
 
 FORMS: Mapping[str, Make] = MappingProxyType(
     {
@@ -84,6 +85,9 @@ def _case(case: Case, places: Mapping[str, int]) -> Value | None:
 
 
 def _call(call: Call, places: Mapping[str, int]) -> Value | None:
+    field = taken(call)
+    if field is not None:
+        return _value(field, places)
     make = FORMS.get(call.function)
     if make is None:
         return None

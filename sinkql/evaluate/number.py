@@ -150,14 +150,6 @@ _MOST_FACTORIAL = 100
 """Of which the factorial is no numeric."""
 
 
-def compared(call: Call) -> Callable[[Decimal], Decimal] | None:
-    """Return what decimals become that are compared, where their types together have more than 38 digits."""
-    types = [each.type for each in call.arguments]
-    scales = [type_.scale or 0 for type_ in types]
-    digits = [(type_.precision or 0) - (type_.scale or 0) for type_ in types]
-    return None if max(scales) + max(digits) <= 38 else fit
-
-
 def _program(call: Call, operands: list[Value]) -> Value | None:
     text, type_ = call.arguments[0], str(call.type)
     assert isinstance(text, Literal)

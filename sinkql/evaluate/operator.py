@@ -9,9 +9,10 @@ from itertools import chain
 from typing import Any
 
 from sinkql.evaluate.failure import Make, Row, Value, strict
-from sinkql.evaluate.number import FLOATS, compared
+from sinkql.evaluate.number import FLOATS
 from sinkql.logical import Call, Type
 from sinkql.logical.array import leaf, levels
+from sinkql.logical.condition import decided, in_order
 from sinkql.logical.interval import order_of, read_interval
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.range import order_of as order_of_range
@@ -70,8 +71,6 @@ def _keys(call: Call) -> Callable[[Any], Any] | None:
     types = [each.type for each in call.arguments]
     if len({type_.name for type_ in types}) > 1:
         return None
-    if types[0].name == "numeric":
-        return compared(call) or _same
     return order_key(types[0])
 
 
@@ -142,10 +141,18 @@ def _logic(decisive: bool) -> Make:
     """Make AND, which one false value decides, or OR, which one true does; what stands behind it is not evaluated."""
 
     def make(call: Call, operands: list[Value]) -> Value:
+        if decided(call):
+            return lambda row: decisive
+        pairs = zip(call.arguments, call.arguments[1:], strict=False)
+        rows = {place for place, pair in enumerate(pairs, 1) if decisive and in_order(*pair)}
+
         def found(row: Row) -> bool | None:
             unknown = False
-            for each in operands:
-                value: bool | None = each(row)
+            value: bool | None = None
+            for place, each in enumerate(operands):
+                if place in rows and value is None:
+                    continue
+                value = each(row)
                 if value is decisive:
                     return decisive
                 unknown |= value is None

@@ -11,6 +11,7 @@ from typing import Any
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
 from sinkql.logical import Call
+from sinkql.logical.pattern import ENDS_IN_ESCAPE
 from sinkql.logical.type import RANGES, TEXT
 
 _MOST_CHARACTERS = 10_000_000
@@ -158,7 +159,11 @@ def _concat_ws(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _like(text: str, pattern: str, escape: str = "\\") -> bool:
-    return _pattern(pattern, escape).fullmatch(text) is not None
+    found, ends = _pattern(pattern, escape)
+    matches = found.fullmatch(text) is not None
+    if matches and ends:
+        raise RefusedError(ENDS_IN_ESCAPE)
+    return matches
 
 
 def _ilike(text: str, pattern: str, escape: str = "\\") -> bool:
@@ -166,17 +171,17 @@ def _ilike(text: str, pattern: str, escape: str = "\\") -> bool:
 
 
 @lru_cache(maxsize=100)
-def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    parts, letters = [], iter(pattern)
+def _pattern(pattern: str, escape: str) -> tuple[re.Pattern[str], bool]:
+    """Return what a pattern finds; of one that ends in an escape character, what comes to that character."""
+    parts, letters, ends = [], iter(pattern), False
     for letter in letters:
         if letter == escape:
             following = next(letters, None)
-            if following is None:
-                raise UnsureError
-            parts.append(re.escape(following))
+            ends = following is None
+            parts.append("..*" if following is None else re.escape(following))
         else:
             parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
-    return re.compile("".join(parts), re.DOTALL)
+    return re.compile("".join(parts), re.DOTALL), ends
 
 
 FORMS: dict[str, Make] = {

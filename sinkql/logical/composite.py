@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from sinkql.logical.array import braces_end, in_quotes, unescaped
+from sinkql.logical.expression import Call, Expression, Literal
 from sinkql.logical.type import Type
 from sinkql.repeated import Repeated
 
@@ -21,6 +22,17 @@ _VALUE = Repeated(r'[^"\\{},=]+|\\.|=(?!>)')
 _IN_FIELD = re.compile(r'\\(.)|[",)]', re.DOTALL)
 _NEEDS_QUOTES = re.compile(r'.*[\s"\\{},].*|.*=>.*|null|', re.IGNORECASE | re.DOTALL)
 _NEEDS_QUOTES_IN_RECORD = re.compile(r'.*[\s"\\(),].*|', re.DOTALL)
+
+
+def taken(call: Call) -> Expression | None:
+    """Return the value of a field of ROW(…) itself: no other field is computed then."""
+    row = call.arguments[0] if call.function == ".(any,text)" else None
+    if not isinstance(row, Call) or row.function != "ROW(any…)":
+        return None
+    name = call.arguments[1]
+    assert isinstance(name, Literal)
+    found = dict(zip((each.name for each in row.type.fields), row.arguments, strict=True))[str(name.value)]
+    return found if found.type == call.type else None
 
 
 def entries(pairs: Iterable[tuple[str, _Held]]) -> tuple[tuple[str, _Held], ...]:

@@ -17,6 +17,7 @@ _ESCAPES = {
     "W": r"[^\p{L}\p{N}_]", "n": r"\n", "t": r"\t", "r": r"\r",
 }  # fmt: skip
 _IN_CLASS = {"d": "0-9", "s": _SPACES, "w": r"\p{L}\p{N}_", "n": r"\n", "t": r"\t", "r": r"\r"}
+ENDS_IN_ESCAPE = "LIKE pattern must not end with escape character"
 _QUANTIFIER = re.compile(r"[*+?]\??|\{\d+(?:,\d*)?\}\??")
 
 

@@ -7,17 +7,18 @@ and expressions of the query go on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions
-from pyspark.sql.classic.column import Column
+from pyspark.sql.classic.dataframe import DataFrame
 
 from expressions import batch
 from sinkql import logical
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 PYTHON = "sinkql_"
 """What names of functions of Python's begin with; their errors are caught by no `TryEval`."""
@@ -36,13 +37,55 @@ def nullable(value: Column) -> Column:
     return functions.struct(functions.when(functions.col(NUMBER).isNotNull(), value).alias("v"))
 
 
-def tried(spark: SparkSession, sql: str) -> Column:
-    """Return a structure of an expression's value, or NULL where what Spark makes of it fails."""
-    catalyst = spark.sparkContext._jvm.org.apache.spark.sql
-    utils = catalyst.classic.ExpressionUtils
-    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)
-    whole = utils.expression(nullable(Column(utils.column(parsed)))._jc)
-    return Column(utils.column(catalyst.catalyst.expressions.TryEval(whole)))
+_TRIED = """
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.catalyst.expressions.TryEval;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.functions;
+
+public class Tried {
+    public Dataset of(ParserInterface parser, Dataset rows, String numbers, List texts) throws Exception {
+        Column number = functions.col(numbers);
+        Column[] columns = new Column[texts.size() + 1];
+        columns[0] = number;
+        for (int place = 0; place < texts.size(); place++) {
+            Column parsed = ExpressionUtils.column(parser.parseExpression((String) texts.get(place)));
+            Column value = functions.when(number.isNotNull(), parsed).alias("v");
+            Column whole = functions.struct(new Column[] {value});
+            Column tried = ExpressionUtils.column(new TryEval(ExpressionUtils.expression(whole)));
+            columns[place + 1] = tried.alias("x" + place);
+        }
+        return rows.select(columns);
+    }
+}
+"""
+"""Rows and texts → for each text a structure of its value, or NULL where what Spark makes of it fails.
+
+It is Java's, since each call from Python costs more than most of the texts.
+"""
+
+
+@cache
+def _compiled(spark: SparkSession) -> Any:
+    """Return an object of the class, made by the compiler that Spark has for its own code."""
+    jvm = spark.sparkContext._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_TRIED)
+    return compiler.getClassLoader().loadClass("Tried").newInstance()
+
+
+def tried(rows: DataFrame, texts: Sequence[str]) -> DataFrame:
+    """Return the numbers of the rows, and for each text a structure, x0, x1 and so on, of what it gives for them."""
+    spark = rows.sparkSession
+    given = spark.sparkContext._jvm.java.util.ArrayList()
+    for each in texts:
+        given.add(each)
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    return DataFrame(_compiled(spark).of(parser, rows._jdf, NUMBER, given), spark)
 
 
 def outcomes(
@@ -57,13 +100,13 @@ def outcomes(
     found = []
     for start in range(0, len(expressions), _TOGETHER):
         part = expressions[start : start + _TOGETHER]
-        given = [tried(spark, spark_sql(each)).alias(f"x{place}") for place, each in enumerate(part)]
         texts = [
             text
             for place, each in enumerate(part)
             for text in (f"x{place} IS NOT NULL", batch.shown(each.type.name, f"x{place}`.`v"))
         ]
-        lines = table.select(NUMBER, *given).selectExpr(NUMBER, *texts).collect()
+        given = tried(table, [spark_sql(each) for each in part])
+        lines = given.selectExpr(NUMBER, *texts).collect()
         ordered = sorted(lines, key=lambda line: line[0])
         found += [
             [line[2 * place + 2] if line[2 * place + 1] else FAILED for line in ordered] for place in range(len(part))

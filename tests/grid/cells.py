@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Outcome = tuple[str, Any]
 _COLUMNS = {column.name: column for column in edges.columns()}
 _NAMES = list(_COLUMNS)
+_STRING = re.compile(r"'[^']*'")
 _UNSURE: Outcome = ("unsure", None)
 _PLANNED = 256
 
@@ -113,8 +115,10 @@ class Cell:
 
     def text(self, part: logical.Expression) -> str:
         """Return a part as it was written; nothing of what was made of another part, or is Postgres's otherwise."""
-        same = self.template.judge == self.template.sql
-        return self.template.sql[part.span.start : part.span.end] if same else ""
+        if self.template.judge != self.template.sql:
+            return ""
+        found = self.template.sql[part.span.start : part.span.end]
+        return found if _whole(_STRING.sub("", found)) else ""  # of x[…] within brackets
 
     def fails(self, part: logical.Expression) -> bool:
         """Tell whether a part is an error."""
@@ -123,10 +127,24 @@ class Cell:
             return (self.asked(part) or "").startswith(ERROR)
         return kind == "error"
 
-    def null(self, part: logical.Expression) -> bool:
-        """Tell whether a part is NULL."""
+    def null(self, part: logical.Expression, whole: logical.Expression) -> bool:
+        """Tell whether a part is NULL; one that the planner has made for all of a call is what it is made of."""
         kind, value = self.here(part)
-        return self.asked(part) is None if kind == "unsure" and self.text(part) else (kind, value) == ("value", None)
+        if kind != "unsure" or not self.text(part):
+            return (kind, value) == ("value", None)
+        if part.span == whole.span:
+            return any(self.null(each, whole) for each in children(part))
+        return self.asked(part) is None
+
+
+def _whole(text: str) -> bool:
+    """Tell whether each bracket has its other one."""
+    depth = 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _fails_at_once(template: Template, answer: Sequence[Answer], judge: Judge) -> bool:
@@ -187,7 +205,9 @@ def _large(cell: Cell, part: logical.Call | logical.Cast) -> bool:
 def _beside_null(cell: Cell) -> bool:
     """Tell whether a call somewhere within has an operand that is NULL and another that fails."""
     for node in walk(cell.expression):
-        if not isinstance(node, logical.Call) or len(node.arguments) < 2 or not any(map(cell.null, node.arguments)):
+        if not isinstance(node, logical.Call) or len(node.arguments) < 2:
+            continue
+        if not any(cell.null(each, node) for each in node.arguments):
             continue
         if any(map(cell.fails, node.arguments)) or _large(cell, node):
             return True

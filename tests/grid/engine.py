@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
-from pyspark.sql.classic.column import Column
 
 from expressions.tried import NUMBER, PYTHON, nullable, tried
 from grid import edges, values
@@ -55,7 +54,7 @@ class Engine:
     sampled: int = 1
     counts: Counter[str] = field(default_factory=Counter)
     """How many expressions were computed in which way."""
-    _groups: int = 0
+    groups: int = 0
     _local: dict[tuple[int, ...], DataFrame] = field(default_factory=dict)
 
     def outcomes(
@@ -65,8 +64,8 @@ class Engine:
         found: list[dict[int, Outcome] | None] = [None for _ in expressions]
         spelled = [spark_sql(each) for each in expressions]
         ours = [place for place, sql in enumerate(spelled) if PYTHON not in sql]
-        compiled = self._groups % self.sampled == 0
-        self._groups += 1
+        compiled = self.groups % self.sampled == 0
+        self.groups += 1
         together = _TOGETHER if compiled else _TOGETHER_INTERPRETED
         rows = self._rows(numbers) if compiled else self._at_hand(numbers)
         for start in range(0, len(ours), together):
@@ -99,7 +98,7 @@ class Engine:
         found: list[dict[int, Outcome] | None],
     ) -> None:
         try:
-            columns = _read(rows, [tried(self.spark, spelled[each]) for each in places])
+            columns = _columns(tried(rows, [spelled[each] for each in places]))
         except (PySparkException, Py4JJavaError) as error:  # of a plan, or of the machine: it has no memory left, say
             if len(places) == 1:
                 found[places[0]] = dict.fromkeys(numbers, ("error", str(error)[:300]))
@@ -118,7 +117,7 @@ class Engine:
     def _with_python(self, expression: logical.Expression, sql: str, numbers: Sequence[int]) -> dict[int, Outcome]:
         """Return what an expression gives that calls Python, which generated code does not catch errors of."""
         try:
-            (column,) = _read(self._rows(numbers), [nullable(functions.expr(sql))])
+            (column,) = _columns(self._rows(numbers).select(NUMBER, nullable(functions.expr(sql)).alias("x")))
         except (PySparkException, Py4JJavaError) as error:
             if len(numbers) == 1:
                 return {numbers[0]: ("error", str(error)[:300])}
@@ -128,11 +127,10 @@ class Engine:
         return {number: ("value", value) for number, value in zip(numbers, _values(column, expression), strict=True)}
 
 
-def _read(rows: DataFrame, columns: Sequence[Column]) -> list[pa.ChunkedArray]:
-    """Return the columns' values for the rows, in their order."""
-    shown = [column.alias(f"x{place}") for place, column in enumerate(columns)]
-    table = rows.select(NUMBER, *shown).toArrow().sort_by(NUMBER)
-    return [table.column(place + 1) for place in range(len(columns))]
+def _columns(shown: DataFrame) -> list[pa.ChunkedArray]:
+    """Return the columns beside the numbers of the rows, in whose order they are."""
+    table = shown.toArrow().sort_by(NUMBER)
+    return list(table.columns[1:])
 
 
 def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any]:
@@ -141,10 +139,10 @@ def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any
 
 
 @contextmanager
-def engine(spark: SparkSession, folder: Path, sampled: int = 1) -> Iterator[Engine]:
-    """Give Spark the grid's rows until the block ends."""
+def engine(spark: SparkSession, folder: Path, sampled: int = 1, first: int = 0) -> Iterator[Engine]:
+    """Give Spark the grid's rows until the block ends; groups of expressions are counted from the first."""
     path = folder / "grid.parquet"
     pq.write_table(into_spark(edges.table()), path)
     spark.read.schema(_SCHEMA).parquet(str(path)).createOrReplaceTempView(_VIEW)
-    yield Engine(spark, sampled)
+    yield Engine(spark, sampled, groups=first)
     spark.catalog.dropTempView(_VIEW)

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from grid.judge import ERROR
+from grid.values import Beyond
 
 Test = Callable[[str, Any, "str | None", Sequence[Any]], bool]
 """An expression's SQL, what an engine gave (`value` and it, `error` and a message), what Postgres gave, and the row."""
@@ -105,8 +106,15 @@ def _letters(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -
 _UNCASED = frozenset("\u0130\u00df\u017f\u212a\u1e9e")
 
 
+_FIRST = -210_866_803_200_000_000
+"""Where the instants of Postgres begin, 4713 BC, in microseconds from 1970."""
+
+
 def _early(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    return outcome[0] == "value" and expected == f"{ERROR}22008" and "years" in sql
+    """Tell whether Postgres has no such time; here it is one of a year of so many digits, or a part of it."""
+    if outcome[0] != "value" or expected != f"{ERROR}22008":
+        return False
+    return "years" in sql or (isinstance(outcome[1], Beyond) and not outcome[1].days and outcome[1].number < _FIRST)
 
 
 def _long(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:

@@ -13,7 +13,7 @@ from grid import cells, edges
 from grid.engine import engine
 from grid.exceptions import AT_ONCE, DOCUMENTED
 from grid.judge import Judge, judge
-from grid.templates import FOUND, Template, templates
+from grid.templates import FOUND, Template, failing, templates
 from grid.trees import Trees
 from sinkql import logical
 from sinkql.errors import SinkqlError
@@ -38,11 +38,13 @@ _OF_AGGREGATES = {
 _OF_ROWS = {each for each in FUNCTIONS if each.startswith(("$flat(", "$series(", "$jsonb_"))}
 """What only functions in FROM have."""
 _FEW_ROWS, _SOME_ROWS = 24, 96
-_SHARE = 12
-"""Of so many templates one is held against Spark with each change; all of them in `make soak`."""
+_SHARE, _INTERPRETED_SHARE = 24, 6
+"""Of so many templates Spark generates code for one with each change, or interprets one; all in `make soak`."""
+_FAILING_SHARE = 64
+"""Of so many templates with a column that fails one is tried with each change."""
 _TREES, _MANY_TREES, _AT_ONCE = 150, 100_000, 1000
-_SAMPLED = 10
-"""Of so many groups of random expressions Spark generates code for one, and interprets the others."""
+_SAMPLED, _INTERPRETED = 40, 1_000_000
+"""Of so many groups of expressions Spark generates code for one, and interprets the others."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_every_function_and_cast_has_a_template() -> None:
 
 @pytest.mark.server
 def test_evaluator_gives_what_postgres_gives(judging: Judge) -> None:
-    report = cells.compare(templates()[1::_SHARE], _numbers(_FEW_ROWS), judging, None)
+    report = cells.compare(templates()[1::_INTERPRETED_SHARE], _numbers(_FEW_ROWS), judging, None)
     assert report.wrong == []
     assert report.counts["evaluator: value"] > 2_000
 
@@ -87,7 +89,37 @@ def test_share_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Ju
 @pytest.mark.server
 def test_all_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Judge, tmp_path: Path) -> None:
     with engine(spark, tmp_path) as found:
-        report = cells.compare(templates(), _numbers(_SOME_ROWS), judging, found)
+        rows = sorted({*_numbers(_SOME_ROWS), *_beside_null()})
+        report = cells.compare(templates(), rows, judging, found)
+    assert report.wrong == []
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_null_beside_every_value_is_the_same_in_spark(spark: SparkSession, judging: Judge, tmp_path: Path) -> None:
+    with engine(spark, tmp_path, _INTERPRETED, 1) as found:
+        report = cells.compare(templates()[3::_INTERPRETED_SHARE], _beside_null(), judging, found)
+    assert report.wrong == []
+    assert report.counts["Spark: value"] > 10_000
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_what_fails_beside_a_null_is_what_postgres_says(spark: SparkSession, judging: Judge, tmp_path: Path) -> None:
+    with engine(spark, tmp_path, _INTERPRETED, 1) as found:
+        report = cells.compare(failing()[5::_FAILING_SHARE], _failing_rows(), judging, found)
+    assert report.wrong == []
+    assert report.counts["Spark: value"] > 50
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.server
+def test_all_that_fails_beside_a_null_is_what_postgres_says(
+    spark: SparkSession, judging: Judge, tmp_path: Path
+) -> None:
+    with engine(spark, tmp_path, _SAMPLED) as found:
+        report = cells.compare(failing(), _failing_rows(), judging, found)
     assert report.wrong == []
 
 
@@ -114,7 +146,7 @@ def test_random_expressions_are_those_of_postgres(judging: Judge) -> None:
 def test_many_random_expressions_are_the_same_in_spark(
     spark: SparkSession, judging: Judge, tmp_path: Path, seed: int
 ) -> None:
-    with engine(spark, tmp_path, _SAMPLED) as found:
+    with engine(spark, tmp_path, _SAMPLED, seed) as found:
         report = cells.compare(_trees(seed, _AT_ONCE), _numbers(_FEW_ROWS // 2), judging, found)
     print(f"seed {seed}: {dict(report.counts)}, {dict(found.counts)}")
     assert report.wrong == []
@@ -123,6 +155,23 @@ def test_many_random_expressions_are_the_same_in_spark(
 
 def _numbers(count: int) -> list[int]:
     return sorted(random.Random(count).sample(range(edges.ROWS), count))
+
+
+def _beside_null() -> list[int]:
+    """Return rows on which a first column has each value beside NULL in a second one, and the other way round."""
+    return sorted({*range(edges.ACROSS), *range(0, edges.ROWS, edges.ACROSS)})
+
+
+def _failing_rows() -> list[int]:
+    """Return rows on which what fails stands beside NULL in each place, and a few others."""
+    rows, names = edges.rows(), list(edges.COLUMNS)
+    at = {name: names.index(name) for name in ("i0", "i1", "i2")}
+    found = {3, 100, 250}
+    for failed in ("i0", "i2"):
+        for null in at.keys() - {failed}:
+            wanted = (each[at[failed]] == 0 and each[at[null]] is None for each in rows)
+            found.add(next(number for number, each in enumerate(wanted) if each))
+    return sorted(found)
 
 
 def _trees(seed: int, count: int) -> Iterator[Template]:

@@ -2,6 +2,11 @@
 
 What an expression gives is exact at each step, so that what is above it can be: functions that libraries compute with
 another last digit, and quotients and products, whose last digits a type has no room for, stand at the top alone.
+
+A row within a row has columns alone: Postgres computes all its fields, SinkQL those that decide, and SQL leaves it open
+which operands are computed where some of them tell the result. So it is of ROW(…), of which one field is
+taken. A quotient keeps its digits through coalesce(…) where a column or a constant is behind it, and has columns alone
+there, too. No part is a constant of several: Postgres computes it while it plans, and nothing beside it if it is NULL.
 """
 
 from __future__ import annotations
@@ -30,12 +35,14 @@ _LITERALS: Mapping[str, Sequence[str]] = {
     "z": ("timestamptz '2024-11-03 05:30:00+00'",),
 }
 _TYPES = {type_: code for code, (type_, _) in VALUES.items()}
+_ROW_WITHIN = re.compile(r"(?<=, )(\((?:[^()]|\([^()]*\))*\))(?=\))")
+_KEPT = re.compile(r"coalesce\(@m0 /|ROW\(")
 _ROUNDED = re.compile(
     r"/|\^|\bpow(?:er)?\(|numeric\b|@[nf]\d \*|\* (?:@[nfm]|1\.5)|factorial|INTERVAL|@y|width_bucket|@[rj]\d::text"
-    r"|ROW\("
+    r"|ROW\(|convert_from"
 )
-"""Whose values are others than Postgres's until they are shown, rounded to the digits of a type; and rows, of which
-Postgres computes no field that is not asked for."""
+"""Whose values are others than Postgres's until they are shown, rounded to the digits of a type; rows, of which
+Postgres computes no field that is not asked for; and what has another locale in Postgres."""
 
 
 @cache
@@ -70,7 +77,13 @@ class Trees:
         return Template(self._filled(template, depth - 1))
 
     def _filled(self, template: Template, depth: int) -> str:
-        return _PLACE.sub(lambda match: self._of(match[1], depth), template.text)
+        parts = _ROW_WITHIN.split(template.text)
+        found = [self._placed(part, depth * (place % 2 == 0)) for place, part in enumerate(parts)]
+        made = "" if _KEPT.search(template.text) else "".join(found)
+        return made if _PLACE.search(made) else template.text
+
+    def _placed(self, text: str, depth: int) -> str:
+        return _PLACE.sub(lambda match: self._of(match[1], depth), text)
 
     def _of(self, code: str, depth: int) -> str:
         chance = self._random.random()

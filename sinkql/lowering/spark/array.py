@@ -10,15 +10,20 @@ from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type, text_
 
 
 def _element(call: Call) -> Form:
+    """Return an element; the array is computed whatever the index is, the index beside no NULL."""
     index = call.arguments[1]
     known = index.value if isinstance(index, Literal) else None
-    if isinstance(known, int) and known >= 1:
-        return Form("try_element_at(@0, @1)")
-    found = "IF({0} >= 1, try_element_at(@0, {0}), NULL)"  # below 0 Spark counts from the end
+    if isinstance(known, int):
+        return Form(f"try_element_at(@0, {known if known >= 1 else _NOWHERE})", operands=call.arguments[:1])
+    found = f"IF({{0}} >= 1, {{0}}, {_NOWHERE})"  # below 0 Spark counts from the end
     if isinstance(index, Reference | Literal):
-        return Form(found.format("@1"))
+        return Form(f"try_element_at(@0, {found.format('@1')})")
     # it stands here once, so that it is not computed beside no array
-    return Form(f"IF(@0 IS NULL, NULL, transform(array(@1), `$x` -> {found.format('`$x`')})[0])")
+    return Form(f"try_element_at(@0, transform(array(@1), `$x` -> {found.format('`$x`')})[0])")
+
+
+_NOWHERE = 2**31 - 1
+"""An index that no array has."""
 
 
 def _made(call: Call) -> Form:

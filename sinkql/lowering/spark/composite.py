@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sinkql.logical import Call, Literal
+from sinkql.logical.composite import taken
 from sinkql.lowering.spark.text import Form, Spelling, quoted, raised, text_literal
 
 _KEY_IS = "`$k` -> `$k`.key = @1"
@@ -28,6 +29,9 @@ def _map(call: Call) -> Form:
 
 
 def _field(call: Call) -> Form:
+    value = taken(call)
+    if value is not None:
+        return Form("@0", operands=(value,))
     name = call.arguments[1]
     assert isinstance(name, Literal)
     return Form(f"@0.{quoted(str(name.value))}")

@@ -1,12 +1,42 @@
-"""COALESCE, NULLIF, GREATEST, LEAST and the like → Spark SQL."""
+"""AND, OR, COALESCE, NULLIF, GREATEST, LEAST and the like → Spark SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sinkql.logical import Call
+import msgspec
+
+from sinkql.logical import Call, Expression
+from sinkql.logical.condition import decided, in_order
 from sinkql.lowering.spark.array import ordered
-from sinkql.lowering.spark.text import Form, Spelling, spark_type
+from sinkql.lowering.spark.text import AND, OR, Form, Infix, Spelling, spark_type
+from sinkql.planner.query.failing import may_fail
+
+
+def _and(call: Call) -> Form | Infix:
+    return Form("false", operands=()) if decided(call) else Infix("AND", AND)
+
+
+def _or(call: Call) -> Form | Infix:
+    """Return conditions with OR between them; in rows that are compared, what stands behind a NULL is not computed."""
+    if decided(call):
+        return Form("true", operands=())
+    parts: list[str] = []
+    operands: list[Expression] = []
+    for place, each in enumerate(call.arguments):
+        here = len(operands)
+        if place and isinstance(each, Call) and in_order(call.arguments[place - 1], each):
+            tie, *rest = each.arguments
+            if any(map(may_fail, rest)):
+                behind = rest[0] if len(rest) == 1 else msgspec.structs.replace(each, arguments=tuple(rest))
+                operands += [tie, behind]
+                parts.append(f"CASE @{here} WHEN true THEN @{here + 1} WHEN false THEN false END")
+                continue
+        operands.append(each)
+        parts.append(f"@{here}")
+    if len(operands) == len(call.arguments):
+        return Infix("OR", OR)
+    return Form(" OR ".join(parts), OR, tuple(operands))
 
 
 def _variadic(function: str) -> Callable[[Call], Form]:
@@ -37,6 +67,8 @@ def _most(function: str, sign: str) -> Spelling:
 
 
 FORMS: dict[str, Spelling] = {
+    "AND(boolean…)": _and,
+    "OR(boolean…)": _or,
     "coalesce(any…)": _variadic("coalesce"),
     "greatest(any…)": _most("greatest", ">"),
     "least(any…)": _most("least", "<"),

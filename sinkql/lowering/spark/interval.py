@@ -68,7 +68,7 @@ _SHOWN = (
     f"IF(`$d` IS NULL, NULL, concat_ws(' ', IF({_DAYS} = 0, NULL, concat({_DAYS}, IF({_DAYS} = 1, ' day', ' days'))), "
     f"IF({_REST} = 0 AND `$d` <> 0, NULL, {_TIME})))"
 )
-_CLOCK = "abs(CAST(@2 AS DECIMAL(20,0)))"
+_CLOCK = "abs(CAST(`$m` AS DECIMAL(20,0)))"
 
 
 def _amount(value: str, unit: str, sign: str = "''") -> str:
@@ -85,15 +85,15 @@ _PLUS = "IF(@0 < 0 AND @1 > 0, '+', '')"
 _MADE = (
     f"concat_ws(' ', {_amount('(@0 div 12)', 'year')}, {_amount('(@0 % 12)', 'mon')}, "
     f"{_amount('@1', 'day', _PLUS)}, "
-    "IF(@2 = 0 AND (@0 <> 0 OR @1 <> 0), NULL, concat("
-    "CASE WHEN @2 < 0 THEN '-' WHEN @1 < 0 OR @1 = 0 AND @0 < 0 THEN '+' ELSE '' END, "
+    "IF(`$m` = 0 AND (@0 <> 0 OR @1 <> 0), NULL, concat("
+    "CASE WHEN `$m` < 0 THEN '-' WHEN @1 < 0 OR @1 = 0 AND @0 < 0 THEN '+' ELSE '' END, "
     f"{_clock(3600 * SECOND)}, ':', {_clock(60 * SECOND, 60)}, ':', {_clock(SECOND, 60)}, "
     f"IF({_MICROS} = '0', '', concat('.', trim(TRAILING '0' FROM lpad({_MICROS}, 6, '0')))))))"
 )
 _BOUNDS = "BETWEEN -2147483648L AND 2147483647L"
-_OF_PARTS = Form(
-    "CASE WHEN @0 IS NULL OR @1 IS NULL OR @2 IS NULL THEN NULL "
-    f"WHEN @0 NOT {_BOUNDS} OR @1 NOT {_BOUNDS} THEN {raised('interval out of range', 'STRING')} ELSE {_MADE} END"
+_OF_PARTS = Form(  # the time of day is what may fail: it stands here once, so that it is not computed beside a NULL
+    "IF(@0 IS NULL OR @1 IS NULL, NULL, transform(array(@2), `$m` -> CASE WHEN `$m` IS NULL THEN NULL "
+    f"WHEN @0 NOT {_BOUNDS} OR @1 NOT {_BOUNDS} THEN {raised('interval out of range', 'STRING')} ELSE {_MADE} END)[0])"
 )
 FORMS: dict[str, Spelling] = {
     "$held(interval)": _held,

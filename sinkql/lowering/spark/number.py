@@ -55,7 +55,7 @@ _BUCKET = (
     "(@0 - @1) / (@2 - @1)) AS BIGINT), @3 - 1L) AS INT) + 1 END"
 )
 _ATAN2 = (  # Spark's own takes -0.0 for 0.0
-    "CASE WHEN @0 = 0 AND NOT isnan(@1) THEN IF(startswith(CAST(@0 AS STRING), '-'), -1D, 1D) "
+    "CASE WHEN @0 = 0 AND @1 IS NOT NULL AND NOT isnan(@1) THEN IF(startswith(CAST(@0 AS STRING), '-'), -1D, 1D) "
     "* IF(startswith(CAST(@1 AS STRING), '-'), pi(), 0D) ELSE atan2(@0, @1) END"
 )
 _DEGREES = (

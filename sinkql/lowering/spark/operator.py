@@ -12,10 +12,8 @@ from sinkql.lowering.spark.array import ordered
 from sinkql.lowering.spark.interval import shift_by_text
 from sinkql.lowering.spark.literal import day_time
 from sinkql.lowering.spark.text import (
-    AND,
     BITS,
     NOT,
-    OR,
     PREDICATE,
     PRODUCT,
     SIGN,
@@ -72,6 +70,8 @@ def _numeric_sum(operator: str) -> Callable[[Call], Form]:
         if not _sum_fits(*(each.type for each in call.arguments)):
             # a sum has one digit more: 37 leave room for it, and a value that has more is an error
             places = [f"CAST({place} AS DECIMAL(37,10))" for place in places]
+            moved = f"CAST({places[0]} {operator} {places[1]} AS DECIMAL(38,10))"
+            return Form(f"IF(@0 IS NULL OR @1 IS NULL, NULL, {moved})")
         return Form(f"CAST({places[0]} {operator} {places[1]} AS DECIMAL(38,10))")
 
     return form
@@ -99,9 +99,12 @@ def _numeric_quotient(call: Call) -> Form:
         most = f"CAST(CAST({left} - `$m` AS DECIMAL(38,0)) / CAST(@1 AS DECIMAL(19,0)) AS DECIMAL(38,10))"
         long = f"transform(array({left} % {right}), `$m` -> CAST({most} + {rest} AS DECIMAL(38,10)))[0]"
         form = f"CASE WHEN {left} NOT BETWEEN -1{'0' * _ROOM}BD AND 1{'0' * _ROOM}BD THEN {long} ELSE {form} END"
+    if max(type_.whole_digits for type_ in types) > _WIDE_DIGITS:  # one may fail as it is made plain numeric
+        form = f"IF(@0 IS NULL OR @1 IS NULL, NULL, {form})"
     return Form(form)
 
 
+_WIDE_DIGITS = 28
 _ROOM = 20
 """How many digits before the point Spark has room for in a quotient of wide numbers."""
 
@@ -150,7 +153,7 @@ def absolute(call: Call) -> Form:
 
 
 def _places(call: Call) -> list[str]:
-    """Return the places of operands that are compared: decimals as wide as it takes for Spark to compare them."""
+    """Return the places of operands that are compared; decimals that Spark has no common type for are in two parts."""
     types = [each.type for each in call.arguments]
     places = [f"@{place}" for place in range(len(types))]
     if types[0].name == "array" and call.function.startswith(("<", ">", "BETWEEN")) and call.function[1] != ">":
@@ -161,7 +164,18 @@ def _places(call: Call) -> list[str]:
     digits = [(type_.precision or 0) - (type_.scale or 0) for type_ in types]
     if max(scales) + max(digits) <= 38:
         return places
-    return [_wide(type_, place) for type_, place in zip(types, places, strict=True)]
+    return [_in_two(place, type_) for place, type_ in zip(places, types, strict=True)]
+
+
+def _in_two(place: str, type_: Type) -> str:
+    """Return a decimal as what is before the point and what is behind it, which are ordered as it is.
+
+    Its place stands here once, so that it is computed where it is compared.
+    """
+    behind = "`$x` % 1BD" if type_.scale else "0"
+    before = f"`$x` - {behind}" if type_.scale else "`$x`"
+    parts = f"struct(CAST({before} AS DECIMAL(38,0)) AS w, CAST({behind} AS DECIMAL(38,37)) AS f)"
+    return f"transform(array({place}), `$x` -> IF(`$x` IS NULL, NULL, {parts}))[0]"
 
 
 def _comparison(operator: str) -> Callable[[Call], Form | Infix]:
@@ -300,8 +314,6 @@ def _program(call: Call) -> Form:
 
 FORMS: dict[str, Spelling] = {
     "$exact(text,any…)": _program,
-    "AND(boolean…)": Infix("AND", AND),
-    "OR(boolean…)": Infix("OR", OR),
     "NOT(boolean)": _not,
     **{f"{operator}(any,any)": _comparison(operator) for operator in _COMPARISONS},
     **{f"{operator}(interval,interval)": _interval_comparison(operator) for operator in _COMPARISONS},

@@ -5,18 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql.logical import Call, Literal
-from sinkql.logical.pattern import java_replacement, read_match, read_regex
+from sinkql.logical.pattern import ENDS_IN_ESCAPE, java_replacement, read_match, read_regex
 from sinkql.lowering.spark.string import constant_text
-from sinkql.lowering.spark.text import PREDICATE, Form, Spelling, text_literal
+from sinkql.lowering.spark.text import PREDICATE, Form, Spelling, raised, text_literal
 
 
 def _like(word: str) -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
         escape = constant_text(call.arguments[2]) if len(call.arguments) == 3 else "\\"
         suffix = f" ESCAPE {text_literal(escape)}" if escape != "\\" else ""
-        return Form(f"@0 {word} @1{suffix}", PREDICATE)
+        if isinstance(call.arguments[1], Literal):
+            return Form(f"@0 {word} @1{suffix}", PREDICATE)
+        return Form(_computed(lambda pattern: f"@0 {word} {pattern}{suffix.replace('`', _BACKQUOTE)}", ord(escape)))
 
     return form
+
+
+_BACKQUOTE = r"\u0060"
+
+
+def _computed(like: Callable[[str], str], escape: int) -> str:
+    """Return what a text is like by a pattern that Spark may not take as it is.
+
+    An escape before any other letter is left out. One at the end is an error where a text comes to it.
+    """
+    char = rf"\x{{{escape:x}}}"
+    plain = rf"(?s)\G((?:[^{char}]|{char}[{char}%_])*+){char}(?=[^{char}%_])"
+    pattern = f"regexp_replace(@1, {text_literal(plain)}, '$1')"
+    ends = text_literal(rf"(?s)\A(?:[^{char}]|{char}.)*+{char}\z")
+    before = like(f"concat(left({pattern}, length({pattern}) - 1), '_%')")
+    at_end = f"CASE {before} WHEN true THEN {raised(ENDS_IN_ESCAPE, 'BOOLEAN')} WHEN false THEN false END"
+    return f"CASE WHEN @1 RLIKE {ends} THEN {at_end} ELSE {like(pattern)} END"
 
 
 def _java(call: Call) -> str:

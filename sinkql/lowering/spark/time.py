@@ -64,7 +64,7 @@ _DIFFERENCES = {
 _FLOAT_EPOCH = "{0} % 86400000000 / 1000000D + {0} div 86400000000 * 86400D"
 # the letters of Spark's date_format for parts of to_char's
 _LETTERS = {
-    "YYYY": "yyyy", "MM": "MM", "DD": "dd", "DDD": "DDD", "HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm",
+    "MM": "MM", "DD": "dd", "DDD": "DDD", "HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm",
     "SS": "ss", "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "Dy": "EEE",
     **{f"FF{digits}": "S" * digits for digits in range(1, 7)},
 }  # fmt: skip
@@ -73,11 +73,19 @@ _UNFILLED = {
     **{part: _LETTERS[part] for part in ("AM", "PM", "Mon", "Dy")},
 }  # fmt: skip
 _NAME_LETTERS = {"MONTH": "MMMM", "MON": "MMM", "DAY": "EEEE", "DY": "EEE"}
+
+
+def _of_era(year: str) -> str:
+    """Return a year as it is counted before Christ, too, where 0 is the first one."""
+    return f"IF({year} > 0, {year}, 1 - {year})"
+
+
+_YEAR, _ISO_YEAR = _of_era("year(@0)"), _of_era("extract(YEAROFWEEK FROM @0)")
 _NUMBERS = {
-    "YYYY": "year(@0)", "YYY": "year(@0) % 1000", "YY": "year(@0) % 100", "Y": "year(@0) % 10",
-    "Y,": "year(@0) div 1000", "IYYY": "extract(YEAROFWEEK FROM @0)", "IYY": "extract(YEAROFWEEK FROM @0) % 1000",
-    "IY": "extract(YEAROFWEEK FROM @0) % 100", "I": "extract(YEAROFWEEK FROM @0) % 10",
-    "IDDD": "weekofyear(@0) * 7 - 7 + weekday(@0) + 1", "CC": "(year(@0) + 99) div 100", "Q": "quarter(@0)",
+    "YYYY": _YEAR, "YYY": f"{_YEAR} % 1000", "YY": f"{_YEAR} % 100", "Y": f"{_YEAR} % 10", "Y,": f"{_YEAR} div 1000",
+    "IYYY": _ISO_YEAR, "IYY": f"{_ISO_YEAR} % 1000", "IY": f"{_ISO_YEAR} % 100", "I": f"{_ISO_YEAR} % 10",
+    "CC": "IF(year(@0) > 0, (year(@0) + 99) div 100, year(@0) div 100 - 1)", "Q": "quarter(@0)",
+    "IDDD": "weekofyear(@0) * 7 - 7 + weekday(@0) + 1",
     "IW": "weekofyear(@0)", "WW": "(dayofyear(@0) + 6) div 7", "W": "(day(@0) + 6) div 7", "DDD": "dayofyear(@0)",
     "D": "dayofweek(@0)", "ID": "weekday(@0) + 1", "J": "datediff(@0, DATE'1970-01-01') + 2440588",
     **dict.fromkeys(("SSSSS", "SSSS"), "hour(@0) * 3600 + minute(@0) * 60 + second(@0)"),
@@ -151,7 +159,7 @@ def _date_bin(call: Call) -> Form:
 
 
 def _make_timestamp(call: Call) -> Form:
-    if all(isinstance(each, Literal) for each in call.arguments):
+    if all(isinstance(each, Literal) for each in call.arguments) and call.arguments[5].type.name == "numeric":
         return Form("make_timestamp_ntz(@0, @1, @2, @3, @4, @5)")
     micros = "rint(@5 * 1000000D)"
     clock = f"(@3 * 60L + @4) * 60000000L + CAST({micros} AS BIGINT)"
@@ -255,9 +263,11 @@ def _part(part: TimePart) -> str:
         number, width = _NUMBERS[part.name], part.width
         if width == 1:
             return f"CAST({number} AS STRING)"
-        # lpad would cut the century 100
-        length = f"IF({number} > 99, 3, 2)" if part.name == "CC" else width
-        return f"lpad({number}, {length}, '0')"
+        if part.name == "CC":  # lpad would cut the century 100
+            return f"concat(IF({number} < 0, '-', ''), lpad(abs({number}), IF(abs({number}) > 99, 3, 2), '0'))"
+        if part.name in ("YYYY", "IYYY"):
+            return f"IF({number} > 9999, CAST({number} AS STRING), lpad({number}, {width}, '0'))"
+        return f"lpad({number}, {width}, '0')"
     kind = part.name.upper()
     if kind == "RM":
         month = f"split_part('{part.cased('|'.join(ROMAN))}', '|', month(@0))"
@@ -282,6 +292,8 @@ def _formatted(letters: str) -> list[str]:
     return [f"date_format(@0, {text_literal(letters)})"] if letters else []
 
 
+_FIRST_SECOND = -210_866_803_200
+"""Where Postgres's timestamps begin, 4713 BC, from 1970."""
 FORMS: dict[str, Spelling] = {
     **{f"EXTRACT(text,{type_})": _extract("DECIMAL(38,10)") for type_ in ("date", "time", *_INSTANTS, "interval")},
     **{f"date_part(text,{type_})": _extract("DOUBLE") for type_ in ("date", "time", *_INSTANTS, "interval")},
@@ -293,10 +305,12 @@ FORMS: dict[str, Spelling] = {
     "make_timestamp(integer,integer,integer,integer,integer,any)": _make_timestamp,
     "to_date(text,text)": _read("to_date", "DATE"),
     "to_timestamp(text,text)": _read("to_timestamp", "TIMESTAMP", "Z"),
-    "to_timestamp(bigint)": Form("timestamp_seconds(@0)"),
+    "to_timestamp(bigint)": Form(
+        f"IF(@0 < {_FIRST_SECOND}L, {raised('timestamp out of range', 'TIMESTAMP')}, timestamp_seconds(@0))"
+    ),
     # rounded as Postgres does, relative to its own epoch
     "to_timestamp(double precision)": Form(
-        "CASE WHEN @0 >= -9222425352000D AND @0 < 9223372036000D "
+        f"CASE WHEN @0 >= {_FIRST_SECOND}D AND @0 < 9223372036000D "
         "THEN timestamp_micros(CAST(rint((@0 - 946684800D) * 1000000) AS BIGINT) + 946684800000000L) "
         f"WHEN @0 IS NOT NULL THEN {raised('timestamp out of range', 'TIMESTAMP')} END"
     ),

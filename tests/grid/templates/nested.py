@@ -44,6 +44,8 @@ _FAILING = (
     "@ai0[array_length(ARRAY[@ai2, @ai1], 2):@i0]",
     "@ai0[@i0:array_length(ARRAY[@ai2, @ai1], 2)]",
     "@ai0[array_length(ARRAY[@ai2, @ai1], 2)]",
+    "(ARRAY[1, 2 / @i0])[0]",
+    "(ARRAY[1, 2 / @i0])[@i1]",
     "array_to_string(@ai0, ',', (1 / @i1)::text)",
     "string_to_array(@s0, ',', (1 / @i1)::text)",
 )
@@ -158,6 +160,9 @@ def composites() -> Iterator[Template]:
     one, other = "(@i0, (@i1, @s0, @d0))", "(@i1, (@i0, @s1, @d1))"
     yield from plain(*(f"{one} {sign} {other}" for sign in SIGNS), f"{one} IS DISTINCT FROM {other}")
     yield from plain(f"{one} IN ({other}, {one})", f"(@p0, {one}) BETWEEN (@p1, {other}) AND (@p2, {one})")
+    # rows that are compared stop at a NULL, and of a row's field no other one is computed
+    yield from plain(*(f"(@i0, 1 / @i1, @i2) {sign} (@i1, 1 / @i2, @i0)" for sign in SIGNS))
+    yield from plain("@p0 OR (@ri0, 1 / @i1) < (@ri1, 2) OR @p1", "(ROW(1 / @i0, @s1)).f2")
     yield from (
         Template(*each)
         for each in (

@@ -32,6 +32,12 @@ class Template:
         """The columns that stand in it, in order."""
         return tuple("".join(each) for each in _PLACE.findall(self.text))
 
+    def failing(self, place: str) -> Template:
+        """Return the template with what fails on some rows instead of a column, and is it or NULL on others."""
+        column, failing = re.compile(rf"@{place}\b"), f"(CASE WHEN 1 / @i0 + 1 / @i2 IS NOT NULL THEN @{place} END)"
+        judged = self.judged if self.judged in (None, SAME) else column.sub(failing, self.judged)
+        return Template(column.sub(failing, self.text), judged)
+
 
 INTEGERS = ("h", "i", "l")
 UNSIGNED = ("v", "w", "x")

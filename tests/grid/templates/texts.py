@@ -127,6 +127,10 @@ def patterns() -> Iterator[Template]:
     for word in ("LIKE", "ILIKE", "NOT LIKE"):
         yield from plain(
             f"@s0 {word} @s1",
+            f"@s1 {word} @s0",
+            f"@s0 {word} (@s1 || '\\' || @s2)",
+            f"@s0 {word} (@s1 || '!' || @s2) ESCAPE '!'",
+            f"@s0 {word} (@s1 || '`' || @s2) ESCAPE '`'",
             *(
                 f"@s0 {word} '{each}'"
                 for each in ("", "%", "_", "a%", "%b", "%a%b%", r"%\%%", "_b_", "😀%", "%\u00e4%", "A%")

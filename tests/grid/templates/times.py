@@ -98,6 +98,11 @@ def times() -> Iterator[Template]:
         "date_trunc('month', @u0)",
         "to_char(@u0, 'YYYY-MM-DD')",
         "to_char(@u0, 'TZ')",
+        *(
+            f"to_char({time} years', '{form}')"
+            for time in ("@t0 - INTERVAL '2100", "@z0 - INTERVAL '2100", "@z0 + INTERVAL '20000")
+            for form in ("YYYY FMYYYY YYY YY Y Y,YYY", "CC FMCC CCth", "IYYY IYY IY I IDDD J")
+        ),
         "make_date(@i0, @i1, @i2)",
         "make_date(2024, @i1, @i2)",
         "make_date(@i0, 2, 29)",
@@ -107,6 +112,8 @@ def times() -> Iterator[Template]:
         "make_timestamp(2024, 2, 28, 23, 59, @d0)",
         "make_timestamp(2024, 12, @h1, @h0, @i0, @n1)",
         "make_interval(@i0, @i1, @i2, @i0, @i1, @i2, @d0)",
+        "make_interval(@i0, @i1, 1, 2, @i2, 3, @d1)",
+        "make_interval(months => @i0, secs => @d1)",
         "make_interval(days => @h0, hours => @h1)",
         "make_interval(months => @h0, years => @h1, secs => @r0)",
         "make_interval(weeks => @i0, mins => @i1, days => 3)",
