@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -14,6 +16,7 @@ from sinkql.errors import LateError
 from sinkql.extension import silence
 from support.catalog import server_address
 from support.front import Front, front
+from support.patience import PATIENCE_S
 from support.postgres import Postgres
 
 pytestmark = pytest.mark.server
@@ -72,6 +75,23 @@ def test_a_server_that_takes_connections_and_never_answers_is_told(
     assert caught.value.code == "SQ4150"
 
 
-def test_a_statement_that_the_server_works_on_is_awaited(database: ServerDatabase) -> None:
-    with database.read() as connection:
-        assert connection.scalar("SELECT 7 FROM pg_sleep(1)") == 7
+def test_a_statement_that_the_server_works_on_is_awaited(
+    database: ServerDatabase, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a lock, which is let go once the server was asked twice."""
+    said, works = SimpleQueue[bool](), ServerDatabase._works
+
+    def asked(found: ServerDatabase, session: int | None) -> bool:
+        alive = works(found, session)
+        said.put(alive)
+        return alive
+
+    monkeypatch.setattr(ServerDatabase, "_works", asked)
+    database.close()  # the next connection is guarded by that
+    with postgres.connect() as other, ThreadPoolExecutor() as pool, database.read() as connection:
+        other.execute("SELECT pg_advisory_lock(7)")
+        answer = pool.submit(connection.scalar, "SELECT 7 FROM pg_advisory_xact_lock(7)")
+        assert [said.get(timeout=PATIENCE_S) for _ in range(2)] == [True, True]
+        monkeypatch.setattr(silence, "SILENCE_S", PATIENCE_S)
+        other.execute("SELECT pg_advisory_unlock(7)")
+        assert answer.result(PATIENCE_S) == 7
