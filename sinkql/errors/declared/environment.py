@@ -32,7 +32,7 @@ CODES = {
     ),
     "SQ4006": _code(
         "The user id that SinkQL runs as has no entry in the system's list of users, as it may be in a container. "
-        "Hadoop's libraries, which Spark is made with, do not start without a user's name.",
+        "Where Spark goes to a cluster elsewhere, it does not start without a user's name.",
         "Add a line for the user id to /etc/passwd, or run SinkQL as a user that has a name.",
     ),
     "SQ4070": _code(

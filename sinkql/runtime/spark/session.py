@@ -212,7 +212,8 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     Of a cluster elsewhere SQ4050, SQ4053 and SQ4054; CancelledError if somebody kills `jvm` meanwhile.
     """
     java = check_java()
-    _check_user()
+    if not settings.local:
+        _check_user()
     archive = archive_of(java.home, HOME)
     # At debug they print all that goes to the JVM, tasks with their credentials too.
     for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
@@ -248,18 +249,31 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     return session
 
 
-def _check_user() -> None:
-    """Raise SQ4006 for a user without a name: Hadoop, which Spark is made with, takes none."""
-    user = os.geteuid()
+def _has_name() -> bool:
+    """Tell whether the user that this runs as has a name on the system."""
     try:
-        pwd.getpwuid(user)
+        pwd.getpwuid(os.geteuid())
     except KeyError:
+        return False
+    return True
+
+
+def _give_name(gateway: JavaGateway) -> None:
+    """Have Hadoop, which Spark is made with, take the user for one with a name; by itself it takes none without."""
+    users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    users.setLoginUser(users.createRemoteUser(os.environ.get("HADOOP_USER_NAME") or "sinkql"))
+
+
+def _check_user() -> None:
+    """Raise SQ4006 for a user without a name: Spark asks for it before it runs, where it goes to a cluster."""
+    if not _has_name():
+        user = os.geteuid()
         raise SinkqlError(
             "SQ4006",
             f"Spark needs the name of its user, and the system has none for user id {user}",
             hint=f"Run echo 'sinkql:x:{user}:{os.getegid()}::/tmp:/bin/sh' >> /etc/passwd as root, as in the "
             "container's image, or run SinkQL as a user that has a name.",
-        ) from None
+        )
 
 
 def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
@@ -323,6 +337,8 @@ def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Java takes a user without a name for one whose home is a folder called ?
+        **({"spark.jars.ivy": str(folder / "ivy")} if not _has_name() else {}),
     }
 
 
@@ -417,6 +433,8 @@ def _launch(
             conf = SparkConf(_jvm=gateway.jvm)
             conf.setAll([(key, value) for key, value in wanted.items() if not key.startswith(_OF_JVM)])
         gateway.proc = jvm
+        if settings.local and not _has_name():
+            _give_name(gateway)
         context = SparkContext(gateway=gateway, conf=conf)
         if not settings.local:
             remote.hand_out(context, wanted)
