@@ -120,7 +120,8 @@ def _joined(reader: Subscription) -> Place | None:
 
     Rows that are pushed have none: a sink begins where the log does.
     """
-    wish = mark.Want(reader.table.id, reader.table.pushed, reader.table.typed)
+    read = tuple(each for each in reader.table.typed if reader.used is None or each[0] in reader.used)
+    wish = mark.Want(reader.table.id, reader.table.pushed, read)
     if mark.take(reader.notes, reader.wish, mark.Want) != wish:
         mark.put(reader.notes, reader.wish, wish)
     if reader.table.pushed:

@@ -20,7 +20,7 @@ from sinkql.capture.confirm import Marks, Roll, check_followed, forgettable, los
 from sinkql.capture.figures import Figures, shown
 from sinkql.capture.hole import Lacking, asked, put_back
 from sinkql.capture.host import Client, Doing, Host, Pace
-from sinkql.capture.log import Column, Generation, Log
+from sinkql.capture.log import Generation, Log
 from sinkql.capture.resume import resumed
 from sinkql.capture.room import Room
 from sinkql.capture.snapshot import Snapshots
@@ -275,20 +275,7 @@ class Session:
             self.unsent.pop(event.table.id, None)
         else:
             self.unsent[event.table.id] = event
-        self._write_down(event)
-
-    def _write_down(self, event: Reshaped) -> None:
-        table = event.table
-        self.log.add(
-            "schema",
-            to=self.log.to,
-            at=time.time(),
-            table=table.id,
-            columns=tuple(Column(each.name, each.type, each.nullable) for each in table.columns),
-            key=table.key,
-            problem=event.problem,
-            lost=event.lost,
-        )
+        self.snapshots.reshape(event)
 
     def _due(self) -> bool:
         buffer, now = self.buffer, time.monotonic()
@@ -354,7 +341,9 @@ class Session:
             found, end = self.stream.complete(captured, TableRows(rows.rows.take(pa.array(places))), ids)
         except TableError as error:
             detail = f" ({error.detail})" if error.detail else ""
-            self._write_down(Reshaped(captured, f"{error.message}{detail}", lost=True))  # its sinks stop before them
+            self.snapshots.reshape(
+                Reshaped(captured, f"{error.message}{detail}", lost=True)
+            )  # its sinks stop before them
             return rows, None
         if end is None:
             return rows, None
@@ -379,7 +368,7 @@ class Session:
                 used = [each.generation + 1 for each in self.marks.at.values() if each.generation is not None]
                 self.snapshots.begin(want.table, max(used, default=0))
                 if want.table in self.unsent:
-                    self._write_down(self.unsent[want.table])
+                    self.snapshots.reshape(self.unsent[want.table])
         if any(reader not in self._joinable for reader, want in self.marks.wants.items() if want.table in self.tables):
             self._say()
         if not self.snapshots.unfinished() or self.room.full:
@@ -392,7 +381,8 @@ class Session:
 
     def _ready(self, generation: Generation) -> bool:
         """Tell whether the log has come to where all sinks of a generation are."""
-        if generation.table in self.unsent:
+        unsent = self.unsent.get(generation.table)
+        if unsent is not None and (unsent.lost or not unsent.table.columns):
             return False
         return all(each.to <= self.log.to for each in self.marks.of(generation))
 

@@ -21,10 +21,10 @@ from sinkql import faults
 from sinkql.capture import datafile
 from sinkql.capture.buffer import Buffer
 from sinkql.capture.host import PATIENT_TRIES, Pace
-from sinkql.capture.log import DataFile, Generation, Log, Part
+from sinkql.capture.log import Column, DataFile, Generation, Log, Part
 from sinkql.capture.speed import Speed
 from sinkql.errors import TableError
-from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Snapshot, Stream
+from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, Stream
 
 _LOOK_SECONDS = 0.005
 
@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.005
 class _Read:
     """A chunk that was read: its files, which no entry names yet, the key of its last row, its `high`, what it saw.
 
-    The table has about `of_rows`.
+    The table has about `of_rows`. Its rows have the columns of `reshaped`, or all.
     """
 
     files: tuple[DataFile, ...]
@@ -41,6 +41,7 @@ class _Read:
     high: Position
     snapshot: Snapshot
     of_rows: int = -1
+    reshaped: Reshaped | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class Snapshots:
     """Up to where chunks alone may have changes, of generations whose `high` is beyond that by now."""
     doubts: dict[int, _Doubt] = field(default_factory=dict)
     speed: Speed = field(default_factory=Speed)
+    shapes: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """The columns that tables have by what was last written down of them."""
     unread: dict[str, Unread] = field(default_factory=dict)
     """The tables that cannot be read now, others being read."""
     _began: dict[int, float] = field(default_factory=dict)
@@ -172,7 +175,7 @@ class Snapshots:
                         return None
                     files = self._written(generation, table, chunk)
                     rows = -1 if of_rows is None else of_rows
-                    return _Read(files, chunk.last, chunk.high, read.snapshot, rows)
+                    return _Read(files, chunk.last, chunk.high, read.snapshot, rows, chunk.reshaped)
             if time.monotonic() > until:
                 return None
             time.sleep(_LOOK_SECONDS)
@@ -249,7 +252,27 @@ class Snapshots:
         for doubt in list(self.doubts.values()):
             doubt.resolved.put(False)
 
+    def reshape(self, event: Reshaped) -> None:
+        """Write down that a table has other columns from here on."""
+        table = event.table
+        self.log.add(
+            "schema",
+            to=self.log.to,
+            at=time.time(),
+            table=table.id,
+            columns=tuple(Column(each.name, each.type, each.nullable) for each in table.columns),
+            key=table.key,
+            problem=event.problem,
+            lost=event.lost,
+        )
+        self.shapes[table.id] = table.typed
+
     def _add(self, generation: Generation, chunk: _Read) -> None:
+        """Put a chunk into the log; what its rows lack is told before it, though the stream has not come to that."""
+        captured = self.tables[generation.table]
+        shape = chunk.reshaped or Reshaped(captured)
+        if shape.table.typed != self.shapes.get(generation.table, captured.typed):
+            self.reshape(shape)
         table, last = generation.table, list(chunk.last) if chunk.last is not None else None
         after = msgspec.structs.replace(
             generation,

@@ -255,12 +255,14 @@ class Snapshot(Protocol):
 class Chunk:
     """Rows of a table in the order of its key: as `TableRows` with `$diff` 1; gone through once, before the read ends.
 
-    `last` is the key of the last one; None where nothing follows. Changes up to `high` may be in them already.
+    `last` is the key of the last one; None where nothing follows. Changes up to `high` may be in them already. Where
+    the server's table has lost columns since the first chunk, `reshaped` says which of them the rows have.
     """
 
     rows: Iterable[TableRows]
     last: Key | None
     high: Position
+    reshaped: Reshaped | None = None
 
 
 class ChunkRead(Protocol):
@@ -278,7 +280,10 @@ class ChunkRead(Protocol):
         """Return about how many rows the table has, without reading them; None where the server does not tell."""
 
     def read(self, after: Key | None, size: int) -> Chunk:
-        """Return the rows after a key, about `size` bytes; without a key in the table all of them, `after` None."""
+        """Return the rows after a key, about `size` bytes; without a key in the table all of them, `after` None.
+
+        A read that begins raises TableError for a table that has not all of its columns; one that goes on does without.
+        """
 
 
 class Stream(Protocol):

@@ -53,8 +53,8 @@ def test_what_keeps_a_table_alone_from_being_read(
     monkeypatch.setattr("sinkql.connectors.mysql.snapshot._LOCK_S", 1)
 
     def code() -> str:
-        with pytest.raises(TableError) as unread, stream.chunk(table):
-            pass
+        with pytest.raises(TableError) as unread, stream.chunk(table) as chunk:
+            chunk.read(None, 1 << 20)
         assert unread.value.hint
         return unread.value.code
 
@@ -130,6 +130,23 @@ def test_a_column_of_another_type_than_was_declared_is_not_read(server: MariaDb,
     assert read == {each: name and f'SQ3711 column "{name}" has another type' for each, name in _RETYPED.items()}
     of = f'of table "{database}.t"'
     assert logged == {each: name and f'column "{name}" {of} has another type' for each, name in _RETYPED.items()}
+
+
+def test_a_table_that_has_lost_a_column_is_read_on_without_it(server: MariaDb, database: str) -> None:
+    server.run(
+        f"CREATE TABLE {database}.t (id int PRIMARY KEY, v int, w int)",
+        f"INSERT INTO {database}.t VALUES (1, 2, 3), (2, 3, 4)",
+    )
+    table = table_of(server, database, "t")
+    with stream_of(server) as stream:
+        _run(server, database, "ALTER TABLE t RENAME COLUMN v TO x")
+        with stream.chunk(table) as chunk:
+            found = chunk.read(("1",), 1 << 20)
+            (part,) = found.rows
+    assert part.rows.drop_columns(["$diff", "$at"]).to_pylist() == [{"id": 2, "w": 4}]
+    assert found.reshaped is not None
+    assert [each.name for each in found.reshaped.table.columns] == ["id", "w"]
+    assert found.reshaped.problem == f'of table "{database}.t" column "v" is gone'
 
 
 def _events(stream: MySqlStream) -> list[Event]:

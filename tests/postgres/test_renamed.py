@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from capture.pipeline import run_once
+from sinkql.connectors.postgres.chunk import PostgresChunkRead
+from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedTable
 from sinkql.session.session import Session
-from support.patience import Deadline
+from support.patience import PATIENCE_S, Deadline
 from support.postgres import Postgres
 from support.readers import duckdb_folder
 
@@ -83,3 +88,44 @@ def _stopped(session: Session, name: str) -> SinkqlError:
         except SinkqlError as error:
             return error
         deadline.check("an error")
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["unseen", "told"])
+def test_column_renamed_while_its_table_is_read(
+    told: bool, session: Session, postgres: Postgres, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sinks that do not read it get all rows; it is `told` by a change that follows."""
+    server = partial(postgres.execute, database=postgres_database)
+    server("INSERT INTO t SELECT n, 'v', 'w' FROM generate_series(2, 9) AS n")
+    shared = multiprocessing.get_context("fork")  # the capture is a process that is forked
+    first, reads, go_on = shared.Semaphore(1), shared.Event(), shared.Event()
+    chunk = PostgresStream.chunk
+
+    def reading(stream: PostgresStream, table: CapturedTable) -> PostgresChunkRead:
+        if not first.acquire(block=False):
+            reads.set()
+            assert go_on.wait(PATIENCE_S)
+        return chunk(stream, table)
+
+    monkeypatch.setattr(PostgresStream, "chunk", reading)
+    monkeypatch.setattr(PostgresChunkRead, "_wanted", lambda *_: 2)
+    with capturing(session), ThreadPoolExecutor() as pool:
+        others = pool.submit(run_once, session, "reads_not")
+        assert reads.wait(PATIENCE_S)
+        server("ALTER TABLE t RENAME v TO v2")
+        if told:
+            server("INSERT INTO t VALUES (10, 'v', 'w')")
+        go_on.set()
+        others.result(PATIENCE_S)
+        expected = server("SELECT id, w FROM t ORDER BY id")
+        run_once(session, "reads_not")
+        assert duckdb_folder(Path("lake/n/reads_not")) == expected
+        assert _stopped(session, "reads").code == ("SQ3433" if told else "SQ3711")
+        (job,) = session.jobs(("reads",))
+        session.catalog.control.status(job.sink_id, "stalled", error="SQ3433: it was renamed")
+        session.execute("ALTER SOURCE s REFRESH REFERENCES;")
+        server("INSERT INTO t VALUES (11, 'v', 'w')")
+        run_once(session, "reads")
+        assert duckdb_folder(Path("lake/n/reads"), "id, v2, w") == server("SELECT id, v2, w FROM t ORDER BY id")
+        run_once(session, "reads_not")
+        assert duckdb_folder(Path("lake/n/reads_not")) == server("SELECT id, w FROM t ORDER BY id")

@@ -13,6 +13,7 @@ import pymysql
 from pymysql.constants import COMMAND, ER
 from pymysql.err import raise_mysql_exception
 
+from sinkql import physical
 from sinkql.capture.columnar import Block
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target
@@ -23,11 +24,11 @@ from sinkql.connectors.mysql.letter import Unfit
 from sinkql.connectors.mysql.packet import BLOCK, WHOLE, present
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.rows import Cells
-from sinkql.connectors.mysql.table import declarations, target_of
+from sinkql.connectors.mysql.table import declarations, target_of, without
 from sinkql.connectors.mysql.text import decode_text, joined, locate_values
 from sinkql.connectors.mysql.type import Declared, declared, holds
 from sinkql.errors import TableError
-from sinkql.extension.capture import CapturedTable, Chunk, Key, Snapshot, TableRows
+from sinkql.extension.capture import CapturedTable, Chunk, Key, Reshaped, Snapshot, TableRows
 from sinkql.extension.stream import RowError
 
 _DEFINITION_CHANGED = 1412
@@ -104,6 +105,8 @@ class TableRead:
         self._named = {"name": name, "where": where}
         self._connection: Connection = None
         self._targets: dict[str, Target] = {}
+        self._reshaped: Reshaped | None = None
+        self._lacking = ""
         self.snapshot: Snapshot
         self._high = ""
         self._at = 0
@@ -164,7 +167,8 @@ class TableRead:
     def _find_targets(self) -> dict[str, Target]:
         """Return what each column is to become, with the character set that it has in the locked table.
 
-        Raises SQ3711 for one that does not hold any more what it did when the source was created.
+        What does not hold any more what it did when the source was created is left out; raises SQ3711 for one of the
+        key.
         """
         query = (
             "SELECT column_name, column_type, character_set_name, is_nullable FROM information_schema.columns "
@@ -174,18 +178,19 @@ class TableRead:
             name: (declared(str(type_)), charset, null == "YES")
             for name, type_, charset, null in rows(self._connection, query, self._table.name)
         }
-        known, found = declarations(self._table), {}
+        known, found, problems = declarations(self._table), dict[str, Target](), dict[str, str]()
         for column in self._table.columns:
-            if column.name not in now:
-                raise self._not_as_it_was(f'column "{column.name}" is gone')
-            type_, charset, nullable = now[column.name]
-            if not holds(known[column.name], type_):
-                raise self._not_as_it_was(f'column "{column.name}" has another type')
-            if nullable and not column.nullable:
-                raise self._not_as_it_was(f'column "{column.name}" may be NULL')
-            if charset is not None and decoder(charset) is None:
-                raise self._not_as_it_was(f'column "{column.name}" has the character set {charset}')
-            found[column.name] = target_of(column, known[column.name], charset)
+            problem = _problem(column, known[column.name], now.get(column.name))
+            if problem is not None:
+                problems[column.name] = f'column "{column.name}" {problem}'
+            else:
+                found[column.name] = target_of(column, known[column.name], now[column.name][1])
+        if problems:
+            self._table = without(self._table, problems)
+            if not self._table.columns:
+                raise self._not_as_it_was("; ".join(problems.values()))
+            told = f'of table "{".".join(self._table.name)}" {"; ".join(problems.values())}'
+            self._reshaped, self._lacking = Reshaped(self._table, told), "; ".join(problems.values())
         if self._table.key and not keyed(self._connection, self._table.name, self._table.key):
             columns = ", ".join(f'"{each}"' for each in self._table.key)
             raise self._not_as_it_was(f"it has no unique key of {columns} any more")
@@ -216,6 +221,8 @@ class TableRead:
         return int(found[0][0]) if found and found[0][0] is not None else None
 
     def read(self, after: Key | None, size: int) -> Chunk:
+        if self._reshaped is not None and after is None:
+            raise self._not_as_it_was(self._lacking)
         with self._failing():
             try:
                 return self._read(after, size)
@@ -227,7 +234,7 @@ class TableRead:
     def _read(self, after: Key | None, size: int) -> Chunk:
         """Read up to about so many bytes in the order of the key, or all without a key."""
         if not self._table.key:
-            return Chunk(self._all(), None, self._high)
+            return Chunk(self._all(), None, self._high, self._reshaped)
         limit = max(_FEWEST, int(size / self._row_size()))
         query, keys = self._query(after, limit)
         parts, last, count = [], None, 0
@@ -235,7 +242,7 @@ class TableRead:
             rows_, last = self._rows(packets, keys)
             parts.append(rows_)
             count += len(packets)
-        return Chunk(parts, last if count == limit else None, self._high)
+        return Chunk(parts, last if count == limit else None, self._high, self._reshaped)
 
     def _all(self) -> Iterator[TableRows]:
         """Yield the rows of a table without a key, as they come from the server."""
@@ -303,6 +310,20 @@ class TableRead:
             value = block.slice(int(each.starts[0]), int(each.lengths[0]))
             found.append(_literal(value, declared[name], self._targets[name].charset))
         return tuple(found)
+
+
+def _problem(column: physical.Column, known: Declared, now: tuple[Declared, str | None, bool] | None) -> str | None:
+    """Return why a column cannot be read as it was planned, by its type, character set and whether it may be NULL."""
+    if now is None:
+        return "is gone"
+    type_, charset, nullable = now
+    if not holds(known, type_):
+        return "has another type"
+    if nullable and not column.nullable:
+        return "may be NULL"
+    if charset is not None and decoder(charset) is None:
+        return f"has the character set {charset}"
+    return None
 
 
 _FEWEST = 100

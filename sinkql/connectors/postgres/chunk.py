@@ -18,11 +18,11 @@ from psycopg import sql
 from sinkql.capture.columnar import Offsets
 from sinkql.connectors.postgres.connect import guarded
 from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
-from sinkql.connectors.postgres.relation import SentColumn, fitting
+from sinkql.connectors.postgres.relation import SentColumn, fitting, lacking, left_of
 from sinkql.connectors.postgres.slot import Connection, look, read_place
 from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType, server_table
 from sinkql.errors import SinkqlError, TableError
-from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Snapshot, TableRows
+from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, TableRows
 from sinkql.extension.rows import python_values
 
 _FIRST_ROWS = 5_000
@@ -125,6 +125,10 @@ class PostgresChunkRead:
     position: Callable[[int], Position]
     widths: dict[str, float]
     snapshot: Snapshot = field(init=False)
+    reshaped: Reshaped | None = field(init=False, default=None)
+    """Which of its columns the table still has; None where it has all."""
+    lacking: str = field(init=False, default="")
+    """What became of the others."""
     _connection: Connection | None = field(init=False, default=None)
     _now: int = field(init=False, default=0)
 
@@ -173,14 +177,19 @@ class PostgresChunkRead:
         raise _not_as_it_was(self.query, self.source, "the table is renamed again and again")
 
     def _fit(self, connection: Connection) -> None:
-        """Have the columns be what they are by now, where their values are of the same types."""
+        """Have the columns be what they are by now, without those that have gone or have values of other types."""
         server = self.query.server
         there = connection.execute(_COLUMNS, [server.oid]).fetchall()
         found = [SentColumn(name, oid, modifier, in_key=False) for name, oid, modifier in there]
         columns, problems = fitting(server, found)
+        table = self.query.table
         if problems:
-            raise _not_as_it_was(self.query, self.source, "; ".join(problems))
-        self.query = replace(self.query, server=msgspec.structs.replace(server, columns=tuple(columns)))
+            if not {each.name for each in columns}.issuperset(table.key):
+                raise _not_as_it_was(self.query, self.source, "; ".join(problems))
+            table = left_of(table, server, columns)
+            self.lacking = "; ".join(problems)
+            self.reshaped = Reshaped(table, lacking(server, problems))
+        self.query = Query(table, msgspec.structs.replace(server, columns=tuple(columns)))
 
     def __exit__(self, *error: object) -> None:
         """End it."""
@@ -198,11 +207,13 @@ class PostgresChunkRead:
     def read(self, after: Key | None, size: int) -> Chunk:
         """Return the rows after a key, about `size` bytes; all of a table without a key, part by part."""
         with self._failures():
+            if self.reshaped is not None and after is None:
+                raise _not_as_it_was(self.query, self.source, self.lacking)
             high = self.position(read_place(self._one(f"SELECT {END}")))
             if not self.query.key:
-                return Chunk(self._pages(size), None, high)
+                return Chunk(self._pages(size), None, high, self.reshaped)
             rows, last = self._keyed(after, size)
-        return Chunk([rows], last, high)
+        return Chunk([rows], last, high, self.reshaped)
 
     def completed(self, rows: TableRows, wanted: Offsets) -> tuple[TableRows, Position]:
         """Return rows with the values that those at some places have by their keys, in place of their holes."""
@@ -218,6 +229,8 @@ class PostgresChunkRead:
         numbers = {each: number for number, each in enumerate(known)}
         which = np.full(len(batch), -1, np.int64)
         which[wanted] = [numbers.get(each, -1) for each in asked]
+        if self.reshaped is not None:  # the values that it had are nowhere
+            raise _not_as_it_was(query, self.source, self.lacking)
         return replace(rows, rows=_filled(query, batch, there, which)), self.position(end)
 
     def _keyed(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:

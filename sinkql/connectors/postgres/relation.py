@@ -93,8 +93,7 @@ def relate(table: CapturedTable, sent: SentTable) -> Relation:
     kept = {each.name for each in columns}
     if not kept.issuperset(table.key):
         columns = []
-    problem = f"of table {called(planned)} {'; '.join(problems)}"
-    return _without(table, planned, columns, sent, Reshaped(table, problem))
+    return _without(table, planned, columns, sent, Reshaped(table, lacking(planned, problems)))
 
 
 def fitting(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[ServerColumn], list[str]]:
@@ -116,6 +115,11 @@ def fitting(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[Serv
     return columns, problems
 
 
+def lacking(table: ServerTable, problems: Sequence[str]) -> str:
+    """Return what a sink is told that needs a column that is not there any more."""
+    return f"of table {called(table)} {'; '.join(problems)}"
+
+
 def called(table: ServerTable) -> str:
     """Return a table's name as messages have it."""
     return f'"{table.schema}.{table.name}"'
@@ -125,14 +129,19 @@ def _without(
     table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn], sent: SentTable, why: Reshaped
 ) -> Relation:
     """Return a table of which some columns are left, and why."""
-    kept = {each.name for each in columns}
-    captured = [each for each, own in zip(table.columns, planned.columns, strict=True) if own.name in kept]
-    left = replace(table, columns=tuple(captured))
+    left = left_of(table, planned, columns)
     places = {each.name: place for place, each in enumerate(sent.columns)}
     indexes = {each.name: number for number, each in enumerate(columns)}
     key = tuple(indexes[name] for name in table.key) if columns else ()
     reshaped = replace(why, table=left)
     return Relation(table, left, tuple(columns), tuple(places[each.name] for each in columns), key, sent, reshaped)
+
+
+def left_of(table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn]) -> CapturedTable:
+    """Return a table with those of its columns that are left on the server."""
+    kept = {each.name for each in columns}
+    captured = [each for each, own in zip(table.columns, planned.columns, strict=True) if own.name in kept]
+    return replace(table, columns=tuple(captured))
 
 
 def _identity_problem(planned: ServerTable, table: CapturedTable, sent: SentTable) -> str | None:
