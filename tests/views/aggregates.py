@@ -10,9 +10,9 @@ from views.harness import Change, Relation
 
 _NUMBERS = ("h", "i", "l", "m", "d")
 _SUMMED = ("h", "i", "l", "m", "d::numeric(38,10)")  # floats have no exact sums of rows that go
-_ORDERED = (*_NUMBERS, "s", "u", "c", "t", "z")
+_ORDERED = (*_NUMBERS, "r", "s", "u", "c", "t", "z")
 _GATHERED = (*_ORDERED, "p", "g")
-_CODES = (*_GATHERED, "j", "ai")
+_CODES = (*_GATHERED, "b", "j", "ai", "al")
 _PLAIN_FLOATS = (None, 0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 100.0, 1e15, -0.25, 2.0)
 """Whose sums are the same in any order."""
 _EXACT = {"d": _PLAIN_FLOATS, "l": tuple(each for each in VALUES["l"][1] if each is None or abs(each) < 2**53)}
@@ -23,6 +23,7 @@ RELATION = Relation(
 _GROUPED = "SELECT o, {} FROM e GROUP BY o"
 _ALONE = "SELECT {} FROM e"
 _WINDOW = "SELECT k, {} FROM e"
+_TOGETHER = 24
 
 
 def batches() -> Iterator[dict[str, list[Change]]]:
@@ -48,7 +49,26 @@ def queries() -> dict[str, tuple[str, str]]:
     found = {f"groups of {name}": _both(_GROUPED, *calls) for name, calls in _aggregates().items()}
     found |= {f"all of {name}": _both(_ALONE, *calls) for name, calls in _aggregates().items()}
     found |= {f"windows of {name}": _both(_WINDOW, *calls) for name, calls in _windows().items()}
-    return found | {name: (sql, sql) for name, sql in _FROM.items()}
+    others = {name: f"SELECT k, {outputs} FROM {rest}" for name, (outputs, rest) in _FROM.items()} | _OTHERS
+    return found | {name: (sql, sql) for name, sql in others.items()}
+
+
+def together() -> dict[str, tuple[str, str]]:
+    """Return the same calls in few queries, for an engine that takes its time for each: so many of them in one."""
+    kinds = {"groups": (_GROUPED, _aggregates()), "all": (_ALONE, _aggregates()), "windows": (_WINDOW, _windows())}
+    found = {}
+    for name, (query, calls) in kinds.items():
+        every = [each for some in calls.values() for each in some]
+        parts = -(-len(every) // _TOGETHER)
+        found |= {f"{name} {part}": _both(query, *every[part::parts]) for part in range(parts)}
+    union = " UNION ALL ".join(map(_named, _FROM))
+    return found | {"from": (union, union)} | {name: (sql, sql) for name, sql in _OTHERS.items()}
+
+
+def _named(name: str) -> str:
+    outputs, rest = _FROM[name]
+    shown = " || '|' || ".join(f"coalesce({each}::text, 'NULL')" for each in outputs.split(", "))
+    return f"SELECT '{name}' AS name, k, {shown} AS x FROM {rest}"
 
 
 def _both(query: str, *calls: str) -> tuple[str, str]:
@@ -102,31 +122,29 @@ def _windows() -> dict[str, list[str]]:
 
 
 _FROM = {
-    "unnest": "SELECT k, v, n FROM e CROSS JOIN unnest(ai) WITH ORDINALITY r (v, n)",
-    "unnest of texts": "SELECT k, v FROM e LEFT JOIN LATERAL unnest(ARRAY[s, 'x', NULL]) r (v) ON true",
-    "generate_series": "SELECT k, v FROM e CROSS JOIN generate_series(-1, least(i, 3)) r (v)",
-    "generate_series by steps": "SELECT k, v FROM e CROSS JOIN generate_series(least(i, 9), 0, -2) r (v)",
+    "unnest": ("v, n", "e CROSS JOIN unnest(ai) WITH ORDINALITY r (v, n)"),
+    "unnest of texts": ("v", "e LEFT JOIN LATERAL unnest(ARRAY[s, 'x', NULL]) r (v) ON true"),
+    "generate_series": ("v", "e CROSS JOIN generate_series(-1, least(i, 3)) r (v)"),
+    "generate_series by steps": ("v", "e CROSS JOIN generate_series(least(i, 9), 0, -2) r (v)"),
     "generate_series of days": (
-        "SELECT k, v FROM (SELECT k, least(greatest(t, '1900-01-01'), '2100-01-01') AS low FROM e) q "
-        "CROSS JOIN generate_series(low, low + INTERVAL '2 days', INTERVAL '12 hours') r (v)"
+        "v",
+        "(SELECT k, least(greatest(t, '1900-01-01'), '2100-01-01') AS low FROM e) q "
+        "CROSS JOIN generate_series(low, low + INTERVAL '2 days', INTERVAL '12 hours') r (v)",
     ),
     **{
-        f"jsonb_{name}": (
-            f"SELECT k, v FROM e CROSS JOIN jsonb_{name}(CASE jsonb_typeof(j) WHEN '{kind}' THEN j END) r (v)"
-        )
-        for name, kind in (
-            ("array_elements", "array"), ("array_elements_text", "array"), ("object_keys", "object"),
+        f"jsonb_{name}": (outputs, f"e CROSS JOIN jsonb_{name}(CASE jsonb_typeof(j) WHEN '{kind}' THEN j END) r{names}")
+        for name, kind, outputs, names in (
+            ("array_elements", "array", "v", " (v)"), ("array_elements_text", "array", "v", " (v)"),
+            ("object_keys", "object", "v", " (v)"), ("each", "object", "r.key, r.value", ""),
+            ("each_text", "object", "r.key, r.value", ""),
         )
     },
-    **{
-        f"jsonb_{name}": (
-            f"SELECT k, r.key, r.value FROM e CROSS JOIN jsonb_{name}(CASE jsonb_typeof(j) WHEN 'object' THEN j END) r"
-        )
-        for name in ("each", "each_text")
-    },
+}  # fmt: skip
+"""Outputs behind the key, and what stands in FROM."""
+_OTHERS = {
     "first arrays": (
         "SELECT k, o, ai FROM (SELECT *, row_number() OVER (PARTITION BY o ORDER BY ai DESC, k) AS n FROM e) q "
         "WHERE n <= 2"
     ),
     "grouping": "SELECT grouping(o, p) AS x, o, p, count(*) AS n FROM e GROUP BY ROLLUP (o, p)",
-}  # fmt: skip
+}

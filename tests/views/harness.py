@@ -22,6 +22,7 @@ from sinkql import logical, physical
 from sinkql.extension.stream import Reader
 from sinkql.extension.types import arrow_type
 from sinkql.lowering.job import lower
+from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.testing.constant import RowsOfQuery
@@ -33,6 +34,7 @@ Change = tuple[Row, int]
 Changes = Mapping[str, Sequence[Change]]
 Kind = Literal["table", "append", "upsert"]
 
+_OTHER = " in the other engine"
 _PARTS = 12
 """How many of the relations of a view are checked, which may be hundreds."""
 _DATE_BIN = "CREATE TEMP MACRO date_bin(i, t, o) AS time_bucket(CAST(i AS INTERVAL), t, CAST(o AS TIMESTAMP))"
@@ -144,6 +146,7 @@ class Views:
     """Compile relations and views, give them batches of changes, and hold each view to DuckDB.
 
     Views that `sinks` names, or all, have a sink: by the view's first key, or a changelog where the planner knows none.
+    With `other`, another engine runs the jobs of the views, too.
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Views:
         buckets: int = 2,
         extra: Sequence[str] = (),
         content: Content | None = None,
+        other: Engine | None = None,
     ) -> None:
         self.views = views
         self.folder = folder
@@ -176,7 +180,10 @@ class Views:
         self.checked: Counter[str] = Counter()
         self._running: dict[str, Running] = {}
         for name in views:
-            self._running[name] = self.running(self.pipeline._view_job(self.planned(name)), name)
+            job = self.pipeline._view_job(self.planned(name))
+            self._running[name] = self.running(job, name)
+            if other is not None:
+                self._running[f"{name}{_OTHER}"] = self.running(job, name, engine=other)
             if name in sunk:
                 self._running[f"{name}_sink"] = self.running(lower(_full_name(f"{name}_sink"), self.catalog), name)
 
@@ -193,11 +200,17 @@ class Views:
         assert isinstance(item, logical.View)
         return item
 
-    def running(self, job: physical.Job, view: str, readers: Mapping[str, Reader] | None = None) -> Running:
+    def running(
+        self,
+        job: physical.Job,
+        view: str,
+        readers: Mapping[str, Reader] | None = None,
+        engine: Engine | None = None,
+    ) -> Running:
         """Return a job of its own folder, which has read nothing yet."""
         folder = self.folder / f"{view}{len(list(self.folder.iterdir()))}"
         folder.mkdir()
-        return Running(job, {**self.readers_of(job), **(readers or {})}, folder, self.buckets)
+        return Running(job, {**self.readers_of(job), **(readers or {})}, folder, engine or LocalEngine(self.buckets))
 
     def readers_of(self, job: physical.Job) -> dict[str, Reader]:
         """Return what reads the relations that a job reads, and the rows that its query says itself."""
@@ -211,7 +224,7 @@ class Views:
         self.batches += 1
         for name, view in self.views.items():
             expected = self.content.ask(view.asked)
-            for own in (name, f"{name}_sink"):
+            for own in (name, f"{name}_sink", f"{name}{_OTHER}"):
                 if own in self._running:
                     self._compare(own, self._running[own].to(self.batches), expected, view)
             self._check_claims(self.planned(name).shape, self._running[name].rows(), view.sql)
@@ -287,10 +300,10 @@ class Views:
 class Running:
     """A job with its state, whose rows are added up."""
 
-    def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, buckets: int) -> None:
+    def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, engine: Engine) -> None:
         self.job = job
         self.writer = MemoryWriter(job.write, job.sink)
-        self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets), folder, Unwatched())
+        self._loop = BatchLoop(job, readers, self.writer, engine, folder, Unwatched())
         self._keyed = job.write.mode == "upsert"
         self._added: Rows = Counter()
         self._loop.start(epoch=1)
