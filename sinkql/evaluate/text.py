@@ -11,6 +11,7 @@ from typing import Any
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
 from sinkql.logical import Call
+from sinkql.logical.letter import known, lower, upper
 from sinkql.logical.pattern import ENDS_IN_ESCAPE
 from sinkql.logical.type import RANGES, TEXT
 
@@ -18,11 +19,18 @@ _MOST_CHARACTERS = 10_000_000
 """How long a text may become here."""
 
 
-def _plain(text: str) -> str:
-    """Return a text whose letters have one lower and one upper case, whatever the version of Unicode."""
-    if not text.isascii():
+def _known(text: str) -> str:
+    if not known(text):
         raise UnsureError
     return text
+
+
+def _lower(text: str) -> str:
+    return lower(_known(text))
+
+
+def _upper(text: str) -> str:
+    return upper(_known(text))
 
 
 def _rest(text: str, start: int) -> str:
@@ -167,7 +175,7 @@ def _like(text: str, pattern: str, escape: str = "\\") -> bool:
 
 
 def _ilike(text: str, pattern: str, escape: str = "\\") -> bool:
-    return _like(_plain(text).lower(), _plain(pattern).lower(), escape.lower())
+    return _like(_lower(text), _lower(pattern), lower(escape))
 
 
 @lru_cache(maxsize=100)
@@ -185,8 +193,8 @@ def _pattern(pattern: str, escape: str) -> tuple[re.Pattern[str], bool]:
 
 
 FORMS: dict[str, Make] = {
-    "lower(text)": strict(lambda text: _plain(text).lower()),
-    "upper(text)": strict(lambda text: _plain(text).upper()),
+    "lower(text)": strict(_lower),
+    "upper(text)": strict(_upper),
     "reverse(text)": strict(lambda text: text[::-1]),
     "md5(text)": strict(_md5),
     "md5(bytea)": strict(_md5),

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from sinkql.errors import Span
 from sinkql.logical.expression import NOWHERE, Call, Cast, Expression
-from sinkql.logical.meaning import is_later
+from sinkql.logical.meaning import later
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import NUMERIC, Type
 
@@ -57,7 +57,7 @@ def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *
     found = FUNCTIONS[function]
     result = found.result or type_
     assert result is not None, function
-    version = found.version + is_later(function, arguments)
+    version = found.version + later(function, arguments)
     return Call(function, version, tuple(arguments), result, _nullable(found, arguments), span)
 
 
@@ -243,7 +243,7 @@ _JSONB = (
 
 _TEXT = (
     *_entries(
-        *_each("T(text) → text", "lower", "upper", "initcap", "reverse", "md5"),
+        *_each("T(text) → text", "reverse", "md5"),
         *_each("T(text) → integer", "length", "char_length", "octet_length", "bit_length", "ascii"),
         "length(bytea) → integer",
         "octet_length(bytea) → integer",
@@ -265,6 +265,7 @@ _TEXT = (
         "convert_to(text,text) → bytea",
         "convert_from(bytea,text) → text",
     ),
+    *_entries(*_each("T(text) → text", "lower", "upper", "initcap"), version=2),
     *_entries("overlay(text,text,integer,integer) → text", version=2),
     # of values as text: a boolean is t or f, NULL is left out; the pattern of format() is a constant
     *_entries("concat(any…) → text", "format(any…) → text", nullable=Nullable.NEVER),
@@ -274,12 +275,13 @@ _TEXT = (
 _PATTERN = (
     # an escape character and a regular expression are constants
     *_entries(
-        *_each("T(text,text) → boolean", "LIKE", "ILIKE", "~", "~*"),
-        *_each("T(text,text,text) → boolean", "LIKE", "ILIKE"),
+        *_each("T(text,text) → boolean", "LIKE", "~"),
+        "LIKE(text,text,text) → boolean",
         "regexp_count(text,text) → integer",
         "regexp_replace(text,text,text) → text",
         "regexp_replace(text,text,text,text) → text",
     ),
+    *_entries("ILIKE(text,text) → boolean", "ILIKE(text,text,text) → boolean", "~*(text,text) → boolean", version=2),
     *_entries(
         "substring(text,text) → text",
         # (regexp_match(text, pattern))[n]

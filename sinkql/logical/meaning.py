@@ -1,4 +1,4 @@
-"""A call with constants → whether its meaning is one later than its function's version says.
+"""A call with constants → by how much its meaning is later than its function's version says.
 
 A function whose values change for some constants alone would change the plans of all sinks that use it. Here the others
 keep their meaning, and their sinks go on.
@@ -17,13 +17,13 @@ FEW_DAYS = 100_000
 """By so many days a date is moved without a look at how many dates there are."""
 
 
-def is_later(function: str, arguments: Sequence[Expression]) -> bool:
-    """Tell whether a call has the meaning after the one of its function's version."""
+def later(function: str, arguments: Sequence[Expression]) -> int:
+    """Return how many meanings after the one of its function's version a call has."""
     constants = [each.value if isinstance(each, Literal) else None for each in arguments]
     if function in _OF_DATES:
         return constants[0] in _ERAS and not isinstance(arguments[1], Reference)
     test = _LATER.get(function)
-    return test is not None and test(constants)
+    return (test is not None and test(constants)) + (function in _OF_PATTERNS and _of_letters(constants))
 
 
 _ERAS = ("year", "isoyear", "century", "millennium")
@@ -76,6 +76,17 @@ def _computed_replacement(constants: Sequence[Any]) -> bool:
     return constants[2] is None
 
 
+def _of_letters(constants: Sequence[Any]) -> bool:
+    """Tell whether a pattern has a word for letters, or is of any case: which letters these are has changed once."""
+    pattern, flags = constants[1], constants[3] if len(constants) > 3 else ""
+    return isinstance(pattern, str) and ("\\w" in pattern.lower() or "i" in str(flags))
+
+
+_OF_PATTERNS = (
+    "~(text,text)", "~*(text,text)", "regexp_split_to_array(text,text)", "substring(text,text)",
+    "REGEXP_MATCH(text,text,integer)", "regexp_count(text,text)", "regexp_replace(text,text,text)",
+    "regexp_replace(text,text,text,text)",
+)  # fmt: skip
 _LATER: Mapping[str, Callable[[Sequence[Any]], bool]] = MappingProxyType(
     {
         "date_part(text,interval)": _added_up,

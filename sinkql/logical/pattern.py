@@ -9,14 +9,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from sinkql.logical.letter import cases
+
 _SPACES = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """Unicode's white space, as Postgres's own locale has it: of `\\s`, Java and Python have ideas of their own."""
+LETTERS = r"\p{IsAlphabetic}"
+"""What words are made of in Java, besides digits: letters, and marks that are parts of them."""
+_WORD = f"{LETTERS}0-9_"
 # escapes that mean the same, or have a spelling that does
 _ESCAPES = {
-    "d": r"[0-9]", "D": r"[^0-9]", "s": f"[{_SPACES}]", "S": f"[^{_SPACES}]", "w": r"[\p{L}\p{N}_]",
-    "W": r"[^\p{L}\p{N}_]", "n": r"\n", "t": r"\t", "r": r"\r",
+    "d": r"[0-9]", "D": r"[^0-9]", "s": f"[{_SPACES}]", "S": f"[^{_SPACES}]", "w": f"[{_WORD}]",
+    "W": f"[^{_WORD}]", "n": r"\n", "t": r"\t", "r": r"\r",
 }  # fmt: skip
-_IN_CLASS = {"d": "0-9", "s": _SPACES, "w": r"\p{L}\p{N}_", "n": r"\n", "t": r"\t", "r": r"\r"}
+_IN_CLASS = {"d": "0-9", "s": _SPACES, "w": _WORD, "n": r"\n", "t": r"\t", "r": r"\r"}
 ENDS_IN_ESCAPE = "LIKE pattern must not end with escape character"
 _QUANTIFIER = re.compile(r"[*+?]\??|\{\d+(?:,\d*)?\}\??")
 
@@ -43,8 +48,9 @@ class Pattern:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, any_case: bool) -> None:
         self.text = text
+        self.any_case = any_case
         self.position = 0
         self.java: list[str] = []
         self.groups = 0
@@ -113,8 +119,14 @@ class _Reader:
                 self.dotted = True
                 self.java.append(".")
             case _:
-                self.java.append(char if char.isalnum() or char.isspace() or ord(char) > 127 else _escaped(char))
+                self.java.append(self.letter(char))
         return True
+
+    def letter(self, char: str) -> str:
+        either = cases(char) if self.any_case else char
+        if len(either) > 1:
+            return f"[{either}]"
+        return either if char.isalnum() or char.isspace() or ord(char) > 127 else _escaped(char)
 
     def group(self, depth: int) -> None:
         if self.text.startswith("?", self.position):
@@ -137,17 +149,17 @@ class _Reader:
         return _escaped(char)
 
     def bracket(self) -> str:
-        shown, first = "[", True
+        shown, first, others, begin = "", True, "", "["
         if self.text.startswith("^", self.position):
-            shown, self.position = "[^", self.position + 1
+            begin, self.position = "[^", self.position + 1
         while True:
             char = self.text[self.position : self.position + 1]
             self.position += 1
             if not char:
                 raise self.refuse("an unmatched [")
             if char == "]" and not first:
-                return shown + "]"
-            first = False
+                return f"{begin}{others}{shown}]"
+            begins, first = first, False
             if char == "[" and self.text[self.position : self.position + 1] in (":", ".", "="):
                 raise self.refuse("'[['")
             if char == "\\":
@@ -157,16 +169,29 @@ class _Reader:
                     raise self.refuse(f"'\\{escape}' in brackets")
                 shown += _IN_CLASS.get(escape, _escaped(escape))
             else:
-                shown += _escaped(char) if char in "[]&^~" else char
+                shown += _escaped(char) if char in "[]&^~" or (begins and char == "-") else char
+                if self.any_case:
+                    others += self.others(char)
+
+    def others(self, char: str) -> str:
+        """Return the other cases of a letter of brackets, or of all letters of the range that begins with it."""
+        following = self.text[self.position : self.position + 2]
+        if following[:1] != "-" or following[1:] in ("", "]", "\\", "["):
+            return cases(char).replace(char, "")
+        letters = set(map(chr, range(ord(char), ord(following[1]) + 1)))
+        return "".join(sorted({case for each in letters for case in cases(each)} - letters))
 
 
 def _escaped(char: str) -> str:
     return f"\\{char}"
 
 
-def read_regex(text: str) -> Pattern:
-    """Translate a regular expression; raises PatternError for what is outside of the common part."""
-    reader = _Reader(text)
+def read_regex(text: str, *, any_case: bool = False) -> Pattern:
+    """Translate a regular expression; raises PatternError for what is outside of the common part.
+
+    With `any_case` each letter stands for its lower and its upper case.
+    """
+    reader = _Reader(text, any_case=any_case)
     if text.startswith("***") or "\n" in text:
         raise reader.refuse(text[:3] if text.startswith("*") else "a line end")
     reader.sequence(0)
@@ -176,9 +201,9 @@ def read_regex(text: str) -> Pattern:
     )
 
 
-def read_match(text: str) -> Pattern:
+def read_match(text: str, *, any_case: bool = False) -> Pattern:
     """Translate a regular expression of which the match itself matters, not only whether there is one."""
-    found = read_regex(text)
+    found = read_regex(text, any_case=any_case)
     if found.alternatives or found.lazy:
         # Postgres takes the longest of the alternatives, Java the first
         raise PatternError("alternatives and lazy quantifiers are not supported where the match itself is used")
@@ -202,19 +227,18 @@ def matches_empty(java: str) -> bool:
 
 def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, str]:
     """Return Java's pattern and replacement for regexp_replace(); the flags are of g (all) and i (any case)."""
-    found = read_match(pattern)
+    found = read_match(pattern, any_case="i" in flags)
     if not set(flags) <= {"g", "i"}:
         raise PatternError(f"the flags '{flags}' of regexp_replace() are not supported: only g and i", of="flags")
     first = "g" not in flags
     into = _replacement(replacement, found, shift=1 if first else 0)
-    ignore_case = "i" in flags
     if not first:
-        return ("(?iu)" if ignore_case else "") + found.java, into
+        return found.java, into
     # all before the first match goes into a group of its own
     bare = found.java.replace("(?s)", "")
     if "^" in re.sub(r"\[\^|\\\^", "", bare):
         raise PatternError("an anchored pattern requires the flag g here")
-    return f"{'(?siu)' if ignore_case else '(?s)'}^(.*?)({bare})", "$1" + into
+    return f"(?s)^(.*?)({bare})", "$1" + into
 
 
 def _replacement(text: str, found: Pattern, *, shift: int) -> str:

@@ -94,16 +94,6 @@ BESIDE_NULL = "an operand that fails beside NULL"
 """docs/types.md: what stands beside a NULL may not be computed, so that it does not fail. Who has the tree tells."""
 AT_ONCE = "a constant that fails where no row comes to it"
 """docs/types.md: Postgres computes constants while it plans. Who judges tells."""
-_CASED = re.compile(r"\b(?:lower|upper|initcap)\(|ILIKE|~\*|'g?i'\)|~~\*")
-
-
-def _letters(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    """Tell whether the case of letters makes a difference, and one of a text has no other case of its own."""
-    texts = [each for each in row if isinstance(each, str)]
-    return outcome[0] == "value" and bool(_CASED.search(sql)) and any(_UNCASED & set(each) for each in texts)
-
-
-_UNCASED = frozenset("\u0130\u00df\u017f\u212a\u1e9e")
 
 
 _FIRST = -210_866_803_200_000_000
@@ -126,12 +116,6 @@ def _long(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> b
 
 DOCUMENTED = (
     Documented("numbers of more than 400 digits", "docs/types.md: in a jsonb they have an exponent", _long),
-    Documented(
-        "letters whose other case is longer or another letter's",
-        "docs/types.md: the case of \u0130, \u00df and the like",
-        _letters,
-        of_spark=True,
-    ),
     Documented(
         "instants before 4713 BC", "docs/types.md: within an expression, years are not bound", _early, of_spark=True
     ),

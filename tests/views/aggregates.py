@@ -56,7 +56,7 @@ def queries() -> dict[str, tuple[str, str]]:
 def together() -> dict[str, tuple[str, str]]:
     """Return the same calls in few queries, for an engine that takes its time for each: so many of them in one."""
     kinds = {"groups": (_GROUPED, _aggregates()), "all": (_ALONE, _aggregates()), "windows": (_WINDOW, _windows())}
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for name, (query, calls) in kinds.items():
         every = [each for some in calls.values() for each in some]
         parts = -(-len(every) // _TOGETHER)

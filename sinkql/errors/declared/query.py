@@ -95,7 +95,7 @@ CODES = {
         "Give all of them the same number of columns.",
     ),
     "SQ2222": _code(
-        "GROUP BY or ORDER BY has a position that the select list does not have.",
+        "GROUP BY, ORDER BY or DISTINCT ON has a constant that is no position of the select list.",
         "Use a number from 1 to the number of columns, or write the expression.",
     ),
     "SQ2223": _code(

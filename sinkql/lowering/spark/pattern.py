@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sinkql.logical import Call, Literal
+from sinkql.logical import Call, Literal, letter
 from sinkql.logical.pattern import ENDS_IN_ESCAPE, java_replacement, read_match, read_regex
-from sinkql.lowering.spark.string import constant_text
+from sinkql.lowering.spark.string import constant_text, lower
 from sinkql.lowering.spark.text import PREDICATE, Form, Spelling, raised, text_literal
 
 
-def _like(word: str) -> Callable[[Call], Form]:
-    def form(call: Call) -> Form:
-        escape = constant_text(call.arguments[2]) if len(call.arguments) == 3 else "\\"
-        suffix = f" ESCAPE {text_literal(escape)}" if escape != "\\" else ""
-        if isinstance(call.arguments[1], Literal):
-            return Form(f"@0 {word} @1{suffix}", PREDICATE)
-        return Form(_computed(lambda pattern: f"@0 {word} {pattern}{suffix.replace('`', _BACKQUOTE)}", ord(escape)))
+def _like(call: Call) -> Form:
+    escape = _escape(call)
+    suffix = _suffix(escape)
+    if isinstance(call.arguments[1], Literal):
+        return Form(f"@0 LIKE @1{suffix}", PREDICATE)
+    return Form(_computed(lambda pattern: f"@0 LIKE {pattern}{suffix.replace('`', _BACKQUOTE)}", ord(escape)))
 
-    return form
+
+def _ilike(call: Call) -> Form:
+    escape, pattern = _escape(call), call.arguments[1]
+    text, suffix = lower("@0"), _suffix(letter.lower(escape))
+    if isinstance(pattern, Literal):
+        wanted = "@1" if pattern.value is None else text_literal(letter.lower(constant_text(pattern)))
+        return Form(f"{text} LIKE {wanted}{suffix}", PREDICATE)
+    like = f"{text} LIKE {{}}{suffix.replace('`', _BACKQUOTE)}"
+    return Form(_computed(lambda pattern: like.format(lower(pattern)), ord(escape)))
+
+
+def _escape(call: Call) -> str:
+    return constant_text(call.arguments[2]) if len(call.arguments) == 3 else "\\"
+
+
+def _suffix(escape: str) -> str:
+    return f" ESCAPE {text_literal(escape)}" if escape != "\\" else ""
 
 
 _BACKQUOTE = r"\u0060"
@@ -38,16 +53,16 @@ def _computed(like: Callable[[str], str], escape: int) -> str:
     return f"CASE WHEN @1 RLIKE {ends} THEN {at_end} ELSE {like(pattern)} END"
 
 
-def _java(call: Call) -> str:
-    return read_regex(constant_text(call.arguments[1])).java
+def _java(call: Call, *, any_case: bool = False) -> str:
+    return read_regex(constant_text(call.arguments[1]), any_case=any_case).java
 
 
 def _java_of_match(call: Call) -> str:
     return read_match(constant_text(call.arguments[1])).java
 
 
-def _matches(flags: str) -> Callable[[Call], Form]:
-    return lambda call: Form(f"@0 RLIKE {text_literal(flags + _java(call))}", PREDICATE)
+def _matches(*, any_case: bool) -> Callable[[Call], Form]:
+    return lambda call: Form(f"@0 RLIKE {text_literal(_java(call, any_case=any_case))}", PREDICATE)
 
 
 def _group(call: Call, index: int) -> Form:
@@ -75,12 +90,12 @@ def _replace(call: Call) -> Form:
 
 FORMS: dict[str, Spelling] = {
     **{
-        f"{word}({parameters})": _like(word)
-        for word in ("LIKE", "ILIKE")
+        f"{word}({parameters})": form
+        for word, form in (("LIKE", _like), ("ILIKE", _ilike))
         for parameters in ("text,text", "text,text,text")
     },
-    "~(text,text)": _matches(""),
-    "~*(text,text)": _matches("(?iu)"),
+    "~(text,text)": _matches(any_case=False),
+    "~*(text,text)": _matches(any_case=True),
     "regexp_split_to_array(text,text)": lambda call: Form(f"split(@0, {text_literal(_java(call))}, -1)"),
     "regexp_count(text,text)": lambda call: Form(f"regexp_count(@0, {text_literal(_java_of_match(call))})"),
     "regexp_replace(text,text,text)": _replace,

@@ -5,13 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Literal, function
-from sinkql.logical.pattern import format_pieces
+from sinkql.logical import letter as letters
+from sinkql.logical.letter import SEVERAL
+from sinkql.logical.pattern import LETTERS, format_pieces
 from sinkql.logical.type import TEXT
 from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
 
+_GREEK = {
+    letter: letters.uppers()[letter]
+    for letter in (*range(0x1F80, 0x1F88), *range(0x1F90, 0x1F98), *range(0x1FA0, 0x1FA8), 0x1FB3, 0x1FC3, 0x1FF3)
+}
+"""Of the letters with several upper ones in Java, those that have one here; the others are their own."""
+
+
+def lower(text: str) -> str:
+    """Return Spark SQL for a text in lower case, one letter for one: not ς at the end of a word, nor i̇ with its dot."""
+    return f"lower(translate({text}, 'İΣ', 'iσ'))"
+
+
+def _upper(text: str) -> str:
+    """Return Spark SQL for a piece in upper case: its letters are all of those with several upper ones, or none is."""
+    greek, others = ("".join(map(chr, each)) for each in (_GREEK.keys(), _GREEK.values()))
+    return f"IF({text} RLIKE '[{SEVERAL}]', translate({text}, '{greek}', '{others}'), upper({text}))"
+
+
+_UPPER = (
+    f"IF(@0 RLIKE '[{SEVERAL}]', array_join(transform(regexp_extract_all(@0, '[{SEVERAL}]+|[^{SEVERAL}]+', 0), "
+    f"w -> {_upper('w')}), ''), upper(@0))"
+)
 _INITCAP = (
-    r"array_join(transform(regexp_extract_all(@0, r'[\p{L}\p{N}]+|[^\p{L}\p{N}]+', 0), "
-    "w -> concat(upper(left(w, 1)), lower(substring(w, 2)))), '')"
+    f"array_join(transform(regexp_extract_all(@0, r'[{LETTERS}0-9]+|[^{LETTERS}0-9]+', 0), "
+    f"w -> concat({_upper('left(w, 1)')}, {lower('substring(w, 2)')})), '')"
 )
 _CHR = (
     "CASE WHEN @0 IS NULL THEN NULL WHEN @0 BETWEEN 1 AND 1114111 THEN decode(unhex(lpad(hex(@0), 8, '0')), 'UTF-32') "
@@ -151,8 +175,10 @@ def _format(call: Call) -> Form:
 
 
 FORMS: dict[str, Spelling] = {
-    **{f"{name}(text)": Form(f"{name}(@0)") for name in ("lower", "upper", "reverse", "ascii")},
+    "lower(text)": Form(lower("@0")),
+    "upper(text)": Form(_UPPER),
     "initcap(text)": Form(_INITCAP),
+    **{f"{name}(text)": Form(f"{name}(@0)") for name in ("reverse", "ascii")},
     **{f"{name}({type_})": Form(f"{name}(@0)") for name in ("length", "octet_length") for type_ in ("text", "bytea")},
     "char_length(text)": Form("length(@0)"),
     "bit_length(text)": Form("bit_length(@0)"),

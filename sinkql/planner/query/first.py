@@ -40,16 +40,16 @@ class FirstOfEach:
         return cls(syntax, parts, order.expressions if order is not None else ())
 
     @property
-    def columns(self) -> list[tuple[str, Any]]:
-        """Return names and nodes of what is to be computed behind the select list."""
-        on = [(_ON.format(place), node) for place, node in enumerate(self.on)]
-        return [*on, *((_BY.format(place), term.this) for place, term in enumerate(self.terms))]
+    def columns(self) -> list[tuple[str, Any, str]]:
+        """Return names, nodes and clauses of what is to be computed behind the select list."""
+        on = [(_ON.format(place), node, "DISTINCT ON") for place, node in enumerate(self.on)]
+        return [*on, *((_BY.format(place), term.this, "ORDER BY") for place, term in enumerate(self.terms))]
 
     def plan(self, relation: logical.Relation, width: int) -> logical.Relation:
         """Return the first columns of the first row of each; raises SQ2226 where ORDER BY begins otherwise."""
         assert isinstance(relation, logical.Project)
         outputs = {each.name: each.expression for each in relation.outputs}
-        names = [name for name, _ in self.columns]
+        names = [name for name, *_ in self.columns]
         kept = {each.expression: each.name for each in reversed(relation.outputs[:width])}
         for name in names:
             kept.setdefault(outputs[name], name)

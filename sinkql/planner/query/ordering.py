@@ -16,6 +16,7 @@ from sinkql.planner.expression.interval import order as interval_order
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, column, settled
 from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.position import position
 from sinkql.planner.query.scope import identifier, qualifier
 from sinkql.planner.query.syntax import Syntax
 
@@ -106,12 +107,8 @@ class Terms:
 
     def _place(self, node: Any) -> int:
         names, width = self._names, len(self._names)
-        if isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.this) - 1 if str(node.this).isdigit() else -1
-            if not 0 <= place < width:
-                message = f"ORDER BY position {node.this} is not in the select list"
-                hint = f"Write {'a position from 1 to' if width > 1 else 'position'} {width}, or an expression."
-                raise SinkqlError("SQ2222", message, self._syntax.span(node), hint=hint)
+        place = position(self._syntax, node, "ORDER BY", width)
+        if place is not None:
             return place
         if isinstance(node, exp.Column) and not qualifier(node) and identifier(node.this) in names:
             return names.index(identifier(node.this))

@@ -21,6 +21,7 @@ from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.around import Queries
 from sinkql.planner.query.first import FirstOfEach
 from sinkql.planner.query.join import references
+from sinkql.planner.query.position import position
 from sinkql.planner.query.qualify import Qualified
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.subquery import Subqueries, has_query
@@ -72,7 +73,7 @@ def plan_select(
     if hidden is not None:
         wanted = [*shown, *(_Wanted(name, node) for name, node in hidden(tuple(each.name for each in shown)))]
     first = FirstOfEach.of(syntax, select)
-    behind = [_behind(name, node, shown) for name, node in first.columns] if first is not None else []
+    behind = [_behind(syntax, *each, shown) for each in first.columns] if first is not None else []
     every = [*wanted, *behind]
     plan = _plan_groups if _grouped(select, every) else _plan_rows
     relation = plan(subqueries, select, relation, every)
@@ -106,12 +107,11 @@ def _plan_rows(
     return query_relation.project(context.flattened(relation, syntax.span(select)), items)
 
 
-def _behind(name: str, node: Any, shown: Sequence[_Wanted]) -> _Wanted:
-    """Return a column of another name: a term of ORDER BY, which may stand for an item of the select list."""
-    if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
-        place = int(node.this) - 1
-        if 0 <= place < len(shown):
-            return replace(shown[place], name=name)
+def _behind(syntax: Syntax, name: str, node: Any, clause: str, shown: Sequence[_Wanted]) -> _Wanted:
+    """Return a column of another name: a term of a clause, which may stand for an item of the select list."""
+    place = position(syntax, node, clause, len(shown))
+    if place is not None:
+        return replace(shown[place], name=name)
     if isinstance(node, exp.Column) and not qualifier(node):
         for each in shown:
             if each.name == identifier(node.this):
@@ -320,22 +320,15 @@ def _group_values(
 
 def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Typed:
     """Return what a GROUP BY item stands for: an item of the select list by place or alias, or itself."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        place = int(node.this) if str(node.this).isdigit() else 0
-        if not 1 <= place <= len(wanted):
-            raise _no_place(rows.span(node), node.this)
-        chosen = wanted[place - 1]
+    place = position(rows.syntax, node, "GROUP BY", len(wanted))
+    if place is not None:
+        chosen = wanted[place]
         return rows.translate(chosen.node) if chosen.column is None else chosen.column.at(rows.span(node))
     if isinstance(node, exp.Column) and not qualifier(node):
         name = identifier(node.this)
         if all(each.name != name for each in scope.columns):
             node = next((each.node for each in wanted if each.name == name and each.column is None), node)
     return rows.translate(node)
-
-
-def _no_place(span: Span, place: str) -> SinkqlError:
-    hint = "Write the position of a column of the select list, or an expression."
-    return SinkqlError("SQ2222", f"GROUP BY position {place} is not in the select list", span, hint=hint)
 
 
 def _named_groups(rows: Translator, values: Sequence[Typed], wanted: Sequence[_Wanted]) -> list[tuple[str, Typed]]:
