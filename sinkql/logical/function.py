@@ -277,13 +277,15 @@ _PATTERN = (
     *_entries(
         *_each("T(text,text) → boolean", "LIKE", "~"),
         "LIKE(text,text,text) → boolean",
-        "regexp_count(text,text) → integer",
+        *_each("regexp_count(T) → integer", "text,text", "text,text,integer,text"),
         "regexp_replace(text,text,text) → text",
         "regexp_replace(text,text,text,text) → text",
     ),
     *_entries("ILIKE(text,text) → boolean", "ILIKE(text,text,text) → boolean", "~*(text,text) → boolean", version=2),
     *_entries(
         "substring(text,text) → text",
+        # a pattern, the start, which is 1, which match, flags, and which group of it, 0 for all
+        "regexp_substr(text,text,integer,integer,text,integer) → text",
         # (regexp_match(text, pattern))[n]
         "REGEXP_MATCH(text,text,integer) → text",
         nullable=Nullable.ALWAYS,

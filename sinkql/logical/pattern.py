@@ -225,6 +225,11 @@ def matches_empty(java: str) -> bool:
         return True
 
 
+def anchored(java: str) -> bool:
+    """Tell whether a pattern says where a text begins."""
+    return "^" in re.sub(r"\[\^|\\\^", "", java)
+
+
 def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, str]:
     """Return Java's pattern and replacement for regexp_replace(); the flags are of g (all) and i (any case)."""
     found = read_match(pattern, any_case="i" in flags)
@@ -236,7 +241,7 @@ def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, s
         return found.java, into
     # all before the first match goes into a group of its own
     bare = found.java.replace("(?s)", "")
-    if "^" in re.sub(r"\[\^|\\\^", "", bare):
+    if anchored(bare):
         raise PatternError("an anchored pattern requires the flag g here")
     return f"(?s)^(.*?)({bare})", "$1" + into
 

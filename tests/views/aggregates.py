@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,13 +75,14 @@ def _named(name: str) -> str:
 def _both(query: str, *calls: str) -> tuple[str, str]:
     shown = ", ".join(f"{each} AS x{place}" for place, each in enumerate(calls))
     # any value will do in Postgres, the least one is taken here
-    return query.format(shown), query.format(shown).replace("any_value(", "min(")
+    return query.format(shown), re.sub(r"any_value\((\w+)\)", r"(array_agg(\1 ORDER BY \1))[1]", query.format(shown))
 
 
 def _aggregates() -> dict[str, list[str]]:
     found = {"counts": ["count(*)", *(f"count({code})" for code in _CODES)]}
     found["distinct"] = [f"count(DISTINCT {code})" for code in _ORDERED]
     found["extremes"] = [f"{name}({code})" for code in _ORDERED for name in ("min", "max", "any_value")]
+    found["extremes"] += ["min(b)", "max(b) FILTER (WHERE p)", "any_value(b)", "any_value(p)", "any_value(g)"]
     found["sums"] = [f"{name}({each})" for each in _SUMMED for name in ("sum", "avg")]
     found["filters"] = [f"sum({each}) FILTER (WHERE p)" for each in _SUMMED] + ["sum(DISTINCT i)", "avg(DISTINCT m)"]
     spread = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")

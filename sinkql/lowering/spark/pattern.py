@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sinkql.logical import Call, Literal, letter
 from sinkql.logical.pattern import ENDS_IN_ESCAPE, java_replacement, read_match, read_regex
-from sinkql.lowering.spark.string import constant_text, lower
+from sinkql.lowering.spark.string import constant_number, constant_text, lower
 from sinkql.lowering.spark.text import PREDICATE, Form, Spelling, raised, text_literal
 
 
@@ -24,8 +24,8 @@ def _ilike(call: Call) -> Form:
     if isinstance(pattern, Literal):
         wanted = "@1" if pattern.value is None else text_literal(letter.lower(constant_text(pattern)))
         return Form(f"{text} LIKE {wanted}{suffix}", PREDICATE)
-    like = f"{text} LIKE {{}}{suffix.replace('`', _BACKQUOTE)}"
-    return Form(_computed(lambda pattern: like.format(lower(pattern)), ord(escape)))
+    suffix = suffix.replace("`", _BACKQUOTE)
+    return Form(_computed(lambda pattern: f"{text} LIKE {lower(pattern)}{suffix}", ord(escape)))
 
 
 def _escape(call: Call) -> str:
@@ -57,8 +57,20 @@ def _java(call: Call, *, any_case: bool = False) -> str:
     return read_regex(constant_text(call.arguments[1]), any_case=any_case).java
 
 
-def _java_of_match(call: Call) -> str:
-    return read_match(constant_text(call.arguments[1])).java
+def _java_of_match(call: Call, flags: int = 3) -> str:
+    """Return Java's pattern; its flags are the argument at a place, if there is one."""
+    any_case = len(call.arguments) > flags and constant_text(call.arguments[flags]) == "i"
+    return read_match(constant_text(call.arguments[1]), any_case=any_case).java
+
+
+def _count(call: Call) -> Form:
+    return Form(f"regexp_count(@0, {text_literal(_java_of_match(call))})")
+
+
+def _substr(call: Call) -> Form:
+    number, index = (constant_number(call.arguments[place]) for place in (3, 5))
+    java = text_literal(_java_of_match(call, flags=4))
+    return Form(f"try_element_at(regexp_extract_all(@0, {java}, {index}), {number})")
 
 
 def _matches(*, any_case: bool) -> Callable[[Call], Form]:
@@ -76,10 +88,8 @@ def _first_group(call: Call) -> Form:
 
 
 def _match(call: Call) -> Form:
-    index = call.arguments[2]
-    assert isinstance(index, Literal)
-    assert isinstance(index.value, int)
-    return _group(call, index.value if read_regex(constant_text(call.arguments[1])).groups else 0)
+    index = constant_number(call.arguments[2])
+    return _group(call, index if read_regex(constant_text(call.arguments[1])).groups else 0)
 
 
 def _replace(call: Call) -> Form:
@@ -97,7 +107,9 @@ FORMS: dict[str, Spelling] = {
     "~(text,text)": _matches(any_case=False),
     "~*(text,text)": _matches(any_case=True),
     "regexp_split_to_array(text,text)": lambda call: Form(f"split(@0, {text_literal(_java(call))}, -1)"),
-    "regexp_count(text,text)": lambda call: Form(f"regexp_count(@0, {text_literal(_java_of_match(call))})"),
+    "regexp_count(text,text)": _count,
+    "regexp_count(text,text,integer,text)": _count,
+    "regexp_substr(text,text,integer,integer,text,integer)": _substr,
     "regexp_replace(text,text,text)": _replace,
     "regexp_replace(text,text,text,text)": _replace,
     "substring(text,text)": _first_group,

@@ -126,6 +126,13 @@ def _right(call: Call) -> Form:
     return Form(f"right(@0, {count})" if count >= 0 else f"substring(@0, {min(1 - count, _MOST)})")
 
 
+def constant_number(argument: Expression) -> int:
+    """Return the number of an argument that is a constant."""
+    assert isinstance(argument, Literal)
+    assert isinstance(argument.value, int)
+    return argument.value
+
+
 def constant_text(argument: Expression) -> str:
     """Return the text of an argument that is a constant."""
     assert isinstance(argument, Literal)

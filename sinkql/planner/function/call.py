@@ -98,8 +98,11 @@ def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
 
 _PARAMETERS = {
     **time.PARAMETERS,
-    "regexp_count": ("string pattern",),
-    "regexp_like": ("string pattern",),
+    "regexp_count": ("string pattern", "string pattern start", "string pattern start flags"),
+    "regexp_like": ("string pattern", "string pattern flags"),
+    "regexp_substr": tuple(
+        f"string pattern{more}" for more in ("", " start", " start n", " start n flags", " start n flags subexpr")
+    ),
     "regexp_replace": ("string pattern replacement", "string pattern replacement flags"),
     "regexp_split_to_array": ("string pattern",),
 }

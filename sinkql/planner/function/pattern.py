@@ -10,6 +10,7 @@ from sinkql.extension.types import nested_type
 from sinkql.logical.pattern import (
     Pattern,
     PatternError,
+    anchored,
     java_replacement,
     matches_empty,
     read_match,
@@ -112,10 +113,67 @@ _PARTS = ("pattern", "replacement", "flags")
 
 
 def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    arity(name, arguments, span, 2, 2)
-    _match(name, arguments[1])
-    values = (typed(name, arguments[0], types.TEXT), coerced(arguments[1], types.TEXT))
-    return call("regexp_count(text,text)", values)
+    arity(name, arguments, span, 2, 4)
+    flags = _flags(name, arguments, 3)
+    found = _match(name, arguments[1])
+    text = _from_start(name, arguments, found)
+    if not flags:
+        return call("regexp_count(text,text)", (text, coerced(arguments[1], types.TEXT)))
+    more = (constant(1, types.INTEGER, span), constant(flags, types.TEXT, span))
+    return call("regexp_count(text,text,integer,text)", (text, coerced(arguments[1], types.TEXT), *more))
+
+
+def _substr(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    """Plan regexp_substr(string, pattern, start, N, flags, subexpr): the Nth match, or a group of it."""
+    arity(name, arguments, span, 2, 6)
+    found = _match(name, arguments[1])
+    number, index = _number(name, arguments, 3, least=1), _number(name, arguments, 5, least=0)
+    if index > found.groups:
+        raise SinkqlError("SQ2214", f"the pattern has no group {index}", arguments[1].span)
+    _check_group(found, index, arguments[1].span)
+    flags = constant(_flags(name, arguments, 4), types.TEXT, span)
+    first, nth, group = (constant(each, types.INTEGER, span) for each in (1, number, index))
+    values = (_from_start(name, arguments, found), coerced(arguments[1], types.TEXT), first, nth, flags, group)
+    return call("regexp_substr(text,text,integer,integer,text,integer)", values, span)
+
+
+_WORDS = ("string", "pattern", "start", "N", "flags", "subexpr")
+
+
+def _number(name: str, arguments: tuple[Typed, ...], place: int, *, least: int) -> int:
+    """Return a constant number among the arguments; the least one of those that are left out."""
+    if len(arguments) <= place:
+        return least
+    value = arguments[place].constant
+    if not isinstance(value, int) or isinstance(value, bool) or value >= 2**31:
+        message = f"the argument {_WORDS[place]} of {name}() must be a constant number"
+        raise SinkqlError("SQ2214", message, arguments[place].span)
+    if value < least:
+        message = f'invalid value for parameter "{_WORDS[place].lower()}": {value}'
+        raise SinkqlError("SQ2212", message, arguments[place].span, hint=f"Write {least} or more.")
+    return value
+
+
+def _flags(name: str, arguments: tuple[Typed, ...], place: int) -> str:
+    """Return i where a pattern is of any case, and nothing otherwise; of i and c the last one counts."""
+    if len(arguments) <= place:
+        return ""
+    text = constant_text(name, arguments[place], "flags")
+    if not set(text) <= {"i", "c"}:
+        message = f"the flags '{text}' of {name}() are not supported: only i and c"
+        raise SinkqlError("SQ2214", message, arguments[place].span)
+    return "i" if text.endswith("i") else ""
+
+
+def _from_start(name: str, arguments: tuple[Typed, ...], found: Pattern) -> Typed:
+    """Return the text from the argument start on."""
+    text, start = typed(name, arguments[0], types.TEXT), _number(name, arguments, 2, least=1)
+    if start == 1:
+        return text
+    if anchored(found.java) or matches_empty(found.java):
+        message = f"{name}() with a start takes no pattern that is anchored or matches an empty text"
+        raise SinkqlError("SQ2214", message, arguments[1].span)
+    return call("substring(text,integer)", (text, constant(start, types.INTEGER, arguments[2].span)))
 
 
 def _split(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -129,8 +187,8 @@ def _split(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 def _like(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    arity(name, arguments, span, 2, 2)
-    return matches(arguments[0], arguments[1], ignore_case=False)
+    arity(name, arguments, span, 2, 3)
+    return matches(arguments[0], arguments[1], ignore_case=_flags(name, arguments, 2) == "i")
 
 
 _NOT_EMPTY = "Write + in the place of *, or string_to_array(text, NULL) for single characters."
@@ -139,4 +197,5 @@ HANDLERS: dict[str, Handler] = {
     "regexp_count": _count,
     "regexp_like": _like,
     "regexp_split_to_array": _split,
+    "regexp_substr": _substr,
 }

@@ -43,9 +43,11 @@ _DATE_FIELDS = (
 _CLOCK_FIELDS = ("hour", "minute", "second", "milliseconds", "microseconds")
 _DIFFERENCE_FIELDS = ("epoch", "day", *_CLOCK_FIELDS)
 _MAKE_INTERVAL = ("years", "months", "weeks", "days", "hours", "mins", "secs")
+_MAKE_TIMESTAMP = "year month mday hour min sec"
 PARAMETERS = {
     "make_date": ("year month day",),
-    "make_timestamp": ("year month mday hour min sec",),
+    "make_timestamp": (_MAKE_TIMESTAMP,),
+    "make_timestamptz": (_MAKE_TIMESTAMP, f"{_MAKE_TIMESTAMP} timezone"),
     "make_interval": (" ".join(_MAKE_INTERVAL),),
 }
 """The names of arguments, of each overload of a function that takes them by name."""
@@ -203,6 +205,13 @@ def _make_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Type
     return call("make_timestamp(integer,integer,integer,integer,integer,any)", (*parts, second))
 
 
+def _make_timestamptz(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    """Plan make_timestamptz: a local time of a zone, UTC where none is named, as it is for all statements."""
+    arity(name, arguments, span, 6, 7)
+    local = _make_timestamp(name, arguments[:6], span)
+    return at_time_zone(local, arguments[6] if len(arguments) == 7 else constant("UTC", TEXT, span), span)
+
+
 def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     """Plan make_interval: of constants it is one, and of one other value a multiple of one."""
     arity(name, arguments, span, 0, len(_MAKE_INTERVAL))
@@ -296,6 +305,6 @@ def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 HANDLERS: dict[str, Handler] = {
     "date_trunc": _date_trunc, "date_part": _date_part, "date_bin": _date_bin,
-    "make_timestamp": _make_timestamp,
+    "make_timestamp": _make_timestamp, "make_timestamptz": _make_timestamptz,
     "make_interval": _make_interval, "to_timestamp": _to_timestamp, "to_date": _read, "to_char": _to_char,
 }  # fmt: skip

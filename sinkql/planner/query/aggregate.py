@@ -350,18 +350,24 @@ def _equals(subject: Typed, known: bool | int) -> Typed:
 
 def _extreme(call: _Aggregate) -> Typed:
     type_ = call.argument.type
-    if type_.name == "array" and types.ordered(type_):
-        value = _where(call.argument, call.condition)
-        assert value is not None
-        return call.calls.collect(collecting.extreme(value, last=call.name == "max", span=call.span), call.span)
+    if type_ == types.BYTEA or (type_.name == "array" and types.ordered(type_)):
+        return _collected_extreme(call)
     if not (types.number(type_) or types.instant(type_) or type_ in (types.TIME, types.TEXT)):
         raise call.no_function()
     argument = narrowed(call.argument) if call.calls.scaled else call.argument
     return call.add(call.name, argument, argument.type)
 
 
+def _collected_extreme(call: _Aggregate) -> Typed:
+    value = _where(call.argument, call.condition)
+    assert value is not None
+    return call.calls.collect(collecting.extreme(value, last=call.name == "max", span=call.span), call.span)
+
+
 def _extreme_of_any(call: _Aggregate) -> Typed:
     """Plan any_value as the least one, so that it is the same in every run."""
+    if call.argument.type in (types.BOOLEAN, types.UUID):
+        return _collected_extreme(call)
     return _extreme(replace(call, name="min"))
 
 

@@ -18,7 +18,7 @@ _SURE = frozenset((
     "lower", "upper", "initcap", "reverse", "md5", "length", "char_length", "octet_length", "bit_length", "ascii",
     "btrim", "ltrim", "rtrim", "lpad", "rpad", "left", "right", "replace", "translate", "strpos", "starts_with",
     "concat", "concat_ws", "format", "sha224", "sha256", "sha384", "sha512", "encode", "convert_to", "to_hex",
-    "regexp_count", "regexp_replace", "REGEXP_MATCH", "regexp_split_to_array",
+    "regexp_count", "regexp_substr", "regexp_replace", "REGEXP_MATCH", "regexp_split_to_array",
     "->", "->>", "#>>", "?", "@>", "<@", "&&", "jsonb_typeof", "to_jsonb",
     "EXTRACT", "date_part", "date_trunc", "date_bin", "AT TIME ZONE", "to_char", "isfinite", "$held", "$order",
     "[]", "[:]", "array_length", "= ANY", "<> ANY", "< ANY", "<= ANY", "> ANY",

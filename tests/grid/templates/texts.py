@@ -156,5 +156,11 @@ def patterns() -> Iterator[Template]:
         r"regexp_replace(@s0, '(a)(b)', '\2$\1', 'g')",
         r"regexp_replace(@s0, 'b', '\\', 'gi')",
         "regexp_like(@s0, 'ab')",
+        "regexp_like(@s0, 'AB', 'i')",
+        "regexp_count(@s0, '[a-c]', 2, 'i')",
+        "regexp_count(@s0, 'b*', 1, 'i')",
+        "regexp_substr(@s0, '[aA]b*')",
+        "regexp_substr(@s0, '([A-C])', 2, 2, 'i', 1)",
+        "regexp_substr(@s0, '.', 1, 3, '', 0)",
         "(regexp_match(@s0, '(x)(a)'))[2]",
     )
