@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions
@@ -68,6 +69,10 @@ It is Java's, since each call from Python costs more than most of the texts.
 """
 
 
+_COMPILING = Lock()
+"""Of two classes of one name, made by two threads, Py4J calls the methods of one on objects of the other."""
+
+
 @cache
 def _compiled(spark: SparkSession) -> Any:
     """Return an object of the class, made by the compiler that Spark has for its own code."""
@@ -85,7 +90,9 @@ def tried(rows: DataFrame, texts: Sequence[str]) -> DataFrame:
     for each in texts:
         given.add(each)
     parser = spark._jsparkSession.sessionState().sqlParser()
-    return DataFrame(_compiled(spark).of(parser, rows._jdf, NUMBER, given), spark)
+    with _COMPILING:
+        found = _compiled(spark)
+    return DataFrame(found.of(parser, rows._jdf, NUMBER, given), spark)
 
 
 def outcomes(
