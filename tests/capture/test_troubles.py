@@ -247,8 +247,9 @@ def test_second_capture_fences_the_first(tmp_path: Path, server: Server) -> None
     sinks = Sinks(tmp_path)
     with Running(sinks) as first:
         once(sinks)
-        with Running(sinks) as second:
-            second.host.epoch = 2
+        second = Running(sinks)
+        second.host.epoch = 2  # as of the lease that it got
+        with second:
             server.commit([("t", 2, "two")])
             once(sinks)
             first.until(lambda: first.host.lost)
