@@ -213,7 +213,8 @@ def test_a_record_that_is_nested_too_deeply_is_an_invalid_row(tmp_path: Path) ->
     _put(tmp_path, "a.avro", _avro(_schema(_NODE), []) + blocks)
     rows, tally = _read(tmp_path, {"c0": "jsonb"}, "AVRO", policy="skip")
     assert (len(rows), tally.failed) == (1, 1)
-    assert "nested too deeply" in tally.errors[0].message
+    message = tally.errors[0].message  # of the one that is met first: who plans queries has Python allow more frames
+    assert "nested too deeply" in message or "nested more than" in message
 
 
 _LISTS = {"type": "array", "items": "null"}

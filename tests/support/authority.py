@@ -36,6 +36,20 @@ def _place(name: str) -> x509.GeneralName:
     return x509.DNSName(name)
 
 
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
 def _signed(
     name: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey, days: int = 1
 ) -> x509.CertificateBuilder:
@@ -50,4 +64,8 @@ def _signed(
         .not_valid_before(now - timedelta(days=2))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=key is by, path_length=None), critical=True)
+        # all of which Python wants from 3.13 on
+        .add_extension(_usage(signs=key is by), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False)
     )
