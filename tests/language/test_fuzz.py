@@ -45,6 +45,7 @@ def test_every_sentence_of_the_grammar_prints_as_itself(count: int) -> None:
     outcomes: Counter[str] = Counter()
     used: set[str] = set()
 
+    @settings(_SAME_EACH_TIME, max_examples=count)
     @given(sentences())
     def check(sentence: tuple[str, frozenset[str]]) -> None:
         text, rules = sentence
@@ -56,7 +57,7 @@ def test_every_sentence_of_the_grammar_prints_as_itself(count: int) -> None:
         outcomes[error.code if error is not None else "right"] += 1
 
     for number in range(_ROUNDS):
-        seed(number)(settings(_SAME_EACH_TIME, max_examples=count)(check))()
+        seed(number)(check)()
         if reached() == used:
             break
     assert outcomes.total() >= count
