@@ -27,6 +27,8 @@ _WRONG = {op.POSSESSIVE_REPEAT, op.ATOMIC_GROUP}
 _LOOKS_WRONG = re.compile(r"[*+?}]\+|\(\?>")
 _HOLDS_NONE = {" /*+ OPTIONS('upsert-enabled' = 'false') */", "~!@#%^&|`?+-*/<>="}
 """Texts that are no patterns, and would be wrong ones."""
+_OF_JAVA = {"sinkql/lowering/spark/pattern.py", "tests/expressions/tried.py"}
+"""Modules of which the texts that look so are for Java, which matches them rightly."""
 _OF_OURS = {"sinkql.logical.function._ENTRY"}
 """Patterns that only texts in the code itself go through."""
 
@@ -57,14 +59,17 @@ def _is_wrong(text: str) -> bool:
 
 def test_no_pattern_has_what_python_matched_wrongly_before_3_11_5() -> None:
     found = [
-        f"{path.relative_to(_ROOT)}:{line}: {text}"
+        (str(path.relative_to(_ROOT)), line, text)
         for folder in ("sinkql", "tests", "bench", "examples", "deploy")
         for path in sorted((_ROOT / folder).rglob("*.py"))
         if path != Path(__file__) and _LOOKS_WRONG.search(source := path.read_text())
         for line, text in _texts(ast.parse(source))
         if _is_wrong(text)
     ]
-    assert found == [], "write it without possessive quantifiers and atomic groups: see sinkql.repeated"
+    assert {name for name, *_ in found} == _OF_JAVA, (
+        "write it without possessive quantifiers and atomic groups: see sinkql.repeated",
+        [each for each in found if each[0] not in _OF_JAVA],
+    )
 
 
 @pytest.mark.parametrize("text", ["a*+b", "[^,]++", "(?:ab?)?+", "x{2,3}+", "(?>a)b", "(a++"])
