@@ -6,6 +6,7 @@ from sinkql.logical import Call, Expression, Interval, Literal, Reference, Type
 from sinkql.logical.array import NO_STEP, UNMATCHED, levels
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.literal import day_time
+from sinkql.lowering.spark.string import constant_number
 from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type, text_literal
 
 
@@ -104,10 +105,7 @@ def _within(test: str) -> Spelling:
 
 
 def _length(call: Call) -> Form:
-    dimension = call.arguments[1]
-    assert isinstance(dimension, Literal)
-    assert isinstance(dimension.value, int)
-    return Form(f"nullif(size({_first('@0', dimension.value - 1)}), 0)")
+    return Form(f"nullif(size({_first('@0', constant_number(call.arguments[1]) - 1)}), 0)")
 
 
 def _cardinality(call: Call) -> Form:

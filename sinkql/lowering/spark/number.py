@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from sinkql.logical import Call, Literal
+from sinkql.logical import Call
 from sinkql.lowering.spark.operator import absolute
+from sinkql.lowering.spark.string import constant_number
 from sinkql.lowering.spark.text import Form, Spelling, raised
 
 _INFINITY = "double('Infinity')"
@@ -72,19 +73,12 @@ def _numeric(template: str) -> Form:
     return Form(f"CAST({template} AS DECIMAL(38,10))")
 
 
-def _digits(call: Call) -> int:
-    digits = call.arguments[1]
-    assert isinstance(digits, Literal)
-    assert isinstance(digits.value, int)
-    return digits.value
-
-
 def _round(call: Call) -> Form:
-    return Form(f"CAST(round(@0, {_digits(call)}) AS DECIMAL(38,10))")
+    return Form(f"CAST(round(@0, {constant_number(call.arguments[1])}) AS DECIMAL(38,10))")
 
 
 def _trunc(call: Call) -> Form:
-    places = f", {_digits(call)}" if _digits(call) else ""
+    places = f", {constant_number(call.arguments[1])}" if constant_number(call.arguments[1]) else ""
     return _numeric(f"IF(@0 < 0, ceil(@0{places}), floor(@0{places}))")
 
 
