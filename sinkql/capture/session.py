@@ -341,9 +341,8 @@ class Session:
             found, end = self.stream.complete(captured, TableRows(rows.rows.take(pa.array(places))), ids)
         except TableError as error:
             detail = f" ({error.detail})" if error.detail else ""
-            self.snapshots.reshape(
-                Reshaped(captured, f"{error.message}{detail}", lost=True)
-            )  # its sinks stop before them
+            # its sinks stop before them
+            self.snapshots.reshape(Reshaped(captured, f"{error.message}{detail}", lost=True))
             return rows, None
         if end is None:
             return rows, None

@@ -186,11 +186,10 @@ class TableRead:
             else:
                 found[column.name] = target_of(column, known[column.name], now[column.name][1])
         if problems:
-            self._table = without(self._table, problems)
+            self._table, self._lacking = without(self._table, problems), "; ".join(problems.values())
             if not self._table.columns:
-                raise self._not_as_it_was("; ".join(problems.values()))
-            told = f'of table "{".".join(self._table.name)}" {"; ".join(problems.values())}'
-            self._reshaped, self._lacking = Reshaped(self._table, told), "; ".join(problems.values())
+                raise self._not_as_it_was(self._lacking)
+            self._reshaped = Reshaped(self._table, f'of table "{".".join(self._table.name)}" {self._lacking}')
         if self._table.key and not keyed(self._connection, self._table.name, self._table.key):
             columns = ", ".join(f'"{each}"' for each in self._table.key)
             raise self._not_as_it_was(f"it has no unique key of {columns} any more")

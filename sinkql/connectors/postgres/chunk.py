@@ -218,6 +218,8 @@ class PostgresChunkRead:
     def completed(self, rows: TableRows, wanted: Offsets) -> tuple[TableRows, Position]:
         """Return rows with the values that those at some places have by their keys, in place of their holes."""
         query, batch = self.query, rows.rows
+        if self.reshaped is not None:  # the values that it had are nowhere
+            raise _not_as_it_was(query, self.source, self.lacking)
         with self._failures():
             keys = [python_values(batch.column(each).take(pa.array(wanted))) for each in query.key]
             asked = list(zip(*keys, strict=True))
@@ -229,8 +231,6 @@ class PostgresChunkRead:
         numbers = {each: number for number, each in enumerate(known)}
         which = np.full(len(batch), -1, np.int64)
         which[wanted] = [numbers.get(each, -1) for each in asked]
-        if self.reshaped is not None:  # the values that it had are nowhere
-            raise _not_as_it_was(query, self.source, self.lacking)
         return replace(rows, rows=_filled(query, batch, there, which)), self.position(end)
 
     def _keyed(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:
