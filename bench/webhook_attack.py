@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -132,20 +133,12 @@ def _drip(port: int, data: bytes) -> None:
         each.close()
 
 
-def _many_connections(port: int, path: str) -> None:
-    """Open connections, and say nothing."""
+def _many_connections(port: int, path: str, said: bytes = b"") -> None:
+    """Open connections, and say nothing, or next to nothing."""
     connections = [_connected(port) for _ in range(200)]
-    time.sleep(0.1)
-    for each in connections:
-        each.close()
-
-
-def _many_bytes(port: int, path: str) -> None:
-    """Open connections, and say next to nothing."""
-    connections = [_connected(port) for _ in range(200)]
-    for each in connections:
+    for each in connections if said else ():
         with suppress(OSError):
-            each.sendall(b"P")
+            each.sendall(said)
     time.sleep(0.1)
     for each in connections:
         each.close()
@@ -222,7 +215,7 @@ ATTACKS: dict[str, Callable[[int, str], None]] = {
     "slow headers": _slow_headers,
     "slow bodies": _slow_body,
     "many connections": _many_connections,
-    "many connections, a byte each": _many_bytes,
+    "many connections, a byte each": partial(_many_connections, said=b"P"),
     "a header without an end": _huge_header,
     "6,000 headers": _many_headers,
     "idle connections": _idle,

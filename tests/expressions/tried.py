@@ -11,7 +11,6 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions
 from pyspark.sql.classic.dataframe import DataFrame
 
 from expressions import batch
@@ -19,7 +18,7 @@ from sinkql import logical
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
 PYTHON = "sinkql_"
 """What names of functions of Python's begin with; their errors are caught by no `TryEval`."""
@@ -28,14 +27,6 @@ FAILED = object()
 _TOGETHER = 96
 NUMBER = "row_number"
 """The name of the column that numbers the rows."""
-
-
-def nullable(value: Column) -> Column:
-    """Return a structure of a value that may be NULL, for Arrow.
-
-    It is no text: Spark's parser would read all within `struct(…)` twice, and that is most of its time.
-    """
-    return functions.struct(functions.when(functions.col(NUMBER).isNotNull(), value).alias("v"))
 
 
 _TRIED = """
@@ -65,7 +56,8 @@ public class Tried {
 """
 """Rows and texts → for each text a structure of its value, or NULL where what Spark makes of it fails.
 
-It is Java's, since each call from Python costs more than most of the texts.
+It is Java's, since each call from Python costs more than most of the texts. The structure is no text: Spark's parser
+would read all within `struct(…)` twice, and that is most of its time.
 """
 
 

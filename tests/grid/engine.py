@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
-from expressions.tried import NUMBER, PYTHON, nullable, tried
+from expressions.tried import NUMBER, PYTHON, tried
 from grid import edges, values
 from sinkql import logical
 from sinkql.logical.type import parse_type
@@ -117,7 +117,8 @@ class Engine:
     def _with_python(self, expression: logical.Expression, sql: str, numbers: Sequence[int]) -> dict[int, Outcome]:
         """Return what an expression gives that calls Python, which generated code does not catch errors of."""
         try:
-            (column,) = _columns(self._rows(numbers).select(NUMBER, nullable(functions.expr(sql)).alias("x")))
+            value = functions.when(functions.col(NUMBER).isNotNull(), functions.expr(sql)).alias("v")  # it may be NULL
+            (column,) = _columns(self._rows(numbers).select(NUMBER, functions.struct(value).alias("x")))
         except (PySparkException, Py4JJavaError) as error:
             if len(numbers) == 1:
                 return {numbers[0]: ("error", str(error)[:300])}
