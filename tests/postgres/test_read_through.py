@@ -124,10 +124,8 @@ def test_a_table_that_was_altered_with_values_that_are_asked_for_stops_its_own_s
         assert duckdb_folder(tmp_path / "lake" / "n" / "u") == [(7,)]
         with pytest.raises(SinkqlError) as stopped:
             sink.result(PATIENCE_S)
-        assert stopped.value.code in {
-            "SQ3440",
-            "SQ3711",
-        }  # the value is asked for, or a chunk
+        # the value is asked for, a chunk without the column is read, or one that the column leaves meanwhile
+        assert stopped.value.code in {"SQ3440", "SQ3433", "SQ3711"}
         assert 'column "w"' in f"{stopped.value.message} {stopped.value.detail}"
         table = duckdb_folder(tmp_path / "lake" / "n" / "t")
         assert [(row[0], row[2]) for row in table] in ([(1, 1), (2, 2)], [(1, 1), (3, 2)])
