@@ -39,10 +39,11 @@ _ROW_WITHIN = re.compile(r"(?<=, )(\((?:[^()]|\([^()]*\))*\))(?=\))")
 _KEPT = re.compile(r"coalesce\(@m0 /|ROW\(")
 _ROUNDED = re.compile(
     r"/|\^|\bpow(?:er)?\(|numeric\b|@[nf]\d \*|\* (?:@[nfm]|1\.5)|factorial|INTERVAL|@y|width_bucket|@[rj]\d::text"
-    r"|ROW\(|convert_from"
+    r"|ROW\(|convert_from|ELSE '"
 )
 """Whose values are others than Postgres's until they are shown, rounded to the digits of a type; rows, of which
-Postgres computes no field that is not asked for; and what has another locale in Postgres."""
+Postgres computes no field that is not asked for; what has another locale in Postgres; and constant texts in forms
+that are not read, which are no error beside NULL in one engine."""
 
 
 @cache

@@ -366,9 +366,10 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         # To find filters that follow from others, the optimizer puts expressions of columns in place of each other: of
         # some columns that come from each other it makes thousands, seconds of work in each batch.
         "spark.sql.constraintPropagation.enabled": "false",
-        # These leave out work that gives no rows; stateful tasks and tallies need it done all the same.
+        # The first two leave out work that gives no rows, which stateful tasks and tallies need done. The third changes
+        # the order in which integers are added and multiplied, and so which steps overflow.
         "spark.sql.optimizer.excludedRules": ",".join(
-            f"{_RULES}.{rule}" for rule in ("PruneFilters", "PropagateEmptyRelation")
+            f"{_RULES}.{rule}" for rule in ("PruneFilters", "PropagateEmptyRelation", "ReorderAssociativeOperator")
         ),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",

@@ -49,6 +49,8 @@ def operators() -> Iterator[Template]:
             yield from plain(f"@{code}0 % @{code}1", f"mod(@{code}0, @{code}1)")
     for one, other in PAIRS[:10]:
         yield from plain(*(f"@{one}0 {sign} @{other}1" for sign in "+-*/"))
+    for code in INTEGERS:
+        yield from plain(f"1 + @{code}0 + @{code}1 + 2", f"0 * @{code}0 * coalesce(@{code}0, @{code}1)")
     yield from plain(
         "@i0 + 1",
         "@i0 - 1",
