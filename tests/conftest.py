@@ -31,6 +31,8 @@ _SOAK_S = 1700
 _FILES = 16_384
 _FROZEN_EVERY = 300
 _finished = itertools.count(1)
+_cases: Counter[str] = Counter()
+"""How many cases of each test were collected."""
 _ROOM = 4 << 30
 """Bytes; a run's folders hold a tenth of it, where those of tests that passed go."""
 
@@ -98,6 +100,17 @@ def _have_spark_start_fast() -> None:
     """Leave out what pays after minutes only; no test leaves a process that makes an archive of classes."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     os.environ.setdefault("SINKQL_ARCHIVE", "off")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave to `make soak` all cases of a test but a share: the first, and one in so many, in turn of each value."""
+    share = item.get_closest_marker("share")
+    if share is not None:
+        test = item.nodeid.partition("[")[0]
+        block, place = divmod(_cases[test], share.args[0])
+        _cases[test] += 1
+        if place != block % share.args[0]:
+            item.add_marker(pytest.mark.soak)
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m

@@ -342,6 +342,7 @@ def _unslotted(sinks: Sinks) -> Running:
     return Running(sinks, stream=lambda: Unslotted(sinks.server))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("keep", ["server", "log"])
 @pytest.mark.parametrize("point", ["era", "renewed", "entry-before", "entry-made"])
 def test_skipping_that_is_broken_off_goes_on(

@@ -13,7 +13,7 @@ from crash.pipeline import Pipeline, write_input
 from sinkql.connectors.iceberg.commit.marker import ancestry
 from support import strangers
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.share(3)]
 
 BATCHES = 8
 _POINTS = ("compaction-read", "compaction-file", "compaction", "compacted")

@@ -67,6 +67,7 @@ CASES = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.long
 @pytest.mark.parametrize(("point", "pace"), CASES)
 def test_no_record_is_lost_or_doubled(children: Children, pipeline: Pipeline, point: str, pace: int) -> None:
@@ -89,6 +90,7 @@ def _loop(pipeline: Pipeline, *, state: physical.StatePath | None = None, remote
     return loop
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", ["late", "elsewhere", "lost"])
 def test_a_batch_that_was_begun_ends_where_its_letters_say(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, what: str

@@ -11,7 +11,7 @@ from crash import verify
 from crash.conftest import KILLED, Again, Children
 from crash.pipeline import KINDS, Pipeline, write_input
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.share(8)]
 
 _EVERY_KIND = (
     "claim", "restored", "read-marker", "data-file", "data-files", "attached", "commit-request", "commit-reply",
@@ -34,20 +34,11 @@ _PASSED_OVER = ("commit-reply", "version-hint")
 """A failure here is no failure: the table tells that the commit stands."""
 
 _MORE = ("killed at once", "killed twice", "failed, then claimed anew", "failed, then tried again")
-_FEW = "commit-request", "index-run"
-"""Points that are tried for tables with deletion vectors each time; they come into a table as all files do."""
-
-
-def _soaks(kind: str, point: str, place: int, which: int) -> bool:
-    """Tell whether a case is left to `make soak`: one in four is not, and each point is tried for half of the kinds."""
-    return (place + 2 * which) % 4 != 0 or (kind == "vectors" and point not in _FEW)
-
-
 CASES = [
-    pytest.param(kind, point, how, marks=pytest.mark.soak if _soaks(kind, point, number + place, which) else ())
+    (kind, point, how)
     for number, kind in enumerate(KINDS)
     for place, point in enumerate(POINTS[kind])
-    for which, how in enumerate(("killed", _MORE[(number + place) // 2 % len(_MORE)]))
+    for how in ("killed", _MORE[(number + place) // 2 % len(_MORE)])
 ]
 BATCHES = 4
 
@@ -58,9 +49,7 @@ def pipeline(tmp_path: Path, kind: str) -> Pipeline:
     return Pipeline(tmp_path, kind)
 
 
-@pytest.mark.parametrize(
-    ("kind", "point", "how"), CASES, ids=[" ".join(map(str, case.values)).replace(",", "") for case in CASES]
-)
+@pytest.mark.parametrize(("kind", "point", "how"), CASES, ids=[" ".join(case).replace(",", "") for case in CASES])
 def test_no_row_is_lost_or_doubled(
     children: Children, undisturbed: Any, pipeline: Pipeline, kind: str, point: str, how: str
 ) -> None:

@@ -22,7 +22,7 @@ from support import strangers
 from support.readers import duckdb_folder
 from support.running import drain
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.share(3)]
 
 STATEFUL = ("changelog", "view", "chain", "pick")
 every_kind = pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("text", "place", "code", "hint"),
     [

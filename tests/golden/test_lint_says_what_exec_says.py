@@ -21,7 +21,7 @@ from sinkql.script.mask import mask
 from sinkql.session import Session
 from support.words import WORDS
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.share(3)]
 
 _EXECUTED = ("exec", "plan", "session")
 _NO_ANSWER = ("SQ4223", "SQ4270")

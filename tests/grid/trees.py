@@ -45,6 +45,9 @@ _ROUNDED = re.compile(
 Postgres computes no field that is not asked for; what has another locale in Postgres; and constant texts in forms
 that are not read, which are no error beside NULL in one engine."""
 
+_CONSTANT = re.compile(r"\([^()@]*\) \* INTERVAL|INTERVAL '[^']*' \* \([^()@]*\)")
+"""A constant of several, beside which nothing is NULL in Postgres."""
+
 
 @cache
 def _grammar() -> tuple[dict[str, list[Template]], list[Template]]:
@@ -81,7 +84,7 @@ class Trees:
         parts = _ROW_WITHIN.split(template.text)
         found = [self._placed(part, depth * (place % 2 == 0)) for place, part in enumerate(parts)]
         made = "" if _KEPT.search(template.text) else "".join(found)
-        return made if _PLACE.search(made) else template.text
+        return made if _PLACE.search(made) and not _CONSTANT.search(made) else template.text
 
     def _placed(self, text: str, depth: int) -> str:
         return _PLACE.sub(lambda match: self._of(match[1], depth), text)

@@ -48,6 +48,7 @@ def begun(lake: Lake, name: str) -> Sink:
     return on_audit(lake, name, existing_rows="keep")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("upsert", "version"), [(False, 2), (True, 2), (True, 3)])
 def test_what_is_written_is_published_as_a_whole(any_lake: Lake, name: str, *, upsert: bool, version: int) -> None:
     sink = Sink(any_lake, name, upsert=upsert, options={**AUDIT, "format_version": version})
@@ -136,6 +137,7 @@ def test_main_can_be_set_back_when_what_the_branch_began_with_has_expired(
     assert lake.rows(name) == [(0, "main"), *((each, "a") for each in range(1, 10))]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_sinks_on_two_branches_that_always_meet_both_get_through(
     any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, version: int

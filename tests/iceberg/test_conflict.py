@@ -63,6 +63,7 @@ def test_append_sink_commits_beside_other_changes(lake: Lake, name: str, deed: s
     assert lake.rows(name) == expected[deed]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("deed", ["append", "delete", "compact"])
 def test_upsert_sink_writes_its_batch_again_after_a_foreign_change(any_lake: Lake, name: str, deed: str) -> None:
     sink = Sink(any_lake, name, upsert=True)

@@ -16,7 +16,7 @@ from support.lake import Lake
 from support.patience import ended
 from support.sink_process import expected, main
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.share(4)]
 
 Run = Callable[[str, str], int]
 

@@ -43,6 +43,7 @@ def rolled_back(table: Table) -> None:
     strangers.set_main(table, head.parent_snapshot_id)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("commits", [1, 3])
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 @pytest.mark.parametrize("tags", [True, False], ids=["tagged", "untagged"])
@@ -78,6 +79,7 @@ def test_a_rollback_is_told_as_far_back_as_a_table_keeps_its_metadata(lake: Lake
     assert caught.value.code == "SQ3501"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("commits", [0, 2])
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 @pytest.mark.parametrize("tags", [True, False], ids=["tagged", "untagged"])
@@ -107,6 +109,7 @@ def _code(sink: Sink, number: int) -> str:
     return ""
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(6, 300))])
 def test_a_sink_stops_where_its_last_commit_is_lost_and_nowhere_else(tmp_path: Path, seed: int) -> None:
     """Where an expiry hides more than older metadata tells, it may go on; it never stops without a loss."""

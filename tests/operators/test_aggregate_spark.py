@@ -19,7 +19,7 @@ from sinkql.runtime.state.operator import stateful
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.share(3)]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from sinkql.runtime.spark.engine import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.share(2)]
 
 _NAN = float("nan")
 _VALUES: dict[str, tuple[Any, ...]] = {

@@ -93,6 +93,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("change", ["append", "retract"])
 @pytest.mark.parametrize("place", range(len(ORDERS)))
 def test_first_rows_are_right_after_every_batch(place: int, change: physical.Change, tmp_path: Path) -> None:
@@ -121,6 +122,7 @@ def test_first_rows_are_right_after_every_batch(place: int, change: physical.Cha
         assert pipeline.got() == Counter()
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("last", [None, 3])
 @pytest.mark.parametrize("function", ["row_number", "rank", "dense_rank"])
 @pytest.mark.parametrize("reach", [1, 100])  # rows that are looked at at once
@@ -141,6 +143,7 @@ def pairs(change: physical.Change = "retract", **options: Any) -> physical.Rank:
     return physical.Rank(source("e", change, **PAIR), "ranked", ("k",), terms("v"), **options)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("change", ["append", "retract"])
 def test_long_prefixes_that_are_equal_are_told_apart(change: physical.Change, tmp_path: Path) -> None:
     rng = random.Random("prefix")
@@ -309,6 +312,7 @@ def numbered_by_hash(sign: int = 1) -> Iterator[None]:
         yield
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("function", ["row_number", "rank", "dense_rank"])
 @pytest.mark.parametrize("order", ["v", "v n"])
 def test_many_rows_of_one_value_in_partitions_of_one_hash(order: str, function: Any, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from sinkql.runtime.state import manifest as state
 from support.fault import armed
 from support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.share(3)]
 
 
 def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:

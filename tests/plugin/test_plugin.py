@@ -200,6 +200,7 @@ def test_a_catalog_without_its_plugin_shows_no_secret(project: Project) -> None:
     assert _KEY not in without.stdout + without.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_plugin_killed_before_its_commit_has_each_row_once(project: Project) -> None:
     killed = project.sinkql("exec", "setup.sql", "--once", faults="ledger-commit#2=kill")

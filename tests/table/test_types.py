@@ -207,6 +207,7 @@ KINDS = {
 Model = dict[int, tuple[Any, ...]]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("type_", KINDS)
 def test_sinks_hold_what_was_put_into_a_table(session: Session, type_: str) -> None:
     _check(session, [type_], LocalEngine())

@@ -37,7 +37,7 @@ from sinkql.connectors.iceberg.write import keyed
 from support.index import live_entries
 from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.share(3)]
 
 COLUMNS = {
     "name": StringType(), "number": LongType(), "amount": DecimalType(38, 2), "note": StringType(),

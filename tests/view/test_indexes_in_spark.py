@@ -78,9 +78,8 @@ def _kept(folder: Path) -> dict[str, set[str]]:
     return kept
 
 
-@pytest.mark.parametrize(
-    "runs", [((0, 1), (2,)), pytest.param(((0,), (1,), (2,), (3,)), marks=pytest.mark.soak)], ids=["few", "each"]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("runs", [((0, 1), (2,)), ((0,), (1,), (2,), (3,))], ids=["few", "each"])
 def test_tables_of_sinks_that_look_up_in_indexes_are_what_duckdb_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: tuple[tuple[int, ...], ...]
 ) -> None:

@@ -31,7 +31,7 @@ from views.rows import Rows, different, plain
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.share(2)]
 _TPCH, _NEXMARK = queries("tpch.sql"), queries("nexmark.sql")
 _COMMITS = 4
 _FAILING = {2: "commit-request", 3: "committed"}

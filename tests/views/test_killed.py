@@ -100,6 +100,7 @@ def _hold(folder: Path, names: Sequence[str], rules: Sequence[str], *, size: int
     content.close()
 
 
+@pytest.mark.soak
 def test_sinks_of_a_killed_process_go_on(tmp_path: Path) -> None:
     _hold(tmp_path, ("q3", "q13", "q22"), ["commit-reply#5"], size=60)
 
