@@ -77,6 +77,7 @@ class Case:
         return _state(url), sent.value
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ["ALTER", "COMMIT"])
 def test_statement_killed_at_any_message_is_done_or_undone(postgres: Postgres, tmp_path: Path, name: str) -> None:
     case = Case(postgres, tmp_path, name)

@@ -135,6 +135,7 @@ def _killed(case: Case, folder: Path, most: int) -> Iterator[Path]:
         yield place / "catalog.db"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("most", [_FEW, pytest.param(_MOST, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", _STATEMENTS)
 def test_statement_killed_at_any_write_is_done_or_undone(tmp_path: Path, name: str, most: int) -> None:

@@ -33,6 +33,7 @@ def _work(place: Address, number: int, rounds: int, start: Barrier) -> None:
         session.execute(f"DROP SECRET {name}_s;")
 
 
+@pytest.mark.share(2)
 def test_processes_of_many_transactions_all_succeed(place: Address) -> None:
     processes, rounds = _MANY if isinstance(place, Path) else _FEWER
     session = Session(place)

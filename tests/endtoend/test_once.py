@@ -109,6 +109,7 @@ def _write_files(folder: Path) -> None:
             po.write_table(written.sql(f"FROM {rows}").to_arrow_table(), folder / "orc" / str(part))
 
 
+@pytest.mark.soak
 def test_generated_tables_are_in_iceberg_as_the_generators_have_them(ran: Ran) -> None:
     with connect() as database:
         for name, reader in {**made.readers(), **made.readers(_HOUSE)}.items():

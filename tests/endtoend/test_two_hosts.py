@@ -58,6 +58,7 @@ def server() -> Iterator[Postgres]:
         yield found
 
 
+@pytest.mark.soak
 def test_a_pipeline_moves_from_one_host_to_the_other(server: Postgres, tmp_path: Path) -> None:
     url = server_url(server, Path(".sinkql"))
     one, other = Host(tmp_path / "one", url), Host(tmp_path / "other", url)

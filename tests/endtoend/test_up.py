@@ -140,6 +140,7 @@ def test_a_killed_process_is_replaced(up: Running, session: Session, held: str) 
     up.wait_for(_committed("z"))
 
 
+@pytest.mark.soak
 def test_sinks_move_to_other_clusters_and_clusters_take_other_settings(up: Running, session: Session) -> None:
     session.execute("ALTER SINK z SET CLUSTER two;")
     up.wait_for(lambda event: event == {"event": "stopped", "sink": _full("z"), "why": "moved"})

@@ -110,6 +110,7 @@ def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession, cou
     assert {number: sum(row[number][1] is True for row in expected) for number in kept} == kept
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_python_gives_what_spark_gives(spark: SparkSession) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in COLUMNS.items())

@@ -93,6 +93,7 @@ def test_quotients_are_rounded_once(left: str) -> None:
     assert halves > 10 or left != "numeric(38,10)"
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_spark_gives_the_same_numbers(spark: SparkSession) -> None:
     random = Random(8)

@@ -118,7 +118,7 @@ class Cell:
         if self.template.judge != self.template.sql:
             return ""
         found = self.template.sql[part.span.start : part.span.end]
-        return found if _whole(_STRING.sub("", found)) else ""  # of x[…] within brackets
+        return found if _whole(_STRING.sub("", found)) else ""  # of one of LIKE ANY
 
     def fails(self, part: logical.Expression) -> bool:
         """Tell whether a part is an error."""

@@ -65,6 +65,18 @@ def test_every_function_and_cast_has_a_template() -> None:
     assert sorted((one, other) for one, other in CASTS.keys() - casts if one != other) == []
 
 
+def test_the_place_of_a_subscript_ends_with_its_bracket() -> None:
+    seen = 0
+    for tree in (each for each in templates() if "[" in each.text):
+        for node in walk(cells.planned(tree)):
+            if isinstance(node, logical.Call) and node.function.startswith("["):
+                assert node.span is not None
+                written = tree.sql[node.span.start : node.span.end].rstrip(")")
+                assert written.endswith("]")
+                seen += 1
+    assert seen > 15
+
+
 @pytest.mark.server
 def test_evaluator_gives_what_postgres_gives(judging: Judge) -> None:
     report = cells.compare(templates()[1::_INTERPRETED_SHARE], _numbers(_FEW_ROWS), judging, None)

@@ -211,6 +211,7 @@ def _left(scene: Scene) -> list[Place]:
     return [*places, *objects_of(scene.google.files(), "lake")]
 
 
+@pytest.mark.soak
 def test_no_secret_of_a_pipeline_shows(scene: Scene) -> None:
     planted = canary("planted")
     scene.rows("0.json", 0)

@@ -115,6 +115,7 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_what_is_no_archive_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -41,6 +41,7 @@ def test_a_statement_goes_on_until_its_semicolon_and_the_prompt_tells_what_is_op
     ) in _text(shell.wait_for("^\\(1 row\\)"))
 
 
+@pytest.mark.soak
 def test_alt_enter_and_ctrl_j_begin_a_line_in_a_finished_statement(shell: Terminal) -> None:
     shell.type("SELECT 1 AS one;")
     shell.keys("M-Enter")
@@ -108,6 +109,7 @@ def test_keys_pressed_while_a_statement_runs_are_there_afterwards(shell: Termina
     assert len(re.findall("^typed ahead", screen, re.MULTILINE)) == 1
 
 
+@pytest.mark.soak
 def test_keys_pressed_while_the_shell_starts_are_typed_at_its_first_prompt(
     session: Session, terminal: Terminal
 ) -> None:
@@ -117,6 +119,7 @@ def test_keys_pressed_while_the_shell_starts_are_typed_at_its_first_prompt(
     terminal.wait_for("^typed early")
 
 
+@pytest.mark.soak
 def test_words_that_people_know_need_no_backslash(shell: Terminal) -> None:
     shell.enter("help begin;")
     shell.wait_for("^Begin a transaction")
@@ -146,6 +149,7 @@ def test_history_recalls_what_was_typed_but_no_secret(shell: Terminal, folder: P
     shell.wait_for("^remembered", times=3)
 
 
+@pytest.mark.soak
 def test_d_describes_an_item_and_x_turns_rows(shell: Terminal) -> None:
     shell.enter("\\d daily_sink")
     screen = shell.wait_for("^  WITH")
@@ -171,6 +175,7 @@ def test_what_is_longer_than_the_screen_goes_through_the_pager(shell: Terminal) 
     shell.wait_for("^back")
 
 
+@pytest.mark.soak
 def test_e_edits_the_last_statement_and_enter_runs_it(shell: Terminal) -> None:
     shell.enter("SELECT 'one' AS a;")
     shell.wait_for("^one")
@@ -180,6 +185,7 @@ def test_e_edits_the_last_statement_and_enter_runs_it(shell: Terminal) -> None:
     shell.wait_for("^two")
 
 
+@pytest.mark.soak
 def test_an_unknown_command_is_told_the_nearest(shell: Terminal) -> None:
     shell.enter("\\timming")
     shell.wait_for(r"^hint: Did you mean \\timing\?")
@@ -196,6 +202,7 @@ def test_a_sink_that_does_not_run_is_told_at_the_start(shell: Terminal) -> None:
     shell.wait_for(r"^daily_sink is not running\. \\start starts it\.")
 
 
+@pytest.mark.soak
 def test_a_long_line_is_cut_around_the_mistake(shell: Terminal) -> None:
     shell.enter(f"SELECT {', '.join(f'{number} AS long_name_{number}' for number in range(20))}, nam FROM mz_sinks;")
     screen = shell.wait_for("^hint")

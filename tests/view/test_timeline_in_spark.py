@@ -122,6 +122,7 @@ def _history(folder: Path, rules: Sequence[str]) -> list[str]:
     return changes
 
 
+@pytest.mark.soak
 def test_each_snapshot_is_of_one_state_and_equal_ticks_of_the_same(tmp_path: Path) -> None:
     changes = _history(tmp_path, ("tick-made#5=kill",))
     reached = _check(tmp_path, changes)

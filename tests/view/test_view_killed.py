@@ -26,6 +26,7 @@ _POINTS = ("view-entry", "view-entry-made", "claim", "commit-request", "commit-r
 _COLUMNS = (Column("g", "integer"), Column("n", "bigint"), Column("s", "bigint"), Column("most", "integer"))
 
 
+@pytest.mark.soak
 def test_a_view_and_its_sinks_go_on_where_they_were_killed(tmp_path: Path) -> None:
     names = script(tmp_path, 2)
     for number, rules in enumerate(("view-entry-made#2=kill", "commit-reply#2=kill")):

@@ -21,7 +21,7 @@ from views.random_case import Judge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SHARE = 6
+_SHARE = 12
 """Of so many queries one is run with each change; all of them in `make soak`."""
 _IN_SPARK = ("groups 3", "windows 1", "from")
 _BUCKETS = 2

@@ -208,6 +208,11 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
             _widen(found.this, read[-over - 1].end, read[-over - 1].end + 1)
         return found
 
+    def _parse_bracket(self, this: Any = None) -> Any:
+        if isinstance(this, exp.Bracket):
+            _widen(this, self._prev.end, self._prev.end + 1)  # x[1] of x[1][2] ends with its bracket
+        return super()._parse_bracket(this)
+
     def _parse_between(self, this: Any) -> Any:
         symmetric = True if self._match_text_seq("SYMMETRIC") else None
         if symmetric is None and self._match_text_seq("ASYMMETRIC"):
