@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.meaning import FEW_DAYS
-from sinkql.logical.type import DAY, SECOND, UINT2, UINT4, UINT8
+from sinkql.logical.type import DAY, MOST_DIGITS, SECOND, UINT2, UINT4, UINT8
 from sinkql.lowering.spark.array import ordered
 from sinkql.lowering.spark.interval import shift_by_text
 from sinkql.lowering.spark.literal import day_time
@@ -81,6 +81,20 @@ def _sum_fits(left: Type, right: Type) -> bool:
     scales = (left.scale or 0, right.scale or 0)
     digits = ((left.precision or 0) - scales[0], (right.precision or 0) - scales[1])
     return max(digits) + max(scales) + 1 <= 38
+
+
+def _numeric_remainder(call: Call) -> Form:
+    """Divide by a multiple of the divisor that has no more places than the dividend, then by the divisor.
+
+    Spark gives both numbers the places of the divisor first, for which a dividend of 38 digits has no room.
+    """
+    left, right = (each.type for each in call.arguments)
+    places = (right.scale or 0) - (left.scale or 0)
+    digits = (right.precision or 38) + places
+    if places <= 0 or left.whole_digits + (right.scale or 0) <= MOST_DIGITS or digits + 2 > MOST_DIGITS:
+        return Form("CAST(@0 % @1 AS DECIMAL(38,10))")
+    multiple = f"CAST(@1 * {10**places}BD AS DECIMAL(38,{left.scale or 0}))"
+    return Form(f"CAST(CAST(@0 % {multiple} AS DECIMAL({digits},{right.scale or 0})) % @1 AS DECIMAL(38,10))")
 
 
 def _numeric_quotient(call: Call) -> Form:
@@ -354,7 +368,7 @@ FORMS: dict[str, Spelling] = {
     "-(numeric,numeric)": _numeric_sum("-"),
     "*(numeric,numeric)": Form("CAST(@0 * @1 AS DECIMAL(38,10))"),
     "/(numeric,numeric)": _numeric_quotient,
-    "%(numeric,numeric)": Form("CAST(@0 % @1 AS DECIMAL(38,10))"),
+    "%(numeric,numeric)": _numeric_remainder,
     **{f"-({type_})": Form("-@0", SIGN) for type_ in (*_WHOLE, *_FLOATS)},
     "-(numeric)": _negative,
     **{

@@ -48,6 +48,8 @@ FOUND = (
     "@s0 NOT LIKE ALL (ARRAY['a%', '%b', ''])",
     "sign(@d0)",
     "radians(@d0)",
+    "@f0 % @m1",
+    "@f0 % 0.07",
     "1 + @l0 + @l1 + 2",
     "0 * @l0 * coalesce(@l0, @l1)",
     "atan2(@d0, @d1)",

@@ -57,6 +57,8 @@ def operators() -> Iterator[Template]:
         "@l0 * 2",
         "@i0 / 2",
         "@i0 % 4",
+        "@f0 % @m1",
+        "@f0 % 0.07",
         "@n0 * 1.5",
         "@n0 / 3",
         "@m0 / 7",
