@@ -152,7 +152,11 @@ def test_quoted_names_keep_their_case_and_others_fold() -> None:
         ("upper(note)", "upper"), ("id + 1", "?column?"), ("CASE WHEN paid THEN 1 END", "case"), ("id::text", "id"),
         ("'1'::integer", "int4"), ("coalesce(note, '')", "coalesce"), ("(note)", "note"), ("trim(note)", "btrim"),
         ("extract(year FROM at)", "extract"), ("count(*)", "count"), ("sum(id) FILTER (WHERE paid)", "sum"),
-        ("at AT TIME ZONE 'UTC'", "timezone"), ("true", "bool"), ("CASE WHEN paid THEN 1 ELSE id END", "id"),
+        ("at AT TIME ZONE 'UTC'", "timezone"), ("true", "?column?"), ("CASE WHEN paid THEN 1 ELSE id END", "id"),
+        ("row_number() OVER (ORDER BY id)", "row_number"), ("sum(id) FILTER (WHERE paid) OVER ()", "sum"),
+        ("EXISTS (SELECT 1)", "exists"), ("(SELECT max(id) FROM orders)", "max"), ("(SELECT 1)", "?column?"),
+        ("CASE WHEN paid THEN 1 ELSE (SELECT 2) END", "?column?"), ("(id, note)", "row"), ("'{1}'::int[]", "int4"),
+        ("(string_to_array(note, ','))[1:2]", "string_to_array"),
     ],
 )  # fmt: skip
 def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:

@@ -46,6 +46,13 @@ def planned(template: Template) -> logical.Expression:
     return vectors.placed(template.sql, tuple(_COLUMNS[each] for each in dict.fromkeys(template.places)))
 
 
+def named(template: Template) -> str:
+    """Return the name that a column of a template has."""
+    columns = {column.name: str(column.type) for column in (_COLUMNS[each] for each in template.places)}
+    planned = vectors.query(f"SELECT {template.sql} FROM t", vectors.table(columns))
+    return planned.relation.shape.columns[0].name
+
+
 def evaluated(expression: logical.Expression, rows: Sequence[tuple[Any, ...]], numbers: Sequence[int]) -> list[Outcome]:
     """Return what Python gives for each of the rows: a value, an error, or nothing that it is sure of."""
     function = evaluate.function_of(expression, _NAMES)

@@ -78,6 +78,18 @@ def test_the_place_of_a_subscript_ends_with_its_bracket() -> None:
 
 
 @pytest.mark.server
+def test_columns_without_a_name_have_that_of_postgres(judging: Judge) -> None:
+    wrong = []
+    for template in [each for each in templates()[::_INTERPRETED_SHARE] if each.judge == each.sql]:
+        text = f"SELECT {template.sql} FROM grid LIMIT 0"
+        found = judging.connection.execute(text.encode()).description
+        assert found is not None
+        if (ours := cells.named(template)) != found[0].name:
+            wrong.append((template.sql, ours, found[0].name))
+    assert wrong == []
+
+
+@pytest.mark.server
 def test_evaluator_gives_what_postgres_gives(judging: Judge) -> None:
     report = cells.compare(templates()[1::_INTERPRETED_SHARE], _numbers(_FEW_ROWS), judging, None)
     assert report.wrong == []

@@ -36,7 +36,7 @@ _TYPE_NAMES = {
 }  # fmt: skip
 _NODE_NAMES: dict[type, str] = {
     exp.Extract: "extract", exp.Substring: "substring", exp.StrPosition: "position", exp.Overlay: "overlay",
-    exp.AtTimeZone: "timezone", exp.Boolean: "bool", exp.Interval: "interval", exp.Array: "array",
+    exp.AtTimeZone: "timezone", exp.Interval: "interval", exp.Array: "array", exp.Exists: "exists", exp.Tuple: "row",
 }  # fmt: skip
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
 
@@ -367,8 +367,10 @@ def _name(syntax: Syntax, node: Any) -> tuple[str | None, bool]:
     match node:
         case exp.Column():
             return identifier(node.this), True
-        case exp.Paren() | exp.Collate() | exp.Filter() | exp.WithinGroup():
+        case exp.Paren() | exp.Collate() | exp.Filter() | exp.WithinGroup() | exp.Window() | exp.Bracket():
             return _name(syntax, node.this)
+        case exp.Subquery() if node.this.selects:
+            return output_name(syntax, node.this.selects[0]), True
         case exp.Dot() if isinstance(node.expression, exp.Identifier):
             return identifier(node.expression), True
         case exp.Anonymous():
@@ -383,9 +385,7 @@ def _name(syntax: Syntax, node: Any) -> tuple[str | None, bool]:
             name, own = _name(syntax, node.this)
             return (name, True) if own else (_type_name(syntax.words(node.args["to"])), False)
         case _:
-            return _NODE_NAMES.get(type(node)), type(node) in _NODE_NAMES and not isinstance(
-                node, exp.Boolean | exp.Interval
-            )
+            return _NODE_NAMES.get(type(node)), type(node) in _NODE_NAMES and not isinstance(node, exp.Interval)
 
 
 def _type_name(words: str) -> str | None:
@@ -393,4 +393,9 @@ def _type_name(words: str) -> str | None:
         found = types.parse_type_name(words)
     except ValueError:
         return None
-    return _TYPE_NAMES.get(found[0].name, found[0].name) if found else None
+    if found is None:
+        return None
+    named = found[0]
+    while named.name == "array" and named.element is not None:
+        named = named.element
+    return _TYPE_NAMES.get(named.name, named.name)
