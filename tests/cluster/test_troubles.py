@@ -12,7 +12,7 @@ from support.postgres import Postgres
 from support.seaweed import Seaweed
 from support.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.server]
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.soak]
 
 _TABLES = ("raw", "joined")
 
@@ -36,13 +36,11 @@ def one(long_lived: Lab) -> Lab:
     return long_lived
 
 
-@pytest.mark.soak
 def test_each_request_takes_long(one: Lab) -> None:
     one.s3.slow = 0.2
     one.turn()
 
 
-@pytest.mark.soak
 def test_s3_is_gone_when_a_task_is_in_its_middle(one: Lab) -> None:
     one.stop_in_tasks("arrangement-run=stop")
     one.s3.down = True
@@ -52,7 +50,6 @@ def test_s3_is_gone_when_a_task_is_in_its_middle(one: Lab) -> None:
     one.check()
 
 
-@pytest.mark.soak
 def test_a_worker_is_killed_in_a_task(one: Lab) -> None:
     one.lose(one.stop_in_tasks("index-run=stop"))
     one.check()
@@ -67,6 +64,5 @@ def test_the_driver_and_a_worker_are_killed(one: Lab) -> None:
     one.check()
 
 
-@pytest.mark.soak
 def test_the_sinks_leave_for_this_machine(one: Lab) -> None:
     one.go_to("small")

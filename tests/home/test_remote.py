@@ -111,6 +111,7 @@ def test_what_tasks_fetched_is_told(remote: tuple[Pipeline, Elsewhere]) -> None:
     assert fetched == sum(needed.values())
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("suffix", [".run", ".index", ".arrow"])

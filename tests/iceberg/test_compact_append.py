@@ -187,6 +187,7 @@ def _stop_after(steps: int, deed: Callable[[], None]) -> Callable[[bool], bool]:
     return go_on
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("step", [1, 10])
 @pytest.mark.parametrize("deed", ["append", "delete", "position delete", "compact", "expire", "another sink"])
 def test_what_others_do_meanwhile_stays(lake: Lake, name: str, deed: str, step: int) -> None:

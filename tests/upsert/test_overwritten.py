@@ -93,6 +93,7 @@ def check(folder: Path, kind: str, lines: list[Line]) -> None:
     assert expected == Counter(duckdb_folder(table))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", [kind for kind in _KINDS if kind != "divided"])
 def test_table_is_what_the_sql_gives_of_the_rows_that_are_there(kind: str, tmp_path: Path) -> None:
     rng = random.Random(kind)

@@ -102,6 +102,7 @@ def _changes(views: Views, random_: random.Random, batch: int) -> dict[str, list
     return found
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("part", _PARTS)
 def test_lateral_queries_are_what_their_sql_gives(tmp_path: Path, part: int) -> None:
     views, random_ = Views(tmp_path, _RELATIONS, _PARTS[part]), random.Random(f"lateral{part}")
