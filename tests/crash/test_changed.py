@@ -13,20 +13,14 @@ from crash.conftest import KILLED, Children
 from crash.pipeline import ROWS, Pipeline, write_input
 from support.readers import duckdb_folder, pyiceberg_rows
 
-pytestmark = [pytest.mark.long, pytest.mark.share(3)]
+pytestmark = [pytest.mark.long, pytest.mark.share(4)]
 
 _STEPS = (
     "read-marker", "claim", "commit-request", "commit-reply", "version-hint", "data-file", "commit-request#2",
     "commit-reply#2",
 )  # fmt: skip
-_OF_EACH = ("claim", "commit-request#2")
-"""Steps at which each of the kinds is killed each time, and an upsert sink at the others, too."""
 CASES = [
-    *(
-        pytest.param(kind, step, marks=pytest.mark.soak if kind != "upsert" and step not in _OF_EACH else ())
-        for kind in ("append", "upsert", "view")
-        for step in _STEPS
-    ),
+    *((kind, step) for kind in ("append", "upsert", "view") for step in _STEPS),
     ("changelog", "commit-reply"),
     ("parts", "commit-reply"),
     ("upsert", "index-manifest"),

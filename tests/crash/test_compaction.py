@@ -20,8 +20,7 @@ _POINTS = ("compaction-read", "compaction-file", "compaction", "compacted")
 CASES = [
     *(("append", point) for point in _POINTS),
     *(("upsert", point) for point in (*_POINTS, "compaction-run")),
-    *(pytest.param("view", point, marks=pytest.mark.soak) for point in _POINTS),
-    ("view", "compaction-run"),
+    *(("view", point) for point in (*_POINTS, "compaction-run")),
     ("vectors", "compaction-run"),
     ("parts", "compaction"),
     ("parts", "compacted"),
