@@ -60,14 +60,10 @@ def test_each_record_is_a_row_or_a_letter_once(children: Children, pipeline: Pip
     _check(pipeline)
 
 
-CASES = [
-    pytest.param(point, pace, marks=pytest.mark.soak if pace == 30 and point != "letters-committed" else ())
-    for point in POINTS
-    for pace in (30, 17)
-]
+CASES = [(point, pace) for point in POINTS for pace in (30, 17)]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 @pytest.mark.long
 @pytest.mark.parametrize(("point", "pace"), CASES)
 def test_no_record_is_lost_or_doubled(children: Children, pipeline: Pipeline, point: str, pace: int) -> None:
