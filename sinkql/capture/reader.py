@@ -120,7 +120,8 @@ class LogReader(Subscription, Reader):
         A batch ends before an entry that empties the table, or has other columns than the sink needs. Raises what the
         capture cannot get over where nothing more is there.
         """
-        begun = find.found(self, place_of(start))
+        before = place_of(start)
+        begun = find.found(self, before)
         if begun is None:
             self._check_capture()
             self._check_here()
@@ -139,7 +140,8 @@ class LogReader(Subscription, Reader):
         if found.idle() and until is None:
             self._passed.keep(begun, found)
             return start
-        return found.place.offsets() if found.place != begun or found.turned else start
+        moved = found.place != begun or found.turned or not before.began  # where nothing was pushed, too
+        return found.place.offsets() if moved else start
 
     def _ends(self, place: Place, until: Offsets) -> bool:
         """Tell whether a place is a target, or the other place, up to which was asked."""

@@ -31,6 +31,20 @@ def test_a_request_is_a_row(tmp_path: Path, sender: Sender) -> None:
             assert [json.loads(row[0]) for row in rows(tmp_path)] == [{"id": 1, "a": "x"}]
 
 
+def test_a_run_to_the_end_ends_where_no_request_ever_came(tmp_path: Path, sender: Sender) -> None:
+    with _session(tmp_path) as session:
+        session.execute(
+            f"CREATE SOURCE s FROM WEBHOOK BODY FORMAT JSON WITH (PORT = {sender.port});"
+            + SINK.format(name="a", source="s", mode="MODE APPEND")
+        )
+        with capturing(session):
+            once(session)
+            assert rows(tmp_path) == []
+            assert sender.send(path_of("s"), {"id": 1}).status == 200
+            once(session)
+            assert [json.loads(row[0]) for row in rows(tmp_path)] == [{"id": 1}]
+
+
 def test_a_secret_that_was_replaced_lets_nobody_in(tmp_path: Path, sender: Sender) -> None:
     with _session(tmp_path) as session:
         session.execute(
