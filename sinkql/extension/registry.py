@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from pkgutil import iter_modules
 
 from sinkql import physical
@@ -124,11 +124,17 @@ def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry
     return registry
 
 
+@cache
+def _entry_points() -> EntryPoints:
+    """Return those of the group, found once a process: it takes a look at each installed package."""
+    return entry_points(group=GROUP)
+
+
 def discover() -> Registry:
     """Return all connectors that are installed, each module of which names its own `connector`; and tables."""
     package = import_module(GROUP)
     found = [import_module(f"{GROUP}.{module.name}").connector for module in iter_modules(package.__path__)]
-    entries = entry_points(group=GROUP)
+    entries = _entry_points()
     found.extend(entry.load() for entry in entries)
     packages = {f"{entry.dist.name} {entry.dist.version}" for entry in entries if entry.dist is not None}
     registry = register(found, versions=", ".join(sorted(packages)))

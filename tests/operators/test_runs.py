@@ -66,7 +66,7 @@ def test_nothing_is_found_in_an_empty_run() -> None:
 SPREADS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "evenly": lambda rng, rows: rng.integers(0, 2**64 - 1, rows, np.uint64, endpoint=True),
     "few": lambda rng, rows: rng.integers(0, 9, rows, np.uint64),
-    "at both ends": lambda rng, rows: np.where(rng.random(rows) < 0.5, 0, 2**64 - 1).astype(np.uint64),
+    "at both ends": lambda rng, rows: np.where(rng.random(rows) < 0.5, np.uint64(0), np.uint64(2**64 - 1)),
     "in a corner": lambda rng, rows: rng.integers(2**64 - 2**40, 2**64 - 1, rows, np.uint64, endpoint=True),
     "one far off": lambda rng, rows: np.append(rng.integers(0, 1 << 20, rows - 1, np.uint64), np.uint64(2**64 - 1)),
 }

@@ -77,6 +77,8 @@ def ssh_server(domain: str = "") -> Iterator[SshServer]:
 
     async def close(server: asyncssh.SSHAcceptor) -> None:
         server.close()
+        for each in found.connections:  # for which newer Pythons wait below
+            each.abort()
         await server.wait_closed()
 
     server = asyncio.run_coroutine_threadsafe(listen(), loop).result(PATIENCE_S)
