@@ -136,6 +136,7 @@ def test_nothing_is_made_where_a_pipeline_is_only_run(ran: Ran) -> None:
     assert {each.name for each in ran.folder.iterdir()} <= made
 
 
+@pytest.mark.soak
 def test_a_file_that_does_not_parse_at_row_17_stops_what_reads_it_alone_until_it_is_mended(ran: Ran) -> None:
     folder, shown = ran.folder, ran.ended.stderr + ran.ended.stdout
     assert ran.ended.returncode == 3

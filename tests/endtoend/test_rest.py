@@ -53,6 +53,7 @@ CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake_2 (NAMESPACE 'shop', T
 _RAW, _TOTALS, _NUMBERS = (f"materialize.public.{name}" for name in ("raw", "totals_sink", "k"))
 
 
+@pytest.mark.soak
 def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_new_value_of_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

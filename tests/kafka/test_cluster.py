@@ -76,6 +76,7 @@ def test_partitions_are_read_on_from_whoever_leads_them(broker: Kafka, pipeline:
     reader.verify(reader.target(reader.initial(at_end=False)))
 
 
+@pytest.mark.soak
 def test_a_partition_without_a_leader_is_waited_for(
     broker: Kafka, pipeline: Pipeline, second: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_partition_without_a_leader_is_waited_for(
     assert pipeline.rows("s") == [(1,), (2,), (3,)]
 
 
+@pytest.mark.soak
 def test_a_range_is_read_on_when_its_leader_is_killed(
     broker: Kafka, pipeline: Pipeline, second: Kafka, third: Kafka
 ) -> None:

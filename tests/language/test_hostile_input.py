@@ -78,6 +78,7 @@ TOO_LONG = ("columns of a table", "garbage", "modes")
 ODD = ["", "\0", "\ud800", "a\udfffb", '"\ud800"', "SELECT 'a\0'", "\ufeff", "\ufeff\ufeff", "\x1b[31m", "$", "'", "\\"]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", NESTED)
 def test_nesting_is_refused_or_compiles(name: str) -> None:
     coded(compile_text, VIEW.format(NESTED[name]))

@@ -168,6 +168,7 @@ def _tried(file: GoldenFile, case: casefile.Case) -> SinkqlError | None:
     return _shown(output(GoldenFile(file.path, file.folder, copy.deepcopy(file.things)), case), case.input)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("path", _ERRORS, ids=lambda path: path.stem)
 def test_hints_of_golden_errors_lead_past_the_mistake(path: Path, tmp_path: Path) -> None:
     file = GoldenFile(path, tmp_path / "file")

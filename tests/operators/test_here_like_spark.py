@@ -179,6 +179,7 @@ def _too_large(*given: object) -> None:
     raise here._ElsewhereError
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("body", [_whole, _united, _joined, _computed])
 def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch

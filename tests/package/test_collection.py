@@ -12,7 +12,7 @@ import pytest
 _REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_names_of_tests_depend_on_neither_time_nor_hashes(request: pytest.FixtureRequest) -> None:
     names = [item.nodeid for item in request.session.items]
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"

@@ -60,8 +60,16 @@ def duckdb_folder(folder: str | Path, columns: str = "*", *, snapshot: int | Non
     """Return the sorted rows of a local table, opened by its folder alone, as a user would; or at a snapshot."""
     path = str(folder).removeprefix("file://")
     place = f"'{path}'" if snapshot is None else f"'{path}', snapshot_from_id = {snapshot}"
-    with connect() as connection:
+    with _opened(os.getpid()).cursor() as connection:
         return sorted_rows(connection.execute(f"SELECT {columns} FROM iceberg_scan({place})").fetchall())
+
+
+@cache
+def _opened(_process: int) -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB that a process keeps, and which keeps nothing of files: to open one takes longer than to read."""
+    connection = connect()
+    connection.execute("SET enable_external_file_cache = false")
+    return connection
 
 
 def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, columns: str = "*") -> Rows:
