@@ -270,5 +270,5 @@ def test_a_row_is_gone_whatever_else_is_said_of_it() -> None:
 
 
 def test_nested_deeply_is_bad() -> None:
-    deep = b'{"op": "c", "after": {"id": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    deep = b'{"op": "c", "after": {"id": 1, "x": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}}"
     assert list(decoder({"id": "bigint"}).decode(None, [deep]).failures) == [0]
