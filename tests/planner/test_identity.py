@@ -28,6 +28,7 @@ from sinkql.planner import plan as plan_statement
 
 pytestmark = pytest.mark.long
 
+_DEPTH = logical.expression.MAX_DEPTH
 _PLANS = Path(__file__).with_name("plans.txt")
 _INTO = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')"
 _CONNECTION = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');"
@@ -245,18 +246,20 @@ def test_a_job_and_its_trees_go_through_json() -> None:
 
 @pytest.mark.parametrize(
     "deep",
-    [" + ".join(["a"] * 1100), "a" + "::bigint::integer" * 549, " AND ".join(["a > 1"] * 2000)],
+    [" + ".join(["a"] * _DEPTH), "a" + "::bigint::integer" * (_DEPTH // 2 - 1), " AND ".join(["a > 1"] * 2000)],
     ids=["sum", "casts", "conditions"],
 )
 def test_the_deepest_expressions_go_through_all_that_reads_trees(deep: str) -> None:
     job = _job(_catalog(_CONNECTION + _SOURCE), f"SELECT {deep} AS x FROM e")
     read = physical.decode(physical.encode(job))
     assert read.plan == job.plan
-    assert len(_texts(read)[0]) > 4000
+    assert len(_texts(read)[0]) > 4 * _DEPTH
     assert to_text(read)
 
 
-@pytest.mark.parametrize("deep", [" + ".join(["a"] * 1101), "a" + "::bigint::integer" * 600], ids=["sum", "casts"])
+@pytest.mark.parametrize(
+    "deep", [" + ".join(["a"] * (_DEPTH + 1)), "a" + "::bigint::integer" * (_DEPTH // 2 + 1)], ids=["sum", "casts"]
+)
 def test_a_deeper_expression_is_refused_where_it_is_planned(deep: str) -> None:
     with pytest.raises(SinkqlError) as caught:
         _job(_catalog(_CONNECTION + _SOURCE), f"SELECT {deep} AS x FROM e")
