@@ -333,6 +333,12 @@ class Stream(Protocol):
     def receive(self, seconds: float) -> Sequence[Event]:
         """Wait up to so long, and return what came: up to about 8 MB, whole transactions where they are shorter."""
 
+    def looked_since(self, moment: float) -> bool:
+        """Tell whether what was received says of tables what holds at a time of `time.monotonic`, or later.
+
+        Where it does not yet, the next calls of `receive` see to it. What says so in its log itself always does.
+        """
+
     def confirm(self, position: Position) -> None:
         """Let the server forget what is up to a position."""
 

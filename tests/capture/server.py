@@ -287,6 +287,9 @@ class FakeStream:
         with self.server.open() as connection:
             connection.execute("UPDATE slot SET confirmed = max(confirmed, ?)", (int(to, 16),))
 
+    def looked_since(self, moment: float) -> bool:
+        return True
+
     def retained(self) -> int:
         confirmed = self.server.confirmed()
         return 0 if confirmed is None else (self.server.end() - confirmed) * 100

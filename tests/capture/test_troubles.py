@@ -484,6 +484,30 @@ def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(
     assert sinks.rows() == server.rows()
 
 
+def test_sink_is_not_told_of_what_was_put_right_before_it_asks(tmp_path: Path, server: Server) -> None:
+    """The server is looked at now and then: what it said last may be of before."""
+    said = [Reshaped(replace(table(), columns=()), "it is in no publication", lost=True)]
+
+    class Seldom(FakeStream):
+        looked = False
+
+        def receive(self, seconds: float) -> Sequence[Event]:
+            return [said.pop()] if said else super().receive(seconds)
+
+        def looked_since(self, moment: float) -> bool:
+            if self.looked:
+                return True
+            self.looked = True
+            said.append(Reshaped(table()))
+            return False
+
+    sinks = Sinks(tmp_path)
+    with Running(sinks, _KEEPING, stream=lambda: Seldom(server)) as running:
+        running.until(lambda: not said)
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
 def test_log_that_begins_again_within_the_first_batch_of_a_sink_is_read_by_the_next(
     tmp_path: Path, server: Server
 ) -> None:

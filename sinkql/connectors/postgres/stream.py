@@ -109,7 +109,7 @@ class PostgresStream:
         self._widths: dict[str, float] = {}
         self._watch: Watch | None = None
         self._seen: _Seen | None = None
-        self._watch_again_at = float("-inf")
+        self._watch_again_at = self._looked_at = float("-inf")
         self._standings = Standings(source.notes)
         self._comparing: Comparing | None = None
 
@@ -405,18 +405,24 @@ class PostgresStream:
             self._watch_again_at = now + max(_WATCH_S, _WATCH_TIMES * (time.monotonic() - now))
         if self._to < seen.end or self._parts or self._messages.within:
             return ()
-        seen.told = True
+        seen.told, self._looked_at = True, seen.at
         with self._failures():
             return self._watch.compare(self._ordinary(), seen.tables, self._messages.truncations)
+
+    def looked_since(self, moment: float) -> bool:
+        if self._looked_at < moment:
+            self._watch_again_at = float("-inf")
+        return self._looked_at >= moment
 
     def _look_at_tables(self) -> _Seen:
         assert self._watch is not None
         assert self._messages is not None
+        at = time.monotonic()
         with self._failures():
             found = look_at(self._ordinary(), self._publication, self._watch.tables, self._watch.known)
             if found is None:
                 raise self._unpublished()
-            return _Seen(found, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations))
+            return _Seen(found, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations), at)
 
     def _receive(self, connection: Connection, until: float) -> None:
         link, parts = connection.pgconn, self._parts
@@ -527,7 +533,7 @@ class PostgresStream:
 
 @dataclass(slots=True)
 class _Seen:
-    """How the publication had the tables when the server's end was before `end`; whether that was `told`.
+    """How the publication had the tables `at` a time, when the server's end was before `end`; whether that was `told`.
 
     So many `truncations` had come by then.
     """
@@ -535,6 +541,7 @@ class _Seen:
     tables: Mapping[str, Sent]
     end: int
     truncations: int
+    at: float
     told: bool = False
 
 
