@@ -9,6 +9,7 @@ from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.types import parse_type
 from sinkql.logical import Change, Column, Shape, Type
+from sinkql.logical import expression as trees
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.parser.read.lexical import MAX_DEPTH
 from sinkql.planner.query.plan import plan_query
@@ -293,7 +294,7 @@ def test_deep_nesting_is_an_error_with_a_code() -> None:
         "(" * MAX_DEPTH + "id" + ")" * MAX_DEPTH,
         "abs(" * MAX_DEPTH + "id" + ")" * MAX_DEPTH,
         "CASE WHEN id > 0 THEN " * MAX_DEPTH + "id" + " END" * MAX_DEPTH,
-        " + ".join(["id"] * 1000),
+        " + ".join(["id"] * (trees.MAX_DEPTH - 100)),
     ],
 )
 def test_brackets_as_deep_as_statements_have_them_are_planned(deep: str) -> None:
