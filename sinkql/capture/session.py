@@ -71,7 +71,7 @@ class Session:
     unsent: dict[str, Reshaped] = field(default_factory=dict)
     """The tables that the server does not send as they were planned, and why."""
     _wanted_at: dict[str, float] = field(default_factory=dict, init=False)
-    """Since when sinks want one of those."""
+    """Since when sinks want one of those, and the server was not looked at since."""
     _created: Position = ""
     """Where the server said that a new log may begin."""
     _pushed: Position = ""
@@ -361,17 +361,21 @@ class Session:
     def _read_chunks(self) -> None:
         """Begin generations that sinks wait for, and read the next chunks of those that are not done."""
         self._resume()
+        waiting: dict[str, float] = {}
         for reader, want in self.marks.wants.items():
             captured = self.tables.get(want.table)
             if want.all or captured is None or not set(want.columns) <= set(captured.typed):
                 continue
             if self._join(want) is None:
-                if want.table in self.unsent and not self._still_unsent(reader):
+                since = self._wanted_at.get(reader, time.monotonic())
+                if want.table in self.unsent and not self.stream.looked_since(since):
+                    waiting[reader] = since  # its user may just have put that right: it is not told of it again
                     continue
                 used = [each.generation + 1 for each in self.marks.at.values() if each.generation is not None]
                 self.snapshots.begin(want.table, max(used, default=0))
                 if want.table in self.unsent:
                     self.snapshots.reshape(self.unsent[want.table])
+        self._wanted_at = waiting
         if any(reader not in self._joinable for reader, want in self.marks.wants.items() if want.table in self.tables):
             self._say()
         if not self.snapshots.unfinished() or self.room.full:
@@ -381,16 +385,6 @@ class Session:
         if self.stops:
             return
         self.snapshots.start(self._ready, [id_ for _, id_ in self.recent])
-
-    def _still_unsent(self, reader: str) -> bool:
-        """Tell whether the server was looked at since a sink wants a table whose changes were not all sent.
-
-        Its user may just have put that right: the sink is not told of it again.
-        """
-        if not self.stream.looked_since(self._wanted_at.setdefault(reader, time.monotonic())):
-            return False
-        del self._wanted_at[reader]
-        return True
 
     def _ready(self, generation: Generation) -> bool:
         """Tell whether the log has come to where all sinks of a generation are."""

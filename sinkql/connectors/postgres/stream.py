@@ -401,7 +401,7 @@ class PostgresStream:
         if seen is None:
             if now < self._watch_again_at:
                 return ()
-            seen = self._seen = self._look_at_tables()
+            seen = self._seen = self._look_at_tables(now)
             self._watch_again_at = now + max(_WATCH_S, _WATCH_TIMES * (time.monotonic() - now))
         if self._to < seen.end or self._parts or self._messages.within:
             return ()
@@ -410,14 +410,14 @@ class PostgresStream:
             return self._watch.compare(self._ordinary(), seen.tables, self._messages.truncations)
 
     def looked_since(self, moment: float) -> bool:
-        if self._looked_at < moment:
+        last = self._looked_at if self._seen is None else self._seen.at
+        if last < moment:
             self._watch_again_at = float("-inf")
         return self._looked_at >= moment
 
-    def _look_at_tables(self) -> _Seen:
+    def _look_at_tables(self, at: float) -> _Seen:
         assert self._watch is not None
         assert self._messages is not None
-        at = time.monotonic()
         with self._failures():
             found = look_at(self._ordinary(), self._publication, self._watch.tables, self._watch.known)
             if found is None:
