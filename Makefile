@@ -83,7 +83,7 @@ $(READERS):
 
 # the classes that Spark loads, as Java maps them, in the user's cache folder. Without it, the tests take longer.
 archive: $(INSTALLED_DEV)
-	-$(BIN)/python -m sinkql.runtime.spark.rehearsal
+	-$(BIN)/python -m sinkql.runtime.spark.class_archive_run
 
 # the broker that tests start; those that need it are left out where it cannot be had
 kafka: $(INSTALLED_DEV)

@@ -37,7 +37,7 @@ from bench.commits import _metered, _table
 from bench.common import HOME, ROOT
 from bench.growth import _connection, _stepper, open_loop
 from sinkql import physical
-from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 

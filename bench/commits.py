@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 
 from bench.common import HOME, ROOT, show
 from bench.growth import Numbers, _open, _stepper
-from sinkql.extension.stream import Compacted
+from sinkql.connector_api.stream import Compacted
 from sinkql.runtime.batch.loop import BatchLoop
 
 _LOOK_EVERY = 20

@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Callable
 from io import BytesIO, StringIO
 
+from sinkql.connector_api.stream import Decoder
+from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_records import Form
-from sinkql.decode.csv_rows import CsvRows
 from sinkql.decode.json_lines import JsonDecoder
-from sinkql.extension.stream import Decoder
 from sinkql.physical import Column
 
 ROWS = 50_000

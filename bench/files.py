@@ -24,11 +24,11 @@ from typing import Any
 from unittest.mock import patch
 
 from bench.common import HOME, median
-from sinkql.connectors.files.bucket import Bucket
-from sinkql.connectors.files.folder import Folder
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Limit, Offsets
+from sinkql.connectors.files.local_listing import Folder
+from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit, Offsets
 from sinkql.physical import Column
 
 _SWEEP_EVERY = 20

@@ -168,7 +168,7 @@ def _measured(script: str, write: Write, arguments: argparse.Namespace) -> _Foun
 
 def _ends(home: Path) -> Mapping[int, int] | None:
     """Return for each entry of the log before which id it ends, as ids come in order; None of what has no log."""
-    from sinkql.capture import datafile
+    from sinkql.capture import data_file
     from sinkql.capture.log import LogFolder
 
     for path in (home / ".sinkql").glob("capture/*"):
@@ -176,7 +176,7 @@ def _ends(home: Path) -> Mapping[int, int] | None:
         for number in log.numbers():
             entry = log.entry(number)
             for file in entry.files() if entry is not None and entry.kind == "changes" else ():
-                for batch in datafile.read(log.store, file, ["id"]):
+                for batch in data_file.read(log.store, file, ["id"]):
                     end = max(end, batch.column(0)[-1].as_py() + 1)
             ends[number] = end
         return ends

@@ -31,8 +31,8 @@ import pyarrow as pa
 from bench.common import HOME, ROOT, show
 from sinkql import compile as compile_sql
 from sinkql import physical
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context, JobOffsets, Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context, JobOffsets, Limit, Offsets, Reader, Split, Tally
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 

@@ -22,20 +22,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.extension.home import Home
 from sinkql.logical import Reference
 from sinkql.logical.expression import walk
 from sinkql.logical.function import call
 from sinkql.logical.type import BIGINT
-from sinkql.lowering.share import named
-from sinkql.lowering.sides import SidesPreparation
+from sinkql.lowering.common_subplan import named
+from sinkql.lowering.join_input import SidesPreparation
 from sinkql.lowering.together import together
-from sinkql.runtime.spark.xxhash64 import prepared_sides
+from sinkql.runtime.local.xxhash64 import prepared_sides
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.report import collect
+from sinkql.state_store.directory import Home
 
 ROWS = 5_000_000
 CHANGES = (1_000, 10_000, 100_000)

@@ -28,8 +28,8 @@ from bench.data import EVENT_COLUMNS, write_events
 from bench.meter import Cost
 from bench.peer import FLINK_EVENTS, flink_topic, jars, run_flink_kafka
 from sinkql import physical
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context, Reader, Split, Tally
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context, Reader, Split, Tally
 
 PARTITIONS = 4
 _ROWS_A_COMMIT = 500_000  # of Spark, which has no other measure
@@ -123,7 +123,7 @@ def _lines(source: Path, encoded: Callable[[bytes], bytes]) -> Iterator[tuple[in
 
 
 def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[tuple[str, float, float]]:
-    from sinkql.connectors.kafka.consume import Range, messages
+    from sinkql.connectors.kafka.consumer import Range, messages
     from sinkql.connectors.kafka.reader import KafkaReader
 
     reader = _reader(address, topic, arguments.format)

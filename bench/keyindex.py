@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.iceberg.keyindex.run import Entries, map_run, merge, probe, write_run
-from sinkql.hashkey import HashKey
-from sinkql.rowhash import hashes
-from sinkql.runs import sort_places
+from sinkql.connectors.iceberg.key_index.run import Entries, map_run, merge, probe, write_run
+from sinkql.hash_key import HashKey
+from sinkql.row_hash import hashes
+from sinkql.storage.sorted_run import sort_places
 
 KEYS = 1_000_000
 BASE = 5_000_000

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sinkql.extension.capture import CapturedTable, Key, Position
+    from sinkql.connector_api.cdc import CapturedTable, Key, Position
     from support.mariadb import MariaDb
 
 _TABLE = """
@@ -58,9 +58,9 @@ def _prepared(server: MariaDb) -> CapturedTable:
 def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
     """Return rows a CPU-second from the socket to the files of the log."""
     from mysql.captured import stream_of
-    from sinkql.capture import datafile
-    from sinkql.capture.store import FolderStore
-    from sinkql.extension.capture import Changed, Moved
+    from sinkql.capture import data_file
+    from sinkql.capture.log_store import FolderStore
+    from sinkql.connector_api.cdc import Changed, Moved
 
     table = _prepared(server)
     if first:
@@ -79,7 +79,7 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
                 if isinstance(each, Changed):
                     for id_, parts in each.tables.items():
                         count += sum(int(part.rows.num_rows) for part in parts)
-                        datafile.write(FolderStore(Path(folder)), id_, 1, parts)
+                        data_file.write(FolderStore(Path(folder)), id_, 1, parts)
         assert count == rows
         return count / (time.process_time() - began)
 
@@ -87,8 +87,8 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
 def _snapshot(server: MariaDb, rows: int) -> float:
     """Return rows a CPU-second of chunks of 8 MB."""
     from mysql.captured import stream_of
-    from sinkql.capture import datafile
-    from sinkql.capture.store import FolderStore
+    from sinkql.capture import data_file
+    from sinkql.capture.log_store import FolderStore
 
     table = _prepared(server)
     server.run(_MANY.format(row=_ROW, rows=rows))
@@ -98,7 +98,7 @@ def _snapshot(server: MariaDb, rows: int) -> float:
         while True:
             with stream.chunk(table) as chunk:
                 part = chunk.read(after, 8 << 20)
-            datafile.write(FolderStore(Path(folder)), table.id, 1, list(part.rows))
+            data_file.write(FolderStore(Path(folder)), table.id, 1, list(part.rows))
             count += sum(int(each.rows.num_rows) for each in part.rows)
             after = part.last
             if after is None:

@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--sinks", nargs="*", choices=list(_SINKS), default=["append"])
     arguments = parser.parse_args()
-    subprocess.run([sys.executable, "-m", "sinkql.runtime.spark.rehearsal"], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "sinkql.runtime.spark.class_archive_run"], check=True, cwd=ROOT)
     trees = [ROOT, *([arguments.against] if arguments.against is not None else [])]
     rows = [["", *("CPU s" for _ in trees), *("wall s" for _ in trees), "ratio of CPU"]]
     for name in arguments.sinks:

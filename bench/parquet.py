@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.common import show
-from sinkql.connectors.iceberg.file.data import ROW_GROUP_ROWS, repeating
+from sinkql.connectors.iceberg.file.data_file import ROW_GROUP_ROWS, repeating
 
 _RUNS = 5
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sinkql.connector_api.cdc import CapturedTable, Key, Position
     from sinkql.connectors.postgres.stream import PostgresStream
-    from sinkql.extension.capture import CapturedTable, Key, Position
     from support.postgres import Postgres
 
 _TABLE = """
@@ -92,9 +92,9 @@ def _prepared(server: Postgres, *, full: bool) -> tuple[str, dict[str, CapturedT
 def stream(server: Postgres, database: str) -> PostgresStream:
     """Return a stream of the publication `p` of a database."""
     from postgres.reading import login
-    from sinkql.connectors.postgres.connect import failure
+    from sinkql.connector_api.cdc import CapturedSource
+    from sinkql.connectors.postgres.client import failure
     from sinkql.connectors.postgres.stream import PostgresStream
-    from sinkql.extension.capture import CapturedSource
 
     source = CapturedSource(str(uuid.uuid4()), "s", "postgres", None, {"publication": "p", "tuning": {}})
     return PostgresStream(login(server, database), source, failure)
@@ -118,9 +118,9 @@ def _changes(server: Postgres, rows: int, first: str, then: str, *, full: bool) 
 
 def read(stream: PostgresStream, end: Position, spent: Spent, folder: Path) -> None:
     """Write what a stream that has begun gives up to a position into files of a log."""
-    from sinkql.capture import datafile
-    from sinkql.capture.store import FolderStore
-    from sinkql.extension.capture import Changed, Moved
+    from sinkql.capture import data_file
+    from sinkql.capture.log_store import FolderStore
+    from sinkql.connector_api.cdc import Changed, Moved
 
     messages = stream._messages
     assert messages is not None
@@ -146,7 +146,7 @@ def read(stream: PostgresStream, end: Position, spent: Spent, folder: Path) -> N
             if isinstance(each, Changed):
                 for table, parts in each.tables.items():
                     spent.rows += sum(part.rows.num_rows for part in parts)
-                    datafile.write(FolderStore(folder), table, 1, parts)
+                    data_file.write(FolderStore(folder), table, 1, parts)
         spent.writing += time.process_time() - received
 
 
@@ -163,8 +163,8 @@ def _snapshot(server: Postgres, rows: int) -> Spent:
 
 def snapshot(stream: PostgresStream, table: CapturedTable, spent: Spent, folder: Path) -> None:
     """Write all rows of a table into files of a log."""
-    from sinkql.capture import datafile
-    from sinkql.capture.store import FolderStore
+    from sinkql.capture import data_file
+    from sinkql.capture.log_store import FolderStore
 
     after: Key | None = None
     while True:
@@ -173,7 +173,7 @@ def snapshot(stream: PostgresStream, table: CapturedTable, spent: Spent, folder:
             part = chunk.read(after, 8 << 20)
             rows = list(part.rows)
         read = time.process_time()
-        datafile.write(FolderStore(folder), "t", 1, rows)
+        data_file.write(FolderStore(folder), "t", 1, rows)
         spent.receiving += read - began
         spent.writing += time.process_time() - read
         spent.rows += sum(each.rows.num_rows for each in rows)

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from bench.common import median
 from sinkql import physical
-from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.report import collect
+from sinkql.state_store.directory import Home
 
 Ints = NDArray[np.int64]
 SIZES = (10, 1_000, 10_000)

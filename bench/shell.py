@@ -23,7 +23,7 @@ from bench.common import median
 from bench.compile import pipeline
 from bench.meter import ENVIRONMENT
 from sinkql.session import Session
-from sinkql.shell.command.listed import BY_NAME
+from sinkql.shell.command.command_list import BY_NAME
 from sinkql.shell.editor.completer import SqlCompleter
 from sinkql.shell.editor.highlight import SqlLexer
 from sinkql.shell.setting import Settings

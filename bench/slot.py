@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
-    from sinkql.session.sink.desk import CatalogDesk
+    from sinkql.session.sink.capture_directory import CatalogDesk
     from support.postgres import Postgres
 
 _TABLE = "CREATE TABLE t{number} (id int8 PRIMARY KEY, a int4, b numeric(12, 2), c text, at timestamptz)"
@@ -42,10 +42,10 @@ _BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{name
 def main() -> None:
     """Write for a while, and measure."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from sinkql.runtime.process.captures import captured
+    from sinkql.runtime.process.capture_processes import captured
     from sinkql.session.session import Session
-    from sinkql.session.sink.desk import CatalogDesk
-    from sinkql.session.sink.roster import CatalogRoster
+    from sinkql.session.sink.capture_directory import CatalogDesk
+    from sinkql.session.sink.workload import CatalogRoster
     from support.postgres import postgres
 
     arguments = argparse.ArgumentParser(description=__doc__)

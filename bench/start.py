@@ -34,7 +34,7 @@ def main() -> None:
 
 def _made(cache: Path) -> Cost:
     cache.mkdir()
-    command = [sys.executable, "-m", "sinkql.runtime.spark.rehearsal"]
+    command = [sys.executable, "-m", "sinkql.runtime.spark.class_archive_run"]
     return measure(command, folder=cache, environment={"XDG_CACHE_HOME": str(cache)})
 
 

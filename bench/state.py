@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from bench.join import KEPT, join
 from bench.rank import mixed
 from sinkql import physical
-from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.report import collect
+from sinkql.state_store.directory import Home
 
 Ints = NDArray[np.int64]
 _PAYLOAD = 46

@@ -59,7 +59,7 @@ def _served(
 ) -> tuple[list[float], int]:
     from sinkql import physical
     from sinkql.connectors.webhook.layout import Layout
-    from sinkql.connectors.webhook.listener import Listeners
+    from sinkql.connectors.webhook.server import Listeners
     from webhook.streams import open_stream, source, table
 
     given = table(Layout("json"), physical.Column("body", "jsonb", False))

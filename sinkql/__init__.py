@@ -36,10 +36,10 @@ def connect(path: str | Path | None = None) -> Session:
 
 def parse(text: str) -> tuple[ast.Statement, ...]:
     """Return the statements of a text; raises SinkqlError with the place of a mistake."""
+    from sinkql.connector_api.registry import discover
     from sinkql.errors import SinkqlError
-    from sinkql.extension.registry import discover
     from sinkql.parser import parse as parse_text
-    from sinkql.script.mask import mask
+    from sinkql.script.redaction import mask
 
     words = discover().vocabulary
     try:

@@ -24,8 +24,8 @@ import pyarrow as pa
 from bench.common import HOME, ROOT, show
 from sinkql import compile as compile_sql
 from sinkql import physical
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context, Marker, Writer, WriteResult, WriteTask
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context, Marker, Writer, WriteResult, WriteTask
 
 _COLUMNS = 16
 _SCRIPT = """

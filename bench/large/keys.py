@@ -29,8 +29,8 @@ from bench.common import ROOT, read_back, reader, running, show
 from bench.large import backlog
 from bench.large.process import NOTHING, Memory, memory_of
 from bench.meter import tree_cpu
-from sinkql.connectors.iceberg.keyindex.key import key_columns
-from sinkql.connectors.iceberg.keyindex.rebuild import rebuild
+from sinkql.connectors.iceberg.key_index.key_hash import key_columns
+from sinkql.connectors.iceberg.key_index.rebuild import rebuild
 
 _IDLE_SECONDS = 10.0
 

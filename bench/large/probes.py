@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.common import HOME, show
-from sinkql.connectors.iceberg.keyindex.run import Entries, map_run, probe, write_run
+from sinkql.connectors.iceberg.key_index.run import Entries, map_run, probe, write_run
 
 _PART = 1 << 22
 _BATCHES = 9

@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sinkql import ast, durable, faults, logical, physical
+from sinkql import ast, logical, physical
+from sinkql.connector_api import planning as connector_api_planning
+from sinkql.connector_api import stream
+from sinkql.connector_api.options import bind, described
+from sinkql.connector_api.secret import reveal, secret_data
+from sinkql.connector_api.sink_options import SinkOptions
+from sinkql.connector_api.stream import Context, JobOffsets, Marker, Offsets, WriteResult
 from sinkql.errors import FencedError, SinkqlError, codes
 from sinkql.errors.code import Code, Family
-from sinkql.extension import plan, stream
-from sinkql.extension.options import bind, described
-from sinkql.extension.secret import reveal, secret_data
-from sinkql.extension.sink import SinkOptions
-from sinkql.extension.stream import Context, JobOffsets, Marker, Offsets, WriteResult
+from sinkql.storage import failpoint, files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,27 +42,33 @@ class BookOptions:
     book: str = described("the name of the book")
 
 
-def _plan_connection(statement: ast.CreateConnection, planning: plan.Planning) -> Mapping[str, Any]:
+def _plan_connection(statement: ast.CreateConnection, planning: connector_api_planning.Planning) -> Mapping[str, Any]:
     options = bind(statement.options, LedgerOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     return {"folder": options.folder, "api_key": secret_data(options.api_key)}
 
 
-def _plan_source(statement: ast.CreateSource, facts: logical.Facts, planning: plan.Planning) -> plan.SourcePlan:
+def _plan_source(
+    statement: ast.CreateSource, facts: logical.Facts, planning: connector_api_planning.Planning
+) -> connector_api_planning.SourcePlan:
     options = bind(statement.options, BookOptions, owner=OWNER, span=statement.kind_span)
     line = logical.Column("line", logical.Type("bigint"), nullable=False)
     entry = logical.Column("entry", logical.Type("text"))
-    return plan.SourcePlan({"book": options.book}, logical.Shape((line, entry), (frozenset({"line"}),)))
+    return connector_api_planning.SourcePlan(
+        {"book": options.book}, logical.Shape((line, entry), (frozenset({"line"}),))
+    )
 
 
 def _plan_sink(
-    statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: plan.Planning
-) -> plan.SinkPlan:
+    statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: connector_api_planning.Planning
+) -> connector_api_planning.SinkPlan:
     options = bind(statement.options, BookOptions, owner=OWNER, span=statement.kind_span)
     common = bind(statement.with_options, SinkOptions, owner=OWNER, span=statement.kind_span)
-    return plan.SinkPlan({"book": options.book}, shape.columns, common)
+    return connector_api_planning.SinkPlan({"book": options.book}, shape.columns, common)
 
 
-def _check_key(ledger: logical.Connection | physical.Connection, access: plan.Access | Context) -> None:
+def _check_key(
+    ledger: logical.Connection | physical.Connection, access: connector_api_planning.Access | Context
+) -> None:
     """Raise LE4001 unless the key opens the ledger."""
     key = (access.path(ledger.options["folder"]) / "key").read_text().strip()
     if key != reveal(ledger.options["api_key"], access.secret):
@@ -160,7 +168,7 @@ class LedgerWriter(stream.Writer):
 
     def commit(self, task: stream.WriteTask, results: Sequence[WriteResult], marker: Marker) -> stream.Committed:
         lines = [line for result in results for line in result.data]
-        faults.point("ledger-commit")
+        failpoint.point("ledger-commit")
         self._land(marker, lines)
         return stream.Committed(marker, self._number, len(lines), sum(map(len, lines)), files=1)
 
@@ -168,7 +176,7 @@ class LedgerWriter(stream.Writer):
         """Make the file of the next commit, whole; one that another run has made is never replaced."""
         text = "".join(f"{line}\n" for line in [json.dumps(asdict(marker)), *lines])
         try:
-            durable.create(self._book / f"{self._number + 1:08}.jsonl", text.encode())
+            files.create(self._book / f"{self._number + 1:08}.jsonl", text.encode())
         except FileExistsError:
             raise self._fenced() from None
         self._number += 1
@@ -177,10 +185,16 @@ class LedgerWriter(stream.Writer):
         return FencedError("SQ5101", f'another run writes to book "{self._book.name}"', hint="Stop one of the two.")
 
 
-connector = plan.Connector(
+connector = connector_api_planning.Connector(
     "ledger",
-    connections=(plan.ConnectionKind("LEDGER", _plan_connection, LedgerOptions, OWNER, validate=_check_key),),
-    sources=(plan.SourceKind("LEDGER", _plan_source, LedgerReader, BookOptions),),
-    sinks=(plan.SinkKind("LEDGER", _plan_sink, LedgerWriter, BookOptions, SinkOptions, OWNER, modes=("append",)),),
+    connections=(
+        connector_api_planning.ConnectionKind("LEDGER", _plan_connection, LedgerOptions, OWNER, validate=_check_key),
+    ),
+    sources=(connector_api_planning.SourceKind("LEDGER", _plan_source, LedgerReader, BookOptions),),
+    sinks=(
+        connector_api_planning.SinkKind(
+            "LEDGER", _plan_sink, LedgerWriter, BookOptions, SinkOptions, OWNER, modes=("append",)
+        ),
+    ),
     tasks=("sinkql_ledger",),
 )

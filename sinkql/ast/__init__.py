@@ -1,9 +1,9 @@
 """The syntax of statements as frozen dataclasses: what was written and where, nothing that it means.
 
 * `value`: names and the values that options take.
-* `part`: what statements are made of.
-* `table`: tables, indexes, and the statements that change rows.
-* `source`: sources, formats, and tables that are fed by a source.
+* `clause`: what statements are made of.
+* `dml`: tables, indexes, and the statements that change rows.
+* `create`: sources, formats, and tables that are fed by a source.
 * `relation`: views and sinks.
 * `alter`: ALTER, and what it may do.
 * `statement`: all other statements, and the union of all.
@@ -29,35 +29,42 @@ from sinkql.ast.alter import SetOwner as SetOwner
 from sinkql.ast.alter import SetSecret as SetSecret
 from sinkql.ast.alter import Skip as Skip
 from sinkql.ast.alter import Swap as Swap
-from sinkql.ast.part import Call as Call
-from sinkql.ast.part import ColumnConstraint as ColumnConstraint
-from sinkql.ast.part import ColumnDef as ColumnDef
-from sinkql.ast.part import Edit as Edit
-from sinkql.ast.part import Joined as Joined
-from sinkql.ast.part import Key as Key
-from sinkql.ast.part import Mode as Mode
-from sinkql.ast.part import Query as Query
-from sinkql.ast.part import SecretValue as SecretValue
-from sinkql.ast.part import Sorting as Sorting
-from sinkql.ast.part import Transform as Transform
-from sinkql.ast.part import TypeName as TypeName
+from sinkql.ast.clause import Call as Call
+from sinkql.ast.clause import ColumnConstraint as ColumnConstraint
+from sinkql.ast.clause import ColumnDef as ColumnDef
+from sinkql.ast.clause import Edit as Edit
+from sinkql.ast.clause import Joined as Joined
+from sinkql.ast.clause import Key as Key
+from sinkql.ast.clause import Mode as Mode
+from sinkql.ast.clause import Query as Query
+from sinkql.ast.clause import SecretValue as SecretValue
+from sinkql.ast.clause import Sorting as Sorting
+from sinkql.ast.clause import Transform as Transform
+from sinkql.ast.clause import TypeName as TypeName
+from sinkql.ast.create import Check as Check
+from sinkql.ast.create import CheckInput as CheckInput
+from sinkql.ast.create import CreateProgress as CreateProgress
+from sinkql.ast.create import CreateSource as CreateSource
+from sinkql.ast.create import CreateTableFrom as CreateTableFrom
+from sinkql.ast.create import Format as Format
+from sinkql.ast.create import HeaderFilter as HeaderFilter
+from sinkql.ast.create import Include as Include
+from sinkql.ast.create import InlineErrors as InlineErrors
+from sinkql.ast.create import Reference as Reference
+from sinkql.ast.create import Schema as Schema
+from sinkql.ast.create import Seed as Seed
+from sinkql.ast.create import Subsources as Subsources
+from sinkql.ast.dml import Assignment as Assignment
+from sinkql.ast.dml import CreateIndex as CreateIndex
+from sinkql.ast.dml import CreateTable as CreateTable
+from sinkql.ast.dml import Delete as Delete
+from sinkql.ast.dml import Insert as Insert
+from sinkql.ast.dml import TableConstraint as TableConstraint
+from sinkql.ast.dml import Update as Update
 from sinkql.ast.relation import CreateSink as CreateSink
 from sinkql.ast.relation import CreateSinks as CreateSinks
 from sinkql.ast.relation import CreateView as CreateView
 from sinkql.ast.relation import Using as Using
-from sinkql.ast.source import Check as Check
-from sinkql.ast.source import CheckInput as CheckInput
-from sinkql.ast.source import CreateProgress as CreateProgress
-from sinkql.ast.source import CreateSource as CreateSource
-from sinkql.ast.source import CreateTableFrom as CreateTableFrom
-from sinkql.ast.source import Format as Format
-from sinkql.ast.source import HeaderFilter as HeaderFilter
-from sinkql.ast.source import Include as Include
-from sinkql.ast.source import InlineErrors as InlineErrors
-from sinkql.ast.source import Reference as Reference
-from sinkql.ast.source import Schema as Schema
-from sinkql.ast.source import Seed as Seed
-from sinkql.ast.source import Subsources as Subsources
 from sinkql.ast.statement import AlterSystem as AlterSystem
 from sinkql.ast.statement import CommentOn as CommentOn
 from sinkql.ast.statement import Create as Create
@@ -82,13 +89,6 @@ from sinkql.ast.statement import Statement as Statement
 from sinkql.ast.statement import Subscribe as Subscribe
 from sinkql.ast.statement import Transaction as Transaction
 from sinkql.ast.statement import ValidateConnection as ValidateConnection
-from sinkql.ast.table import Assignment as Assignment
-from sinkql.ast.table import CreateIndex as CreateIndex
-from sinkql.ast.table import CreateTable as CreateTable
-from sinkql.ast.table import Delete as Delete
-from sinkql.ast.table import Insert as Insert
-from sinkql.ast.table import TableConstraint as TableConstraint
-from sinkql.ast.table import Update as Update
 from sinkql.ast.value import Boolean as Boolean
 from sinkql.ast.value import Concat as Concat
 from sinkql.ast.value import Expression as Expression

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sinkql.ast.part import ColumnDef, SecretValue
-from sinkql.ast.source import Reference
+from sinkql.ast.clause import ColumnDef, SecretValue
+from sinkql.ast.create import Reference
 from sinkql.ast.value import Ident, Name, Option, at
 from sinkql.errors import Span
 

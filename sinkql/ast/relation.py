@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql.ast.part import Key, Mode, Query, Sorting, Transform
-from sinkql.ast.source import Format
+from sinkql.ast.clause import Key, Mode, Query, Sorting, Transform
+from sinkql.ast.create import Format
 from sinkql.ast.value import Ident, Name, Option, at
 from sinkql.errors import Span
 

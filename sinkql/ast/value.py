@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sinkql.errors import Span
-from sinkql.vocabulary import join_name
+from sinkql.keywords import join_name
 
 _NOWHERE = Span(0, 0)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sinkql.capture import datafile
-from sinkql.capture.hole import filled, moving
+from sinkql.capture import data_file
 from sinkql.capture.log import DataFile, Part
-from sinkql.capture.store import LogStore
-from sinkql.extension.capture import CapturedTable, Changed, Position, Snapshot, TableRows
+from sinkql.capture.log_store import LogStore
+from sinkql.capture.unchanged_values import filled, moving
+from sinkql.connector_api.cdc import CapturedTable, Changed, Position, Snapshot, TableRows
 
 _ERROR_BYTES = 500
 """What a record that did not decode takes beside its texts."""
@@ -82,7 +82,7 @@ class Buffer:
         self.bytes = sum(map(_size, self.rows.values()))
 
     def _write(self, table: str, parts: Sequence[TableRows]) -> None:
-        file = datafile.write(self.store, table, self.epoch, parts) if parts else None
+        file = data_file.write(self.store, table, self.epoch, parts) if parts else None
         if file is not None:
             self.files.setdefault(table, []).append(file)
 
@@ -124,7 +124,7 @@ class Buffer:
         if not any(map(moving, parts)):
             return parts
         files = self.files.get(table.id, ())
-        before = [TableRows(batch) for file in files for batch in datafile.read(self.store, file)]
+        before = [TableRows(batch) for file in files for batch in data_file.read(self.store, file)]
         (whole,) = filled(table, [*before, *parts])
         count = sum(part.rows.num_rows for part in before)
         return [TableRows(whole.rows.slice(count), whole.errors)]

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sinkql import typed
-from sinkql.capture import mark
+from sinkql import codec
+from sinkql.capture import messages
 from sinkql.capture.log import DataFile
 from sinkql.capture.subscription import Subscription
+from sinkql.connector_api.stream import RowError, Split, Tally
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import EXECUTOR
-from sinkql.extension.stream import RowError, Split, Tally
-from sinkql.extension.types import arrow_type
+from sinkql.state_store.directory import EXECUTOR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,27 +38,27 @@ def groups(reader: Subscription, files: Sequence[DataFile], *, whole: bool) -> l
 
 def batches(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split's files, in order; raises SQ3435 for one that is damaged, and tells the capture."""
-    from sinkql.capture import datafile
+    from sinkql.capture import data_file
 
-    for file in typed.convert(split["files"], list[DataFile]):
+    for file in codec.convert(split["files"], list[DataFile]):
         tally.rows += file.rows + file.failed
         tally.bytes += file.bytes
         for error in failed(reader, split["log"], file):
             reader.bad.take(tally, error)
         try:
-            for batch in datafile.read(reader.log.store, file, _wanted(reader)):
+            for batch in data_file.read(reader.log.store, file, _wanted(reader)):
                 yield _projected(reader, batch)
-        except datafile.DamagedError as error:
+        except data_file.DamagedError as error:
             raise _damaged(reader, split["log"], file) from error
 
 
 def failed(reader: Subscription, log: str, file: DataFile) -> Sequence[RowError]:
     """Return what of a file of a log did not decode."""
-    from sinkql.capture import datafile
+    from sinkql.capture import data_file
 
     try:
-        return datafile.failed(reader.log.store, file)
-    except datafile.DamagedError as error:
+        return data_file.failed(reader.log.store, file)
+    except data_file.DamagedError as error:
         raise _damaged(reader, log, file) from error
 
 
@@ -94,5 +94,5 @@ def _key_type(reader: Subscription) -> pa.DataType:
 
 def _damaged(reader: Subscription, log: str, file: DataFile) -> SinkqlError:
     if EXECUTOR not in os.environ:  # else the driver tells the capture
-        mark.put(reader.notes, "damaged", mark.Damaged(log, file.name))
+        messages.put(reader.notes, "damaged", messages.Damaged(log, file.name))
     return reader.damaged(log, file.name)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sinkql.capture import mark
-from sinkql.capture.place import Place, place_of
+from sinkql.capture import messages
+from sinkql.capture.position import Place, place_of
 from sinkql.capture.subscription import Subscription
+from sinkql.connector_api.cdc import SKIP
+from sinkql.connector_api.stream import Offsets
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import SKIP
-from sinkql.extension.stream import Offsets
 
 _KEEPS_ROWS = "SQ3439"
 """The loss whose sink keeps the rows that it has."""
@@ -61,7 +61,7 @@ def doubled(reader: Subscription, place: Place) -> bool:
 
 def keeps_rows(reader: Subscription) -> bool:
     """Tell whether a user has accepted, too, that the sink's rows are not computed again."""
-    return reader.accepted == mark.Skip(_KEEPS_ROWS)
+    return reader.accepted == messages.Skip(_KEEPS_ROWS)
 
 
 def reads_again(reader: Subscription, place: Place) -> bool:
@@ -112,7 +112,7 @@ def moved(reader: Subscription, place: Place, end: Place | None = None) -> Place
 def era(reader: Subscription, numbers: Sequence[int]) -> int:
     """Return the era of the log as it is now: of which its entries tell, too."""
     last = reader.log.entry(numbers[-1]) if numbers else None
-    return max(mark.era(reader.notes).number, last.era if last is not None else 0)
+    return max(messages.era(reader.notes).number, last.era if last is not None else 0)
 
 
 def _joined(reader: Subscription) -> Place | None:
@@ -121,13 +121,13 @@ def _joined(reader: Subscription) -> Place | None:
     Rows that are pushed have none: a sink begins where the log does.
     """
     read = tuple(each for each in reader.table.typed if reader.used is None or each[0] in reader.used)
-    wish = mark.Want(reader.table.id, reader.table.pushed, read)
-    if mark.take(reader.notes, reader.wish, mark.Want) != wish:
-        mark.put(reader.notes, reader.wish, wish)
+    wish = messages.Want(reader.table.id, reader.table.pushed, read)
+    if messages.take(reader.notes, reader.wish, messages.Want) != wish:
+        messages.put(reader.notes, reader.wish, wish)
     if reader.table.pushed:
         first = next((each for number in reader.log.numbers() if (each := reader.log.entry(number))), None)
         return Place(first.log, first.entry - 1, first.start, done=True, begin=first.entry) if first else None
-    said = mark.word(reader.notes)
+    said = messages.word(reader.notes)
     number = said.joinable.get(reader.reader) if said is not None else None
     entry = reader.log.entry(number) if number is not None else None
     if entry is None or entry.kind != "begin" or entry.table != reader.table.id:
@@ -153,7 +153,7 @@ def _beyond(reader: Subscription, place: Place, numbers: Sequence[int], end: Pla
     """
     if reads_again(reader, place):
         return _beginning(reader, end) if end is not None else _joined(reader)
-    first, now = reader.log.entry(numbers[0]), mark.era(reader.notes)
+    first, now = reader.log.entry(numbers[0]), messages.era(reader.notes)
     if first is None or first.era < now.number:
         return None  # it is about to go
     to = max(first.start, now.place(place.to))

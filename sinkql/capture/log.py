@@ -23,10 +23,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from sinkql import faults, typed
-from sinkql.capture.store import DamagedEntryError, FolderStore, LogStore
-from sinkql.extension.capture import Position
-from sinkql.note import FolderNotes, Notes
+from sinkql import codec
+from sinkql.capture.log_store import DamagedEntryError, FolderStore, LogStore
+from sinkql.connector_api.cdc import Position
+from sinkql.storage import failpoint
+from sinkql.storage.key_value import FolderNotes, Notes
 
 FOLDER = "capture"
 Kind = Literal["open", "changes", "begin", "chunk", "schema", "gap", "close"]
@@ -138,7 +139,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.lost or not {(each.name, each.type) for each in self.columns}.issuperset(columns)
 
 
-_ENTRIES = typed.decoder(Entry)
+_ENTRIES = codec.decoder(Entry)
 """Made with the module: threads that are the first to decode a type, and at once, end the process."""
 
 
@@ -239,11 +240,11 @@ class Log:
         start = self.to if self.entries else more.pop("start", to)
         more.pop("start", None)
         entry = Entry(self.next, self.id, self.epoch, kind, start, to, at, era=self.era, **more)
-        faults.point("entry-before")
+        failpoint.point("entry-before")
         self.place.store.add(entry.entry, msgspec.json.encode(entry))
         self.entries.append(entry)
         self.size += entry.size
-        faults.point("entry-made")
+        failpoint.point("entry-made")
         return entry
 
     def forget(self, count: int) -> None:
@@ -252,10 +253,10 @@ class Log:
         if count <= 0:
             return
         self.place.store.begin_at(self.entries[count].entry, self.id)
-        faults.point("log-begins")
+        failpoint.point("log-begins")
         for entry in self.entries[:count]:
             self.place.store.forget(entry.entry, self.id)
-            faults.point("entry-deleted")
+            failpoint.point("entry-deleted")
             for each in entry.files():
                 self.place.store.remove(each.name)
         self.size -= sum(each.size for each in self.entries[:count])

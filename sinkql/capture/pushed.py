@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from sinkql.capture.confirm import lost_log
 from sinkql.capture.log import Log
-from sinkql.capture.mark import At
-from sinkql.extension.capture import Event, Position, PushedStream, Stream
+from sinkql.capture.messages import At
+from sinkql.capture.retention import lost_log
+from sinkql.connector_api.cdc import Event, Position, PushedStream, Stream
 
 
 def follow(log: Log, stream: Stream, start: Position) -> str:

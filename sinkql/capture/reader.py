@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sinkql import physical, typed
-from sinkql.capture import content, find, mark, walk
+from sinkql import codec, physical
+from sinkql.capture import content, find, log_scan, messages
 from sinkql.capture.log import DataFile
-from sinkql.capture.place import Place, Target, place_of
+from sinkql.capture.log_store import FolderStore
+from sinkql.capture.position import Place, Target, place_of
 from sinkql.capture.storage import log_folder
-from sinkql.capture.store import FolderStore
 from sinkql.capture.subscription import Subscription
+from sinkql.connector_api.cdc import captured_source, captured_table
+from sinkql.connector_api.stream import Context, FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.errors import DamagedFileError, SinkqlError
-from sinkql.extension.capture import captured_source, captured_table
-from sinkql.extension.stream import Context, FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class LogReader(Subscription, Reader):
 
     since: float = field(default_factory=time.time, compare=False)
     """When it was made: what the capture met before that may have been mended."""
-    _passed: walk.Passed = field(default_factory=walk.Passed, repr=False, compare=False)
+    _passed: log_scan.Passed = field(default_factory=log_scan.Passed, repr=False, compare=False)
 
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> LogReader:
@@ -77,7 +77,7 @@ class LogReader(Subscription, Reader):
         place = place_of(offsets)
         if "until" not in target:
             return place.done and place.log == target["log"] and place.entry >= target["entry"]
-        until = typed.convert(target, Target).until
+        until = codec.convert(target, Target).until
         return place.done and place.to >= until and place.to >= place.high and not self.overtaken(offsets)
 
     def here(self) -> bool:
@@ -99,11 +99,11 @@ class LogReader(Subscription, Reader):
         """Return the target of all that had committed up to a place: its snapshot may not be read twice."""
         return msgspec.to_builtins(Target(place_of(offsets).to))  # type: ignore[no-any-return]  # of any struct
 
-    def _ask(self) -> mark.Answer:
-        found = mark.ask(self.notes, self.table.id, patience=_PATIENCE_SECONDS)
+    def _ask(self) -> messages.Answer:
+        found = messages.ask(self.notes, self.table.id, patience=_PATIENCE_SECONDS)
         if found is not None:
             return found
-        failing = mark.failure(self.notes, self.table.id, self.since)
+        failing = messages.failure(self.notes, self.table.id, self.since)
         if failing is not None:
             raise failing[0]
         raise SinkqlError(
@@ -126,13 +126,13 @@ class LogReader(Subscription, Reader):
             self._check_capture()
             self._check_here()
             return start
-        found = self._passed.walk(begun) if until is None else walk.Walk(begun)
+        found = self._passed.walk(begun) if until is None else log_scan.Walk(begun)
         found.turned |= find.given_up(self, start)
         at = found.place.entry
-        for entry in walk.entries(self, found.place, until):
+        for entry in log_scan.entries(self, found.place, until):
             if found.began_at is None:
                 found.began_at = entry.at
-            if (until is not None and self._ends(found.place, until)) or not walk.take(self, found, entry, limit):
+            if (until is not None and self._ends(found.place, until)) or not log_scan.take(self, found, entry, limit):
                 break
         nothing = found.place.entry == at or not (found.rows or found.turned)
         if nothing and not (until is not None and self._ends(found.place, until)):
@@ -149,7 +149,7 @@ class LogReader(Subscription, Reader):
 
     def _check_capture(self, patience: float = 0.0) -> None:
         """Raise what the capture cannot get over; what may pass, once it has not for so many seconds."""
-        found = mark.failure(self.notes, self.table.id, self.since)
+        found = messages.failure(self.notes, self.table.id, self.since)
         if found is None:
             return
         error, failing = found
@@ -158,7 +158,7 @@ class LogReader(Subscription, Reader):
 
     def _check_here(self) -> None:
         """Raise SQ3444 where another machine has the log, and has had it for a while: nothing of it comes here."""
-        said = mark.word(self.notes)
+        said = messages.word(self.notes)
         elsewhere = said is not None and said.where not in ("", self.log.where)
         if said is None or not elsewhere or time.time() < self.since + _ELSEWHERE_SECONDS or self.log.numbers():
             return
@@ -180,13 +180,13 @@ class LogReader(Subscription, Reader):
         if self.table.pushed or find.keeps_rows(self):
             return False
         place = place_of(offsets)
-        return find.given_up(self, offsets) or find.doubled(self, place) or walk.emptied(self, place) is not None
+        return find.given_up(self, offsets) or find.doubled(self, place) or log_scan.emptied(self, place) is not None
 
     def begin_anew(self, offsets: Offsets) -> Offsets:
         """Return the beginning of the table, or where it was emptied last."""
         place = place_of(offsets)
         whole = find.given_up(self, offsets) or find.doubled(self, place)
-        emptied = None if whole else walk.emptied(self, place, last=True)
+        emptied = None if whole else log_scan.emptied(self, place, last=True)
         return emptied.offsets() if emptied is not None else self.initial(at_end=False)
 
     def overtaken(self, offsets: Offsets) -> bool:
@@ -206,14 +206,14 @@ class LogReader(Subscription, Reader):
         found = find.moved(self, stop)
         if found is None:
             raise self.unreadable(f"a batch was begun that ends at position {stop.to}")
-        parts = list(walk.parts(self, start, found.offsets()))
+        parts = list(log_scan.parts(self, start, found.offsets()))
         return found.offsets() if not (self.holes and any(each.moved for each in parts[1:])) else None
 
     # --- what is read ------------------------------------------------------------------------------------------------
 
     def cleared(self, start: Offsets, end: Offsets) -> bool:
         """Tell whether the table was emptied before the rows between two places."""
-        return any(part.emptied for part in walk.parts(self, start, end))
+        return any(part.emptied for part in log_scan.parts(self, start, end))
 
     def snapshotting(self, start: Offsets) -> bool:
         """Tell whether chunks are still to come, or changes that may be in them."""
@@ -222,7 +222,7 @@ class LogReader(Subscription, Reader):
 
     def step(self, start: Offsets, end: Offsets) -> Offsets:
         """Return the place before the next entry whose rows lack values of others that came before it."""
-        return walk.step(self, start, end)
+        return log_scan.step(self, start, end)
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return groups of data files, a quarter of a million rows each, in order; one where rows come and go.
@@ -231,7 +231,7 @@ class LogReader(Subscription, Reader):
 
         What was there before the table was emptied is in none of them.
         """
-        parts = list(walk.parts(self, start, end))
+        parts = list(log_scan.parts(self, start, end))
         emptied = max((number for number, part in enumerate(parts) if part.emptied), default=0)
         files = [file for part in parts[emptied:] for file in part.files]
         groups = content.groups(self, files, whole=not self.snapshot_alone(place_of(start), place_of(end)))
@@ -248,7 +248,7 @@ class LogReader(Subscription, Reader):
 
     def small(self, splits: Sequence[Split]) -> bool:
         """Tell by what entries say of their files."""
-        files = [file for split in splits for file in typed.convert(split["files"], list[DataFile])]
+        files = [file for split in splits for file in codec.convert(split["files"], list[DataFile])]
         return sum(file.rows for file in files) <= _SMALL_ROWS and sum(file.bytes for file in files) <= _SMALL_BYTES
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -257,7 +257,7 @@ class LogReader(Subscription, Reader):
         if self.change != "retract":
             yield from batches
             return
-        from sinkql.capture.retract import net
+        from sinkql.storage.consolidate import net
 
         found = net(came := list(batches))
         # a row that came and went counts each time
@@ -270,7 +270,7 @@ class LogReader(Subscription, Reader):
         """Tell the capture of a data file that a task has found damaged, which may be on another machine."""
         if isinstance(error, DamagedFileError) and error.damaged[0] == str(self.folder):
             _, log, file = error.damaged
-            mark.put(self.notes, "damaged", mark.Damaged(log, file))
+            messages.put(self.notes, "damaged", messages.Damaged(log, file))
 
     def resumed(self, offsets: Offsets) -> None:
         """Tell the capture where the sink's table is; that it waits no longer, unless it is to read all rows again."""
@@ -301,7 +301,7 @@ class LogReader(Subscription, Reader):
             if self.notes.read(self.wish) is not None:
                 self._tell(place)
         elif told.high < place.high:
-            mark.put(self.notes, self.at, msgspec.structs.replace(told, high=place.high))
+            messages.put(self.notes, self.at, msgspec.structs.replace(told, high=place.high))
 
     def committed(self, end: Offsets) -> None:
         """Tell the capture how far the sink's table is."""
@@ -311,12 +311,12 @@ class LogReader(Subscription, Reader):
         self._tell(place)
         self.notes.remove(self.wish, self.skip)
 
-    def _told(self) -> mark.At | None:
-        found: mark.At | None = mark.take(self.notes, self.at, mark.At)
+    def _told(self) -> messages.At | None:
+        found: messages.At | None = messages.take(self.notes, self.at, messages.At)
         return found
 
     def _tell(self, place: Place) -> None:
-        mark.put(self.notes, self.at, place.at(self.table.id))
+        messages.put(self.notes, self.at, place.at(self.table.id))
 
     def whole(self, offsets: Offsets) -> bool | None:
         """Tell whether no chunk is still to come, nor changes that may be in one; rows that are pushed have none."""
@@ -330,7 +330,7 @@ class LogReader(Subscription, Reader):
         if place.done:  # but changes may be still to come that are in chunks
             done = self.whole(offsets) is True
             return Measure(snapshot=FirstSnapshot(place.rows, place.rows, place.chunks, place.chunks, done=done))
-        said = mark.take(self.notes, "snapshots", mark.Snapshots)
+        said = messages.take(self.notes, "snapshots", messages.Snapshots)
         found = said.tables.get(self.table.id) if said is not None else None
         if found is None:
             return Measure(snapshot=FirstSnapshot())

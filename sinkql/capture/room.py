@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sinkql.capture.confirm import Marks, beyond
-from sinkql.capture.host import Client
+from sinkql.capture.control import Client
 from sinkql.capture.log import Entry, Log
-from sinkql.capture.mark import Trouble
+from sinkql.capture.messages import Trouble
+from sinkql.capture.retention import Marks, beyond
 from sinkql.errors import SinkqlError, as_data
 
 _SHOWN = 5

@@ -13,20 +13,18 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from sinkql import faults
-from sinkql.capture import mark, pushed
+from sinkql.capture import messages, pushed
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.confirm import Marks, Roll, check_followed, forgettable, lost_log, needed, within
-from sinkql.capture.figures import Figures, shown
-from sinkql.capture.hole import Lacking, asked, put_back
-from sinkql.capture.host import Client, Doing, Host, Pace
+from sinkql.capture.control import Client, Doing, Host, Pace
 from sinkql.capture.log import Generation, Log
-from sinkql.capture.resume import resumed
+from sinkql.capture.log_store import FencedLogError, LostLogError
+from sinkql.capture.metrics import Figures, shown
+from sinkql.capture.recovery import resumed
+from sinkql.capture.retention import Marks, Roll, check_followed, forgettable, lost_log, needed, within
 from sinkql.capture.room import Room
 from sinkql.capture.snapshot import Snapshots
-from sinkql.capture.store import FencedLogError, LostLogError
-from sinkql.errors import SinkqlError, TableError, as_data
-from sinkql.extension.capture import (
+from sinkql.capture.unchanged_values import Lacking, asked, put_back
+from sinkql.connector_api.cdc import (
     CapturedTable,
     Changed,
     Event,
@@ -37,7 +35,9 @@ from sinkql.extension.capture import (
     Stream,
     TableRows,
 )
-from sinkql.note import Notes
+from sinkql.errors import SinkqlError, TableError, as_data
+from sinkql.storage import failpoint
+from sinkql.storage.key_value import Notes
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Session:
     roll: Roll
     clients: Sequence[Client]
     tables: dict[str, CapturedTable]
-    era: mark.Era = mark.Era()
+    era: messages.Era = messages.Era()
     buffer: Buffer = field(init=False)
     snapshots: Snapshots = field(init=False)
     marks: Marks = field(init=False)
@@ -84,7 +84,7 @@ class Session:
     _published_at: float = 0.0
     _unconfirmed: int = 0
     _retained: int = 0
-    _snapshots_said: dict[str, mark.Snapshot] = field(default_factory=dict)
+    _snapshots_said: dict[str, messages.Snapshot] = field(default_factory=dict)
     _bound: int | None = None
 
     @property
@@ -104,7 +104,7 @@ class Session:
         self.figures = Figures(self.log, self.stream)
         self.room = Room(self.log, self.keeping.max_log, self.pace.full_seconds)
         self.stream.check()
-        check_followed(self.log, mark.word(self.notes), self.stream)
+        check_followed(self.log, messages.word(self.notes), self.stream)
         self.kept = self.keeping.keep
         start = self.log.to if self.log.entries else self._start()
         if self.era.number and not self.log.entries:
@@ -124,7 +124,7 @@ class Session:
         self.buffer = Buffer(self.log.place.store, self.log.epoch, to=start)
         self._published_at = self._confirmed_at = time.monotonic()
         self.visible = next((each.start for each in self.log.entries if each.unseen), start)
-        said = mark.word(self.notes)
+        said = messages.word(self.notes)
         self.confirmed = min(said.confirmed, start) if said is not None else ""
         self._receive_after(start)
 
@@ -163,7 +163,7 @@ class Session:
             end = pushed.end(self.stream)
             end = min(end, self.era.end or end)
             self.era = msgspec.structs.replace(self.era, begin=self.log.entries[0].start, end=end)
-            mark.begin(self.notes, self.era)
+            messages.begin(self.notes, self.era)
             self.marks = self._marks()
 
     def _marks(self) -> Marks:
@@ -299,9 +299,9 @@ class Session:
         buffer = self.buffer
         if buffer.open or buffer.to <= self.log.to:
             return
-        faults.point("publish")
+        failpoint.point("publish")
         tables = buffer.parts(self.tables, self._complete)
-        faults.point("publish-files")
+        failpoint.point("publish-files")
         unseen = self._unseen(buffer.ends)
         self.log.add(
             "changes",
@@ -393,7 +393,7 @@ class Session:
             return False
         return all(each.to <= self.log.to for each in self.marks.of(generation))
 
-    def _join(self, want: mark.Want) -> int | None:
+    def _join(self, want: messages.Want) -> int | None:
         """Return the entry where the last generation of a table begins that is in the log from there on, as wanted.
 
         What follows it is to be on the server too, where that is what keeps it: a log that is lost begins again.
@@ -421,13 +421,13 @@ class Session:
             return True  # a catalog that cannot be read now is asked again
         if {each.table.id: each.table for each in self.clients} != self.tables:
             return False
-        damaged = mark.take(self.notes, "damaged", mark.Damaged)
+        damaged = messages.take(self.notes, "damaged", messages.Damaged)
         if damaged is not None and damaged.log == self.log.id:
             raise LostLogError(damaged.file)
         if damaged is not None:  # a reader was late to tell: the log that has the file is no more
             self.notes.remove("damaged")
         unread = self.snapshots.unread
-        self.snapshots.retry([table for table, each in unread.items() if mark.wished(self.notes, each.tried)])
+        self.snapshots.retry([table for table, each in unread.items() if messages.wished(self.notes, each.tried)])
         self.marks = self._marks()
         return self._ends_where_sinks_are()
 
@@ -446,7 +446,7 @@ class Session:
 
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""
-        asked_for = [each for each in mark.all_of(self.notes, "ask", mark.Ask) if each[1].table in self.tables]
+        asked_for = [each for each in messages.all_of(self.notes, "ask", messages.Ask) if each[1].table in self.tables]
         if asked_for and self._pushed:  # a sink says where it is, and asks after that
             pushed.check(self._pushed, self._marks().elsewhere(self.log.id))
         for name, _ in asked_for:
@@ -454,7 +454,9 @@ class Session:
             self.wanted = max(self.wanted, to)
             last = self.log.entries[-1]
             self.notes.remove(f"ask/{name}")
-            mark.put(self.notes, f"answer/{name}", mark.Answer(to, self.log.id, last.entry, last.to, self.era.number))
+            messages.put(
+                self.notes, f"answer/{name}", messages.Answer(to, self.log.id, last.entry, last.to, self.era.number)
+            )
 
     def _say(self) -> None:
         """Say how far the log is, and where sinks may join."""
@@ -462,12 +464,14 @@ class Session:
         joinable = {reader: entry for reader, entry in joins.items() if entry is not None}
         last = self.log.entries[-1].entry
         tables = {
-            table: mark.Trouble(as_data(each.error), each.tried, each.failing)
+            table: messages.Trouble(as_data(each.error), each.tried, each.failing)
             for table, each in self.snapshots.unread.items()
             if each.told
         }
         where = (self.log.epoch, time.time(), self.log.id, last, self.confirmed)
-        mark.put(self.notes, "word", mark.Word(*where, joinable, self.log.place.where, self.room.trouble, tables))
+        messages.put(
+            self.notes, "word", messages.Word(*where, joinable, self.log.place.where, self.room.trouble, tables)
+        )
         self._joinable = set(joinable)
 
     # --- what may be forgotten ---------------------------------------------------------------------------------------
@@ -483,7 +487,7 @@ class Session:
         sinks = self.log.to if least is None else least
         position = min(self.log.to if self.kept == "log" else sinks, self.visible)
         if position > self.confirmed:
-            faults.point("confirm")
+            failpoint.point("confirm")
             self.confirmed = position
             self._say()  # before the server forgets anything
         if self.confirmed:
@@ -563,7 +567,7 @@ class Session:
         last = max(place for place, each in enumerate(self.log.entries) if each.kind == "open")
         if last < count:
             self._open()
-        faults.point("forget")
+        failpoint.point("forget")
         self.log.forget(count)
         self._say()
 
@@ -571,7 +575,7 @@ class Session:
         """Tell what the capture is doing, and say how far first snapshots are, where that has changed."""
         snapshots = self.snapshots.speed.all_of(self.snapshots.known.values())
         if snapshots != self._snapshots_said:
-            mark.put(self.notes, "snapshots", mark.Snapshots(snapshots))
+            messages.put(self.notes, "snapshots", messages.Snapshots(snapshots))
             self._snapshots_said = snapshots
         running = {each.table for each in self.snapshots.unfinished()}
         retained = self._retained if self.keeping.keep == "server" and not last else None

@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from sinkql import faults
-from sinkql.capture import datafile
+from sinkql.capture import data_file
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.host import PATIENT_TRIES, Pace
+from sinkql.capture.control import PATIENT_TRIES, Pace
 from sinkql.capture.log import Column, DataFile, Generation, Log, Part
 from sinkql.capture.speed import Speed
+from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, Stream
 from sinkql.errors import TableError
-from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, Stream
+from sinkql.storage import failpoint
 
 _LOOK_SECONDS = 0.005
 
@@ -183,7 +183,7 @@ class Snapshots:
     def _written(self, generation: Generation, table: CapturedTable, chunk: Chunk) -> tuple[DataFile, ...]:
         store, epoch, files = self.log.place.store, self.log.epoch, []
         for parts in _grouped(chunk, self.pace.entry_bytes):
-            file = datafile.write(store, table.id, epoch, parts)
+            file = data_file.write(store, table.id, epoch, parts)
             if file is not None:
                 files.append(file)
                 self.speed.read(generation, sum(each.rows for each in files))
@@ -199,7 +199,7 @@ class Snapshots:
         if not self.reading or not all(each.done() for each in self.reading.values()):
             return False
         chunks = {number: self._result(number) for number in self.reading}
-        faults.point("chunk-read")
+        failpoint.point("chunk-read")
         self.reading.clear()
         for number, chunk in chunks.items():
             if isinstance(chunk, _Read):
@@ -283,7 +283,7 @@ class Snapshots:
             rows=generation.rows + sum(each.rows for each in chunk.files),
             of_rows=chunk.of_rows,
         )
-        faults.point("chunk-written")
+        failpoint.point("chunk-written")
         self.log.add(
             "chunk",
             to=self.log.to,

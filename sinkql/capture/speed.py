@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sinkql.capture.log import Generation
-from sinkql.capture.mark import Snapshot
+from sinkql.capture.messages import Snapshot
 
 _LEAST_SECONDS = 1.0
 """What was read in less time says nothing of the rest."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.capture.bucket import BucketStore
 from sinkql.capture.log import LogFolder, source_folder
-from sinkql.capture.store import FolderStore
-from sinkql.extension.capture import CapturedSource, Keeping
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.stream.context import OpenNotes, in_folder
+from sinkql.capture.log_store import FolderStore
+from sinkql.capture.object_log_store import BucketStore
+from sinkql.connector_api.cdc import CapturedSource, Keeping
+from sinkql.connector_api.stream.context import OpenNotes, in_folder
+from sinkql.object_store.store import ObjectStore
 
 OpenJobStore = Callable[[physical.Connection], ObjectStore]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from sinkql import physical
-from sinkql.capture import mark
+from sinkql.capture import messages
 from sinkql.capture.log import Entry, LogFolder, Part
-from sinkql.capture.place import Place, takes
+from sinkql.capture.position import Place, takes
+from sinkql.connector_api.cdc import CapturedTable, Keeping
+from sinkql.connector_api.on_error import BadRecords
 from sinkql.errors import DamagedFileError, SinkqlError
-from sinkql.extension.capture import CapturedTable, Keeping
-from sinkql.extension.on_error import BadRecords
-from sinkql.note import Notes
+from sinkql.storage.key_value import Notes
 
 _Error = TypeVar("_Error", bound=SinkqlError)
 
@@ -42,7 +42,7 @@ class Subscription:
     @property
     def reader(self) -> str:
         """Return the name by which the sink and the capture tell each other of the table."""
-        return mark.reader_name(self.sink_id, self.table.id)
+        return messages.reader_name(self.sink_id, self.table.id)
 
     @property
     def notes(self) -> Notes:
@@ -65,9 +65,9 @@ class Subscription:
         return f"skip/{self.reader}"
 
     @property
-    def accepted(self) -> mark.Skip | None:
+    def accepted(self) -> messages.Skip | None:
         """Return what a user accepts that this sink has lost."""
-        found: mark.Skip | None = mark.take(self.notes, self.skip, mark.Skip)
+        found: messages.Skip | None = messages.take(self.notes, self.skip, messages.Skip)
         return found
 
     @property

@@ -2,9 +2,9 @@
 
 * `memory`: `MemoryCatalog`: planned items that refer to each other; all that compiling needs.
 * `replan`: new statements in the place of items, and all that depends on them planned again.
-* `address`: what names a catalog; `opening`: the open database there; `store`: what is asked of any.
-* `file`: the catalog file: opening it, and its tables. `server`: the same in a Postgres database.
-* `running`: what the runners of sinks write in it.
+* `address`: what names a catalog; `open_store`: the open database there; `store`: what is asked of any.
+* `sqlite`: the catalog file: opening it, and its tables. `postgres`: the same in a Postgres database.
+* `coordination`: what the runners of sinks write in it.
 * `backup`: a copy of a catalog, and back.
 * `secret`: secrets' values, encrypted or referred to.
 * `catalog`: `Catalog`: the items that are stored, each planned when it is asked for.

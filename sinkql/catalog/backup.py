@@ -9,16 +9,16 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sinkql import faults
 from sinkql.catalog.address import Address, ServerUrl, folder_of
-from sinkql.catalog.file.backup import back_up, write_copy
-from sinkql.catalog.file.connection import BUSY_SECONDS
-from sinkql.catalog.file.database import Database, Memory
-from sinkql.catalog.file.sqlite_file import check_ours, coded, create_private, make_private
-from sinkql.catalog.opening import missing, open_server
+from sinkql.catalog.open_store import missing, open_server
+from sinkql.catalog.sqlite.backup import back_up, write_copy
+from sinkql.catalog.sqlite.connection import BUSY_SECONDS
+from sinkql.catalog.sqlite.database import Database, Memory
+from sinkql.catalog.sqlite.private_file import check_ours, coded, create_private, make_private
 from sinkql.catalog.store import Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import NoCatalogError, SinkqlError
+from sinkql.storage import failpoint
 from sinkql.table.file import FOLDER, OtherLogError, put_back, remove, table_path
 
 
@@ -105,7 +105,7 @@ def _restore_tables(copy: Path, folder: Path) -> None:
         theirs = copy.with_name(f"{copy.name}.{FOLDER}") / mine.name
         if theirs.exists():
             _restore_table(mine, theirs)
-    faults.point("tables-restored")
+    failpoint.point("tables-restored")
 
 
 def _restore_table(mine: Path, theirs: Path) -> None:

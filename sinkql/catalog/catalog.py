@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from sinkql import __version__, logical
 from sinkql.catalog.address import Address, ServerUrl, project_of
+from sinkql.catalog.coordination.control import Control
+from sinkql.catalog.coordination.intent_log import Journal
 from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog, Waiting, WithBroken
-from sinkql.catalog.opening import open_store
+from sinkql.catalog.open_store import open_store
 from sinkql.catalog.row import (
     Sealing,
     Stamp,
@@ -30,15 +32,13 @@ from sinkql.catalog.row import (
     write_details,
     writes,
 )
-from sinkql.catalog.running.control import Control
-from sinkql.catalog.running.journal import Journal
 from sinkql.catalog.secret.cipher import Cipher, Sealed
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.catalog.store import Connection, Row, Store
 from sinkql.catalog.system import LAYOUT
-from sinkql.extension.registry import Registry
+from sinkql.connector_api.registry import Registry
+from sinkql.planner.dependency import reached
 from sinkql.planner.name import inside, split_name
-from sinkql.planner.order import reached
 
 _T = TypeVar("_T")
 Operation = Callable[["Catalog", Connection], _T]

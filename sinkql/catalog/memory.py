@@ -9,17 +9,17 @@ from graphlib import CycleError
 
 from sinkql import ast, logical
 from sinkql.catalog.destination import Destinations, Place, taken
-from sinkql.catalog.extended import Extended
+from sinkql.catalog.overlay import Extended
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import Notice, SinkqlError
-from sinkql.extension.registry import Registry
+from sinkql.keywords import Vocabulary
 from sinkql.planner import Planned, plan
+from sinkql.planner.dependency import in_order, reached
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.setting import DEFAULTS, unknown_setting
 from sinkql.planner.item.statement import item_name, kind_of
 from sinkql.planner.name import BUILT_IN_CLUSTER, DATABASE, SCHEMA, inside, locate, resolve
-from sinkql.planner.order import in_order, reached
 from sinkql.printer import to_sql
-from sinkql.vocabulary import Vocabulary
 
 IDENTITY = "identity"
 """The fact that holds the name under which jobs know a source or table that has another name now."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, Operation
+from sinkql.catalog.coordination.control import wish
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import Definitions, identity, replacements, replan
 from sinkql.catalog.row import (
@@ -19,17 +20,16 @@ from sinkql.catalog.row import (
     update_items,
     update_secret,
 )
-from sinkql.catalog.running.control import wish
 from sinkql.catalog.secret.value import Given
 from sinkql.catalog.store import Connection
 from sinkql.catalog.system.audit import record
 from sinkql.errors import SinkqlError
 from sinkql.planner import Planned
+from sinkql.planner.dependency import reached
 from sinkql.planner.item.statement import implied, own_name
 from sinkql.planner.name import inside, short_name
-from sinkql.planner.order import reached
 from sinkql.printer import to_sql
-from sinkql.script.mask import without_literal
+from sinkql.script.redaction import without_literal
 
 Check = Callable[[MemoryCatalog, MemoryCatalog], None]
 """Raise SQ5210 where what was found out about a change is not so in the items from before and after it."""

@@ -12,13 +12,13 @@ from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.planner import Planned
+from sinkql.planner.dependency import Edges, in_order, reached
 from sinkql.planner.edit.qualify import mentions, rename
 from sinkql.planner.item.same import same
 from sinkql.planner.item.statement import own_name
 from sinkql.planner.name import around, inside, short_name
-from sinkql.planner.order import Edges, in_order, reached
 from sinkql.printer import to_sql
-from sinkql.script.mask import without_literal
+from sinkql.script.redaction import without_literal
 
 Definitions = Mapping[str, tuple[ast.Create, logical.Facts]]
 """By an item's full name: the statement with full names that takes its place, and its facts. A new name renames."""

@@ -10,10 +10,10 @@ from graphlib import CycleError
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.catalog.coordination.control import forget
+from sinkql.catalog.coordination.process import now
 from sinkql.catalog.destination import Place
 from sinkql.catalog.replan import Replanned
-from sinkql.catalog.running.control import forget
-from sinkql.catalog.running.process import now
 from sinkql.catalog.secret.cipher import Cipher, Sealed
 from sinkql.catalog.secret.literal import MARK, hidden, shown
 from sinkql.catalog.store import Connection, Row
@@ -21,13 +21,13 @@ from sinkql.catalog.system.audit import record
 from sinkql.catalog.system.namespace import QUICKSTART, QUICKSTART_ID
 from sinkql.catalog.system.properties import FindId, details
 from sinkql.errors import MissingError, SinkqlError
+from sinkql.keywords import LANGUAGE, Vocabulary
 from sinkql.parser import parse
 from sinkql.planner import Planned
+from sinkql.planner.dependency import in_order
 from sinkql.planner.item.statement import kind_of
 from sinkql.planner.name import around, join_name, short_name, split_name
-from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
-from sinkql.vocabulary import LANGUAGE, Vocabulary
 
 _AT_ONCE = 500
 OWNER = "materialize"

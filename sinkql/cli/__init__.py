@@ -1,10 +1,10 @@
 """The command line, a thin face over `sinkql.session`.
 
-* `group`: arguments to a command, its errors to output and an exit code.
+* `main`: arguments to a command, its errors to output and an exit code.
 * `command`: the commands.
 * `context`: the session of the catalog that the command line names, and the names in it for completion.
 * `script`: a path and variables to a script's text.
-* `running`: run a script's statements and its sinks.
+* `execute`: run a script's statements and its sinks.
 * `progress`: what running sinks tell to a live table on a terminal, plain lines elsewhere.
 * `demo`: the quickstart example.
 * `output`: results, notices and errors to text or JSON.
@@ -18,7 +18,7 @@ import sys
 
 def main() -> None:
     """Run the command line and exit: 0 ok, 1 SQL, 3 job, 4 environment, 5 conflict, 64 usage, 130/143 signals."""
-    from sinkql.cli.group import run_command
+    from sinkql.cli.main import run_command
 
     code = run_command(sys.argv[1:])
     gc.freeze()  # or Python looks through all that was imported once more, and for cycles, before it ends

@@ -71,7 +71,7 @@ def names_of(*kinds: str) -> Complete:
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from sinkql.catalog.address import address_of
-        from sinkql.catalog.file import item_names as of_file
+        from sinkql.catalog.sqlite import item_names as of_file
         from sinkql.errors import SinkqlError, printable
 
         given = context.params.get(parameter.name or "") or ()
@@ -88,7 +88,7 @@ def names_of(*kinds: str) -> Complete:
 
 def _of_server(url: ServerUrl, *kinds: str) -> list[str]:
     try:
-        from sinkql.catalog.server.item_names import item_names
+        from sinkql.catalog.postgres.item_names import item_names
     except ImportError:  # without a package that a server needs
         return []
     return item_names(url, *kinds)

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
+from sinkql.cli.execute import execute, run_jobs
 from sinkql.cli.output import Output
-from sinkql.cli.running import execute, run_jobs
 from sinkql.planner.name import short_name
-from sinkql.runtime.batch.progress import Event, SinkCommitted
+from sinkql.runtime.batch.events import Event, SinkCommitted
 from sinkql.session import Session
 
 _SHOWN = 10

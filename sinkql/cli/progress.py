@@ -21,10 +21,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sinkql.cli.output import Output, when_unread
+from sinkql.connector_api.stream import FirstSnapshot
 from sinkql.errors import as_data, printable
-from sinkql.extension.stream import FirstSnapshot
 from sinkql.planner.name import short_name
-from sinkql.runtime.batch.progress import (
+from sinkql.runtime.batch.events import (
     Event,
     SinkCommitted,
     SinkCompacted,

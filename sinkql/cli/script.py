@@ -46,8 +46,8 @@ def fill_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, 
 
 
 def _filled(text: str, label: str, output: Output, variables: Mapping[str, str]) -> str:
-    from sinkql.extension.registry import discover
-    from sinkql.script.mask import mask  # these load the grammar
+    from sinkql.connector_api.registry import discover
+    from sinkql.script.redaction import mask  # these load the grammar
     from sinkql.script.variable import substitute
 
     try:

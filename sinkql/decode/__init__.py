@@ -1,8 +1,8 @@
 """Bytes and texts → Arrow rows of declared columns, for all connectors whose records have such.
 
 * `columns`: the columns that a source declares → typed columns.
-* `csv_form`: the options of FORMAT CSV → how records are written.
-* `csv_records`, `csv_rows`: CSV → records → texts of columns; records that fail apart.
+* `csv_options`: the options of FORMAT CSV → how records are written.
+* `csv_records`, `csv`: CSV → records → texts of columns; records that fail apart.
 * `json_lines`: lines of JSON → rows; lines that fail apart.
 * `messages`: messages of JSON, CSV, text or bytes → a row each.
 * `arrow_values`: columns with types of their own, as files and Avro have them → an Arrow array of each declared column.
@@ -10,5 +10,5 @@
 * `avro_schema`, `avro_depth`: schemas of Avro → the Arrow types of their values; what is nested too deeply.
 * `change`, `debezium`: messages that say how rows change → rows with `$diff`; those of Debezium in JSON.
 * `guess`: texts and values of a sample → the type that they have.
-* `convert`, `value`: texts of a column → an Arrow array; one text → a value.
+* `text_column`, `text_value`: texts of a column → an Arrow array; one text → a value.
 """

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.extension.stream import DecodedMessages
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.stream import DecodedMessages
+from sinkql.connector_api.types import arrow_type
 
 Places = np.ndarray
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sinkql import ast, logical
+from sinkql.connector_api.type_hint import later_type, type_hint
+from sinkql.connector_api.types import column_type, length_hint
 from sinkql.errors import SinkqlError
-from sinkql.extension.type_hint import later_type, type_hint
-from sinkql.extension.types import column_type, length_hint
 from sinkql.logical.typetext import flat
 
 

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from sinkql.extension.stream import UndecodableError
-from sinkql.repeated import Repeated
+from sinkql.connector_api.stream import UndecodableError
+from sinkql.regex_repeat import Repeated
 
 Places = np.ndarray | list[int]
 

@@ -21,7 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql import physical, typed
+from sinkql import codec, physical
+from sinkql.connector_api.stream import DecodedMessages
+from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.decode.arrow_values import column_of, lists
 from sinkql.decode.change import (
     ALIVE,
@@ -37,10 +39,8 @@ from sinkql.decode.change import (
     changes,
     unknown,
 )  # fmt: skip
-from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.json_lines import MemberError, member
-from sinkql.extension.stream import DecodedMessages
-from sinkql.extension.types import arrow_type, parse_type
+from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical import Interval, Type
 from sinkql.logical.interval import show_interval
 from sinkql.logical.type import RANGES
@@ -425,7 +425,7 @@ class _Scaled(msgspec.Struct):
     value: str
 
 
-_SCALED = typed.decoder(_Scaled)
+_SCALED = codec.decoder(_Scaled)
 
 
 def _unscaled(text: str, scale: int) -> str:

@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from sinkql import physical, typed
-from sinkql.decode.convert import Failures, from_text
+from sinkql import codec, physical
+from sinkql.connector_api.stream import Decoded, Failure, WideError
+from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.decode.csv_records import Records
-from sinkql.decode.value import record_of, value_of, wanted
-from sinkql.extension.stream import Decoded, Failure, WideError
-from sinkql.extension.types import arrow_type, parse_type
+from sinkql.decode.text_column import Failures, from_text
+from sinkql.decode.text_value import record_of, value_of, wanted
 from sinkql.logical import Type
 from sinkql.logical.array import UNEVEN, UnevenError, squared
-from sinkql.logical.composite import entries
 from sinkql.logical.jsonb import MOST_LEVELS, nested_deeply
+from sinkql.logical.nested import entries
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 
@@ -309,8 +309,8 @@ def _object(raw: bytes, type_: Type) -> tuple[Any, ...]:
         raise MemberError(str(error)) from None
 
 
-_MEMBERS = typed.decoder(list[msgspec.Raw])
-_OBJECT = typed.decoder(dict[str, msgspec.Raw])
+_MEMBERS = codec.decoder(list[msgspec.Raw])
+_OBJECT = codec.decoder(dict[str, msgspec.Raw])
 
 
 def _number(raw: bytes | None, row: int, type_: str, failures: Failures) -> bytes | None:

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.decode.convert import Failures, from_text
+from sinkql.connector_api.stream import DecodedMessages
+from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_records import Records
-from sinkql.decode.csv_rows import CsvRows
 from sinkql.decode.json_lines import JsonDecoder
-from sinkql.extension.stream import DecodedMessages
+from sinkql.decode.text_column import Failures, from_text
 
 
 @dataclass(frozen=True)

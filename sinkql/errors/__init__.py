@@ -1,9 +1,9 @@
 """What a user sees when something is wrong.
 
-`code` says what is declared of an error code, `declared` declares them all, one module a family. `place` is where in a
+`code` says what is declared of an error code, `codes` declares them all, one module a family. `span` is where in a
 text it is, with a caret under it; `error` has the errors and notices that carry a code, and `data` an error as data.
-`printable` makes text safe for a terminal. `near` finds the word that was likely meant. `room` tells a full
-disk from other errors, `temporary` a machine without temporary files; `url` finds secrets in URLs, which no error
+`terminal_text` makes text safe for a terminal. `near` finds the word that was likely meant. `room` tells a full
+disk from other errors, `temporary` a machine without temporary files; `redact` finds secrets in URLs, which no error
 shows.
 """
 
@@ -49,10 +49,10 @@ from sinkql.errors.error import too_deep as too_deep
 from sinkql.errors.near import in_other_case as in_other_case
 from sinkql.errors.near import nearest as nearest
 from sinkql.errors.near import one_of as one_of
-from sinkql.errors.place import Span as Span
-from sinkql.errors.place import line_and_column as line_and_column
-from sinkql.errors.printable import escaped as escaped
-from sinkql.errors.printable import printable as printable
 from sinkql.errors.room import no_room as no_room
 from sinkql.errors.room import refused as refused
+from sinkql.errors.span import Span as Span
+from sinkql.errors.span import line_and_column as line_and_column
 from sinkql.errors.temporary import no_temporary_folder as no_temporary_folder
+from sinkql.errors.terminal_text import escaped as escaped
+from sinkql.errors.terminal_text import printable as printable

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sinkql.errors.error import SinkqlError, codes
-from sinkql.errors.place import Span, line_and_column
+from sinkql.errors.span import Span, line_and_column
 
 
 def as_data(error: SinkqlError) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql.errors.code import Code, Codes, Family
-from sinkql.errors.declared import CODES
-from sinkql.errors.place import Span, excerpt, line_and_column
-from sinkql.errors.printable import printable
-from sinkql.errors.url import without_secrets
+from sinkql.errors.codes import CODES
+from sinkql.errors.redact import without_secrets
+from sinkql.errors.span import Span, excerpt, line_and_column
+from sinkql.errors.terminal_text import printable
 
 codes = Codes(*CODES)
 """Every code there is. A connector of another package adds its own with `codes.add`, when it is imported."""

@@ -12,7 +12,8 @@ from typing import Any
 from sinkql.evaluate.failure import RefusedError, UnsureError
 from sinkql.evaluate.json import read
 from sinkql.evaluate.number import EXACT, FLOATS, converted, even, fit
-from sinkql.logical import Type, moment
+from sinkql.logical import Type
+from sinkql.logical import time as logical_time
 from sinkql.logical.expression import single
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
@@ -145,7 +146,7 @@ def _moment(read: Callable[[str], Any], type_: str, hint: str = _MOMENT_HINT) ->
     def found(text: str) -> Any:
         try:
             return read(text)
-        except moment.BeyondError:
+        except logical_time.BeyondError:
             raise RefusedError(f"{type_} out of range: {text}") from None
         except ValueError:
             raise RefusedError(f"unsupported {type_} format: {text}", hint) from None
@@ -173,10 +174,10 @@ def _shown_clock(value: time) -> str:
 _OF_TEXT: dict[str, Convert] = {
     "boolean": _boolean,
     "double precision": _double,
-    "date": _moment(moment.read_date, "date"),
-    "time": _moment(moment.read_time, "time", _TIME_HINT),
-    "timestamp": _moment(moment.read_timestamp, "timestamp"),
-    "timestamptz": _moment(moment.read_instant, "timestamptz"),
+    "date": _moment(logical_time.read_date, "date"),
+    "time": _moment(logical_time.read_time, "time", _TIME_HINT),
+    "timestamp": _moment(logical_time.read_timestamp, "timestamp"),
+    "timestamptz": _moment(logical_time.read_instant, "timestamptz"),
     "uuid": _uuid,
     "jsonb": read,
 }

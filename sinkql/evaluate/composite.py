@@ -6,7 +6,7 @@ from typing import Any
 
 from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
 from sinkql.logical import Call, Literal
-from sinkql.logical.composite import entries
+from sinkql.logical.nested import entries
 
 
 def _record(call: Call, operands: list[Value]) -> Value | None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.evaluate import array, composite, json, number, operator, rangetype, text, time
+from sinkql.evaluate import composite, json, nested, number, operator, text, time
+from sinkql.evaluate import range as evaluate_range
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, Row, Value, placed
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
-from sinkql.logical.composite import taken
+from sinkql.logical.nested import taken
 
 FORMS: Mapping[str, Make] = MappingProxyType(
     {
@@ -18,8 +19,8 @@ FORMS: Mapping[str, Make] = MappingProxyType(
         **number.FORMS,
         **text.FORMS,
         **time.FORMS,
-        **array.FORMS,
-        **rangetype.FORMS,
+        **nested.FORMS,
+        **evaluate_range.FORMS,
         **composite.FORMS,
         **json.FORMS,
     }

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from sinkql.evaluate.exact import computed
+from sinkql.evaluate.exact_numeric import computed
 from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
 from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
-from sinkql.logical.numeral import FLOAT_DIGITS, read_numeral, show_float, show_numeral
+from sinkql.logical.number_format import FLOAT_DIGITS, read_numeral, show_float, show_numeral
 from sinkql.logical.type import NUMERIC, RANGES, parse_type
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)

@@ -11,7 +11,7 @@ from typing import Any
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
 from sinkql.logical import Call
-from sinkql.logical.letter import known, lower, upper
+from sinkql.logical.letter_case import known, lower, upper
 from sinkql.logical.pattern import ENDS_IN_ESCAPE
 from sinkql.logical.type import RANGES, TEXT
 

@@ -11,9 +11,19 @@ from typing import Any, TypeVar
 
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.evaluate.number import EXACT, fit
-from sinkql.logical import Call, Interval, Literal, moment
+from sinkql.logical import Call, Interval, Literal
+from sinkql.logical import time as logical_time
 from sinkql.logical.interval import order_of, read_interval, show_interval
-from sinkql.logical.timeform import NAMES, ROMAN, ROMAN_WIDTH, TimePart, ordinal, read_by, read_time_form, read_to_char
+from sinkql.logical.time_format import (
+    NAMES,
+    ROMAN,
+    ROMAN_WIDTH,
+    TimePart,
+    ordinal,
+    read_by,
+    read_time_form,
+    read_to_char,
+)
 from sinkql.logical.type import DAY
 
 _Day = TypeVar("_Day", date, datetime)
@@ -207,7 +217,7 @@ _NUMBERS: dict[str, Callable[[datetime], int]] = {
     "SSSSS": lambda at: at.hour * 3600 + at.minute * 60 + at.second,
     "SSSS": lambda at: at.hour * 3600 + at.minute * 60 + at.second,
 }
-_MONTHS = moment.LONG_MONTHS.title().split("|")
+_MONTHS = logical_time.LONG_MONTHS.title().split("|")
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -299,8 +309,8 @@ FORMS: dict[str, Make] = {
     "make_date(integer,integer,integer)": strict(date),
     "make_timestamp(integer,integer,integer,integer,integer,any)": strict(_timestamp),
     "$interval(bigint,bigint,bigint)": strict(_of_parts),
-    "to_date(text,text)": _read(moment.read_date),
-    "to_timestamp(text,text)": _read(moment.read_instant),
+    "to_date(text,text)": _read(logical_time.read_date),
+    "to_timestamp(text,text)": _read(logical_time.read_instant),
     "to_timestamp(bigint)": strict(lambda seconds: _EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds)),
     **{f"to_char({type_},text)": _to_char for type_ in ("timestamp", "timestamptz")},
     **{f"isfinite({type_})": strict(lambda value: True) for type_ in ("date", "timestamp", "timestamptz")},

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from sinkql.keywords import QUOTED, quoted
 from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Reference, Type
-from sinkql.logical.composite import write_nested
 from sinkql.logical.expression import text_of
+from sinkql.logical.nested import write_nested
 from sinkql.logical.type import DAY, SECOND
-from sinkql.vocabulary import QUOTED, quoted
 
 # how strongly SQL binds a text; an operand that binds more weakly stands in parentheses
 _OR, _AND, _NOT, _PREDICATE, _OTHER, _SUM, _PRODUCT, _SIGN, _ATOM = range(9)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from sinkql.logical.type import Type
-from sinkql.repeated import Repeated
+from sinkql.regex_repeat import Repeated
 
 Items = list["str | Items | None"]
 """What stands between the braces: texts, NULLs, and the same of arrays within."""

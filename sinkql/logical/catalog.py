@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sinkql import ast
+from sinkql.keywords import Vocabulary
 from sinkql.logical.item import Item
-from sinkql.vocabulary import Vocabulary
 
 Facts = Mapping[str, Any]
 """What purification found out from the world for one item, JSON-able; stored with it, to plan again offline."""

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from sinkql.errors import Span
 from sinkql.logical.expression import NOWHERE, Call, Cast, Expression
-from sinkql.logical.meaning import later
+from sinkql.logical.meaning_version import later
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import NUMERIC, Type
 

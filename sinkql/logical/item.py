@@ -8,9 +8,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from sinkql.keywords import join_name
 from sinkql.logical.expression import Expression
 from sinkql.logical.relation import Relation, Shape
-from sinkql.vocabulary import join_name
 
 PROGRESS = "PROGRESS"
 """The kind of sources that tell how far another one is read, which no connector reads."""

@@ -10,7 +10,7 @@ from itertools import chain
 from types import GenericAlias
 from typing import Any, NamedTuple
 
-from sinkql.repeated import Repeated
+from sinkql.regex_repeat import Repeated
 
 MOST_LEVELS = 400
 """How deeply arrays and objects may be nested; Python's own limit, less what may stand on its stack already."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from sinkql.logical.letter import cases
+from sinkql.logical.letter_case import cases
 
 _SPACES = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """Unicode's white space, as Postgres's own locale has it: of `\\s`, Java and Python have ideas of their own."""

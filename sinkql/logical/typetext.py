@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sinkql.vocabulary import QUOTED, quoted
+from sinkql.keywords import QUOTED, quoted
 
 Part = tuple[str, str, bool]
 """A field: its name, its type's text, and whether it is NOT NULL."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Measure, Preparation, Value, identity, row_hash, values_of
+from sinkql.lowering.task_input import COUNT, Measure, Preparation, Value, identity, row_hash, values_of
 
 
 def prepare(arrange: physical.Arrange) -> Preparation:

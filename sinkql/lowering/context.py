@@ -8,8 +8,8 @@ from sinkql import ast, logical, physical
 from sinkql.errors import Span
 from sinkql.logical.expression import without_spans
 from sinkql.logical.type import parse_type
-from sinkql.lowering.arranged import Known, indexes_of
-from sinkql.lowering.share import unused
+from sinkql.lowering.common_subplan import unused
+from sinkql.lowering.index import Known, indexes_of
 from sinkql.printer import to_sql
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.lowering.log import Logs, gets, inputs_of, lettered, loggable, logs_of, plain, readers_of, view_id
+from sinkql.lowering.materialized_view import (
+    Logs,
+    gets,
+    inputs_of,
+    lettered,
+    loggable,
+    logs_of,
+    plain,
+    readers_of,
+    view_id,
+)
 from sinkql.planner.name import short_name
 
 _LATER = "it becomes a job of its own with its next sink"

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from sinkql import logical, physical, typed
-from sinkql.lowering.arranged import arranged, indexes_of
+from sinkql import codec, logical, physical
+from sinkql.lowering.common_subplan import named, once, settled
 from sinkql.lowering.context import Context
-from sinkql.lowering.log import interval_of, logs_of, view_id
-from sinkql.lowering.share import named, once, settled
+from sinkql.lowering.index import arranged, indexes_of
+from sinkql.lowering.materialized_view import interval_of, logs_of, view_id
+from sinkql.lowering.relation import ItemLowering, physical_columns
 from sinkql.lowering.timeline import timeline_of
 from sinkql.lowering.together import together
-from sinkql.lowering.view import ItemLowering, physical_columns
 
 _MOST_ROWS = 5_000_000
 _SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")
@@ -37,7 +37,7 @@ def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
 
 
 def _earlier(facts: logical.Facts) -> tuple[physical.Earlier, ...]:
-    return tuple(typed.convert(each, physical.Earlier) for each in facts.get("plans", ()))
+    return tuple(codec.convert(each, physical.Earlier) for each in facts.get("plans", ()))
 
 
 def lower_sink(

@@ -13,8 +13,8 @@ from typing import Literal
 from sinkql import logical, physical
 from sinkql.logical import Expression, JoinKey, JoinKind, Reference
 from sinkql.logical.type import INTEGER, parse_type
-from sinkql.lowering.arranged import with_index
 from sinkql.lowering.context import Context
+from sinkql.lowering.index import with_index
 
 _Keeps = Literal["rows", "latest", "counts"]
 _KINDS: dict[JoinKind, physical.JoinKind] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from sinkql import logical
-from sinkql.lowering.log import CLOCK, Logs, at_ticks, each_reader, logs_of, readers_of, view_id
+from sinkql.lowering.materialized_view import CLOCK, Logs, at_ticks, each_reader, logs_of, readers_of, view_id
 
 
 def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:

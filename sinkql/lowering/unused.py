@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sinkql import logical, physical
-from sinkql.lowering.arranged import indexes_of, log_of
+from sinkql.lowering.index import indexes_of, log_of
 from sinkql.planner.name import short_name
 
 

@@ -2,8 +2,8 @@
 
 * `script`: a script's text to its statements.
 * `read`: text to lexemes, and the lexemes of one statement to Lark's tree; here a word becomes a keyword or a name.
-* `build`: the tree to a statement.
-* `mistake`: a token that cannot stand where it does to an error with its fix.
+* `transform`: the tree to a statement.
+* `hint`: a token that cannot stand where it does to an error with its fix.
 * `assist`: text that is being typed to what helps with it.
 
 Lark loads with the first text that is parsed: many a command has none.
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
-from sinkql.vocabulary import LANGUAGE, Vocabulary
+from sinkql.keywords import LANGUAGE, Vocabulary
 
 
 def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
-from sinkql.parser.build import statement as build
-from sinkql.parser.read import lexical, reader
-from sinkql.parser.read.lexical import Lexeme
+from sinkql.keywords import LANGUAGE, Vocabulary
+from sinkql.parser.read import lexer, reader
+from sinkql.parser.read.lexer import Lexeme
 from sinkql.parser.read.reader import StuckError
 from sinkql.parser.read.tree import only
-from sinkql.vocabulary import LANGUAGE, Vocabulary
+from sinkql.parser.transform import statement as build
 
 
 def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
     """Return the statements of a script; see `sinkql.parser.parse`."""
-    lexical.check_characters(text)
+    lexer.check_characters(text)
     try:
         return tuple(_statement(lexemes, text, words) for lexemes in _split(text))
     except SinkqlError as error:
@@ -26,7 +26,7 @@ def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
 def parse_each(text: str, words: Vocabulary = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
     """Yield each statement of a script, or what is wrong with it; see `sinkql.parser.parse_each`."""
     try:
-        lexical.check_characters(text)
+        lexer.check_characters(text)
         for lexemes in _split(text):
             try:
                 yield _statement(lexemes, text, words)
@@ -39,7 +39,7 @@ def parse_each(text: str, words: Vocabulary = LANGUAGE) -> Iterator[ast.Statemen
 def _split(text: str) -> Iterator[list[Lexeme]]:
     """Yield the lexemes of each statement, its semicolon or the text's end included; empty statements are left out."""
     lexemes: list[Lexeme] = []
-    for lexeme in lexical.scan(text):
+    for lexeme in lexer.scan(text):
         lexemes.append(lexeme)
         if lexeme.kind in (";", "END"):
             if len(lexemes) > 1:
@@ -51,13 +51,13 @@ def _statement(lexemes: list[Lexeme], text: str, words: Vocabulary) -> ast.State
     try:
         tree = reader.read(lexemes, text, words)
     except StuckError as stuck:
-        from sinkql.parser.mistake.complaint import complaint  # all that mistakes need loads where there is one
+        from sinkql.parser.hint.syntax_error import complaint  # all that mistakes need loads where there is one
 
         raise complaint(stuck) from None
     return build.statement(only(tree))
 
 
 def _blamed(error: SinkqlError, text: str) -> SinkqlError:
-    from sinkql.parser.mistake import unclosed  # as above
+    from sinkql.parser.hint import unclosed  # as above
 
     return unclosed.blamed(error, text)

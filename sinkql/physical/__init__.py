@@ -4,13 +4,15 @@
 * `window`: the calls of functions of ordered rows.
 * `graph`: operators of which some are used several times.
 * `copartitioned`: the operator whose tasks write what they give.
-* `need`, `narrow`: which columns are used, and where.
+* `need`, `column_pruning`: which columns are used, and where.
 * `identity`: what of them decides rows → the hash that the sink's table remembers.
 * `job`: one sink's work.
 """
 
 from __future__ import annotations
 
+from sinkql.physical.column_pruning import columns_read as columns_read
+from sinkql.physical.column_pruning import narrowed as narrowed
 from sinkql.physical.copartitioned import Copartitioned as Copartitioned
 from sinkql.physical.copartitioned import copartitioned as copartitioned
 from sinkql.physical.graph import Graph as Graph
@@ -27,8 +29,6 @@ from sinkql.physical.job import encode as encode
 from sinkql.physical.job import meant_otherwise as meant_otherwise
 from sinkql.physical.job import secrets_in as secrets_in
 from sinkql.physical.job import to_data as to_data
-from sinkql.physical.narrow import columns_read as columns_read
-from sinkql.physical.narrow import narrowed as narrowed
 from sinkql.physical.operator import CONSTANT as CONSTANT
 from sinkql.physical.operator import DIFF as DIFF
 from sinkql.physical.operator import SEQ as SEQ

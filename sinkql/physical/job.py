@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from sinkql import typed
+from sinkql import codec
 from sinkql.logical import expression
 from sinkql.logical.expression import allow_deep_trees
 from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
@@ -148,7 +148,7 @@ class Job(msgspec.Struct, frozen=True):
         return bool(self.indexes) or any(isinstance(operator, Stateful) for operator in self.operators())
 
 
-_DECODER = typed.decoder(Job, decoded)
+_DECODER = codec.decoder(Job, decoded)
 """Made with the module: where threads decode a type at once and for the first time, msgspec 0.22 ends the process."""
 
 

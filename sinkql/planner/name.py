@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
-from sinkql.printer.part import name as print_name
-from sinkql.vocabulary import join_name as join_name
+from sinkql.keywords import join_name as join_name
+from sinkql.printer.clause import name as print_name
 
 DATABASE = "materialize"
 SCHEMA = "public"

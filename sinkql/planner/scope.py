@@ -8,11 +8,11 @@ from itertools import groupby, takewhile
 from typing import TypeVar
 
 from sinkql import ast, logical
+from sinkql.connector_api.planning import FormatKind, MessageFormat
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest, one_of
-from sinkql.extension.plan import FormatKind, MessageFormat
-from sinkql.extension.registry import Registry
 from sinkql.planner.name import cluster_name, find, short_name
-from sinkql.printer.part import name as print_name
+from sinkql.printer.clause import name as print_name
 
 K = TypeVar("K", FormatKind, MessageFormat)
 

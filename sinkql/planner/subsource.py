@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sinkql import ast, logical
+from sinkql.connector_api.planning import SourceKind
 from sinkql.errors import SinkqlError, Span, TakenNameError, nearest, one_of
-from sinkql.extension.plan import SourceKind
 from sinkql.planner.name import find, in_full, join_name, short_name, sql_name
-from sinkql.planner.refuse.statement import check_table_from
 from sinkql.planner.scope import Scope
-from sinkql.printer.part import ident
-from sinkql.printer.part import name as print_name
+from sinkql.planner.unsupported import check_table_from
+from sinkql.printer.clause import ident
+from sinkql.printer.clause import name as print_name
 
 
 def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope) -> logical.Source:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sinkql import logical
-from sinkql.extension.types import composed_type, nested_type
+from sinkql.connector_api.types import composed_type, nested_type
 from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT as BIGINT

@@ -2,11 +2,11 @@
 
 * `redaction`: a statement to the same without its secrets.
 * `statement`: a statement to its text; those that have no family are written here.
-* `table`: tables, indexes, and the statements that change rows.
-* `source`: sources, formats, tables that a source feeds.
+* `dml`: tables, indexes, and the statements that change rows.
+* `create`: sources, formats, tables that a source feeds.
 * `relation`: views and sinks.
 * `alter`: ALTER and its actions.
-* `part`: names, values and options to their text.
+* `clause`: names, values and options to their text.
 """
 
 from sinkql.printer.statement import to_sql as to_sql

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sinkql import ast
-from sinkql.vocabulary import Role, Vocabulary
+from sinkql.keywords import Role, Vocabulary
 
 _REDACTED = ast.Text("<redacted>")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sinkql import ast, vocabulary
-from sinkql.printer import part, table
+from sinkql import ast, keywords
+from sinkql.keywords import Vocabulary
+from sinkql.printer import clause, dml
 from sinkql.printer.alter import alter
+from sinkql.printer.create import create_progress, create_source, create_table_from
 from sinkql.printer.redaction import without_secrets
 from sinkql.printer.relation import create_sink, create_sinks, create_view
-from sinkql.printer.source import create_progress, create_source, create_table_from
-from sinkql.vocabulary import Vocabulary
 
 _STAGES = {
     "RAW": "RAW PLAN",
@@ -32,14 +32,16 @@ def to_sql(statement: ast.Statement, *, redacted: Vocabulary | None = None) -> s
 def _statement(statement: ast.Statement) -> str:
     match statement:
         case ast.CreateSecret():
-            return f"CREATE SECRET {_guard(statement)}{part.name(statement.name)}\n  AS {part.secret(statement.value)}"
+            return (
+                f"CREATE SECRET {_guard(statement)}{clause.name(statement.name)}\n  AS {clause.secret(statement.value)}"
+            )
         case ast.CreateConnection():
             return _connection(statement)
         case ast.CreateCluster():
-            return part.line(
-                f"CREATE CLUSTER {_guard(statement)}{part.ident(statement.name)}",
-                part.options(statement.options),
-                statement.features and f"FEATURES {part.options(statement.features)}",
+            return clause.line(
+                f"CREATE CLUSTER {_guard(statement)}{clause.ident(statement.name)}",
+                clause.options(statement.options),
+                statement.features and f"FEATURES {clause.options(statement.features)}",
             )
         case ast.CreateSource():
             return create_source(statement)
@@ -50,62 +52,66 @@ def _statement(statement: ast.Statement) -> str:
         case ast.CreateSinks():
             return create_sinks(statement)
         case ast.Drop():
-            names = ", ".join(part.name(name) for name in statement.names)
+            names = ", ".join(clause.name(name) for name in statement.names)
             guard, target = statement.if_exists and "IF EXISTS", statement.with_table and "WITH TABLE"
-            return part.line("DROP", statement.kind, guard, names, _rule(statement), target)
+            return clause.line("DROP", statement.kind, guard, names, _rule(statement), target)
         case ast.Alter():
             return alter(statement)
         case ast.Insert():
-            return table.insert(statement)
+            return dml.insert(statement)
         case ast.Update():
-            return table.update(statement)
+            return dml.update(statement)
         case ast.Subscribe():
             return _subscribe(statement)
         case ast.Delete():
-            return table.delete(statement)
+            return dml.delete(statement)
         case ast.Transaction():
             return _transaction(statement)
         case ast.CommentOn():
-            text = part.text(statement.text.value) if statement.text is not None else "NULL"
-            return part.line("COMMENT ON", statement.kind, part.name(statement.name), "IS", text)
+            text = clause.text(statement.text.value) if statement.text is not None else "NULL"
+            return clause.line("COMMENT ON", statement.kind, clause.name(statement.name), "IS", text)
         case ast.ValidateConnection():
-            return f"VALIDATE CONNECTION {part.name(statement.name)}"
+            return f"VALIDATE CONNECTION {clause.name(statement.name)}"
         case ast.OptimizeSink():
-            return f"OPTIMIZE SINK {part.name(statement.name)}"
+            return f"OPTIMIZE SINK {clause.name(statement.name)}"
         case ast.ReplayErrors():
-            return f"REPLAY ERRORS FROM {part.name(statement.name)}"
+            return f"REPLAY ERRORS FROM {clause.name(statement.name)}"
         case ast.Show():
             return _show(statement)
         case ast.ShowCreate():
-            return part.line(
-                "SHOW", statement.redacted and "REDACTED", "CREATE", statement.kind, part.name(statement.name)
+            return clause.line(
+                "SHOW", statement.redacted and "REDACTED", "CREATE", statement.kind, clause.name(statement.name)
             )
         case ast.ShowVariable():
-            return part.line("SHOW", part.ident(statement.name, vocabulary.SHOWN) if statement.name else "ALL")
+            return clause.line("SHOW", clause.ident(statement.name, keywords.SHOWN) if statement.name else "ALL")
         case ast.AlterSystem():
             if statement.name is None:
                 return "ALTER SYSTEM RESET ALL"
-            return part.line("ALTER SYSTEM SET", part.ident(statement.name), "=", part.assigned(statement.value))
+            return clause.line("ALTER SYSTEM SET", clause.ident(statement.name), "=", clause.assigned(statement.value))
         case ast.SetVariable():
-            return part.line(
-                "SET", statement.scope, part.ident(statement.name, vocabulary.SET), "=", part.assigned(statement.value)
+            return clause.line(
+                "SET",
+                statement.scope,
+                clause.ident(statement.name, keywords.SET),
+                "=",
+                clause.assigned(statement.value),
             )
         case ast.Explain():
             return _explain(statement)
         case ast.Select():
             return statement.query.text
         case ast.CreateDatabase():
-            return f"CREATE DATABASE {_guard(statement)}{part.ident(statement.name)}"
+            return f"CREATE DATABASE {_guard(statement)}{clause.ident(statement.name)}"
         case ast.CreateSchema():
-            return f"CREATE SCHEMA {_guard(statement)}{part.name(statement.name)}"
+            return f"CREATE SCHEMA {_guard(statement)}{clause.name(statement.name)}"
         case ast.CreateTable():
-            return table.create_table(statement)
+            return dml.create_table(statement)
         case ast.CreateTableFrom():
             return create_table_from(statement)
         case ast.CreateProgress():
             return create_progress(statement)
         case ast.CreateIndex():
-            return table.create_index(statement)
+            return dml.create_index(statement)
 
 
 def _guard(statement: ast.Create) -> str:
@@ -114,9 +120,9 @@ def _guard(statement: ast.Create) -> str:
 
 def _connection(statement: ast.CreateConnection) -> str:
     validate = statement.validate
-    return part.clauses(
-        f"CREATE CONNECTION {_guard(statement)}{part.name(statement.name)}",
-        f"TO {statement.kind} {part.options(statement.options)}",
+    return clause.clauses(
+        f"CREATE CONNECTION {_guard(statement)}{clause.name(statement.name)}",
+        f"TO {statement.kind} {clause.options(statement.options)}",
         None if validate is None else f"WITH (VALIDATE = {str(validate).upper()})",
     )
 
@@ -129,22 +135,22 @@ def _rule(statement: ast.Drop) -> str:
 
 def _show(statement: ast.Show) -> str:
     relation = statement.relation
-    return part.line(
+    return clause.line(
         "SHOW",
         statement.kind,
-        statement.schema and f"FROM {part.name(statement.schema)}",
-        relation and f"{'FROM' if statement.kind == 'COLUMNS' else 'ON'} {part.name(relation)}",
-        part.in_cluster(statement.cluster),
-        statement.like and f"LIKE {part.text(statement.like.value)}",
+        statement.schema and f"FROM {clause.name(statement.schema)}",
+        relation and f"{'FROM' if statement.kind == 'COLUMNS' else 'ON'} {clause.name(relation)}",
+        clause.in_cluster(statement.cluster),
+        statement.like and f"LIKE {clause.text(statement.like.value)}",
         statement.where and f"WHERE {statement.where.text}",
     )
 
 
 def _explain(statement: ast.Explain) -> str:
-    stage, output, options = statement.stage, statement.output, part.with_clause(statement.options)
+    stage, output, options = statement.stage, statement.output, clause.with_clause(statement.options)
     if stage.startswith("ANALYZE"):
-        return part.line("EXPLAIN", stage, _for(statement.explainee), output == "SQL" and "AS SQL")
-    return part.line("EXPLAIN", _STAGES.get(stage, stage), options, "AS", output, _for(statement.explainee))
+        return clause.line("EXPLAIN", stage, _for(statement.explainee), output == "SQL" and "AS SQL")
+    return clause.line("EXPLAIN", _STAGES.get(stage, stage), options, "AS", output, _for(statement.explainee))
 
 
 def _for(explainee: ast.Explainee | None) -> str:
@@ -152,7 +158,7 @@ def _for(explainee: ast.Explainee | None) -> str:
         case None:
             return ""
         case ast.ItemRef(kind=kind, name=name, replan=replan):
-            return part.line("FOR", replan and "REPLAN", kind, part.name(name))
+            return clause.line("FOR", replan and "REPLAN", kind, clause.name(name))
         case ast.Query(text=text):
             return f"FOR\n{text}"
         case created:
@@ -162,11 +168,11 @@ def _for(explainee: ast.Explainee | None) -> str:
 def _subscribe(statement: ast.Subscribe) -> str:
     """Return the text of SUBSCRIBE, without a semicolon."""
     relation, at_least = statement.relation, statement.at_least and "AT LEAST"
-    return part.clauses(
-        f"SUBSCRIBE TO {f'({relation.text})' if isinstance(relation, ast.Query) else part.name(relation)}",
+    return clause.clauses(
+        f"SUBSCRIBE TO {f'({relation.text})' if isinstance(relation, ast.Query) else clause.name(relation)}",
         statement.output and statement.output.text,
-        part.with_clause(statement.options),
-        statement.as_of and part.line("AS OF", at_least, statement.as_of.text),
+        clause.with_clause(statement.options),
+        statement.as_of and clause.line("AS OF", at_least, statement.as_of.text),
         statement.up_to and f"UP TO {statement.up_to.text}",
     )
 
@@ -174,4 +180,4 @@ def _subscribe(statement: ast.Subscribe) -> str:
 def _transaction(statement: ast.Transaction) -> str:
     """Return the text of BEGIN, COMMIT, ROLLBACK or SET TRANSACTION, without a semicolon."""
     action = "SET TRANSACTION" if statement.action == "SET" else statement.action
-    return part.line(action, ", ".join(statement.modes), statement.chain and "AND CHAIN")
+    return clause.line(action, ", ".join(statement.modes), statement.chain and "AND CHAIN")

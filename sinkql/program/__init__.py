@@ -2,7 +2,7 @@
 
 * `compiler`: SQL text and facts to items and jobs, as data.
 * `lint`: a script to all that is wrong with it, and what may turn out to be.
-* `folder`: the scripts of a folder to the same, as one catalog.
+* `script_folder`: the scripts of a folder to the same, as one catalog.
 """
 
 from sinkql.program.compiler import CompiledItem as CompiledItem

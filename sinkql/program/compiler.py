@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from sinkql import ast, logical, physical, typed
+from sinkql import ast, codec, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import identity, means_the_same, redefine
+from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.explain import to_text
-from sinkql.extension.registry import Registry, discover
+from sinkql.keywords import OptionWords, Vocabulary
 from sinkql.lowering.in_line import check_index
 from sinkql.lowering.job import lower
 from sinkql.lowering.spark.job import job_sql
@@ -33,8 +34,7 @@ from sinkql.planner.item.statement import implied, item_name, kind_of
 from sinkql.planner.name import RELATION_KINDS, find, short_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
-from sinkql.script.mask import mask
-from sinkql.vocabulary import OptionWords, Vocabulary
+from sinkql.script.redaction import mask
 
 FORMAT = 1
 _EXPLAINED = ("VIEW", "MATERIALIZED VIEW", "SINK")
@@ -93,7 +93,7 @@ class Program:
     def from_json(cls, text: str | bytes) -> Program:
         """Read a program; raises SQ4011 for anything else."""
         try:
-            file = typed.decoder(_File).decode(text)
+            file = codec.decoder(_File).decode(text)
             if file.sinkql != FORMAT:
                 raise SinkqlError(
                     "SQ4011", f"the program has format {file.sinkql}, not {FORMAT}", hint="Compile the SQL again."

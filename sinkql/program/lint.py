@@ -15,32 +15,32 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from sinkql import ast, logical
-from sinkql.catalog.file.database import Memory
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.sqlite.database import Memory
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.system.general import select_or
 from sinkql.catalog.system.item import WithSystem
 from sinkql.catalog.system.listing import LISTINGS
-from sinkql.catalog.system.named import System, over_system
 from sinkql.catalog.system.query import select
 from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
+from sinkql.catalog.system.system_names import System, over_system
+from sinkql.connector_api.registry import discover
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, UnaskedError, line_and_column, too_deep
-from sinkql.extension.registry import discover
-from sinkql.lowering.explained import explained
+from sinkql.lowering.explain import explained
 from sinkql.lowering.job import lower
 from sinkql.parser import parse_each
-from sinkql.parser.read import lexical
-from sinkql.parser.read.lexical import Lexeme
+from sinkql.parser.read import lexer
+from sinkql.parser.read.lexer import Lexeme
 from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.connection import validation
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.statement import item_name, kind_of, own_name
 from sinkql.planner.name import find_shown, short_name
-from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files
 from sinkql.planner.query.once import plan_once
 from sinkql.planner.scope import Scope
+from sinkql.planner.syntax.file_query import NamedFile, may_name_files, named_files
 from sinkql.program.compiler import Compiler, RowsNotice
-from sinkql.script.mask import Masked, mask
+from sinkql.script.redaction import Masked, mask
 
 Level = Literal["error", "warning"]
 
@@ -235,7 +235,7 @@ class Linter:
             return None
         statement: list[Lexeme] = []
         with suppress(SinkqlError):  # what can be read of it is enough
-            for lexeme in lexical.scan(self._masked.text):
+            for lexeme in lexer.scan(self._masked.text):
                 if lexeme.kind == ";" and lexeme.start < error.span.start:
                     statement.clear()
                 elif lexeme.kind == ";":
@@ -354,7 +354,7 @@ def _star(query: ast.Query) -> Span | None:
         return None  # the planner says what is wrong
     if not isinstance(tree, exp.Query) or not any(each.is_star for each in tree.selects):
         return None
-    for before, lexeme in pairwise(lexical.scan(query.text)):
+    for before, lexeme in pairwise(lexer.scan(query.text)):
         if lexeme.kind == "*" and (before.kind in (",", ".") or before.keyword in ("SELECT", "DISTINCT", "ALL")):
             return lexeme.span.shifted(query.span.start)
     return query.span

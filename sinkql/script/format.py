@@ -16,10 +16,10 @@ from itertools import pairwise, takewhile
 
 from sinkql import ast, parser
 from sinkql.errors import Span
-from sinkql.parser.read import lexical
-from sinkql.parser.read.lexical import Lexeme
+from sinkql.keywords import Vocabulary
+from sinkql.parser.read import lexer
+from sinkql.parser.read.lexer import Lexeme
 from sinkql.printer import to_sql
-from sinkql.vocabulary import Vocabulary
 
 _LINE = re.compile(r"\r\n|\r|\n")
 _BLANK = re.compile(r"(?:\r\n|\r|\n)[ \t\f\v;]*(?:\r\n|\r|\n)")
@@ -49,7 +49,7 @@ def format_script(text: str, words: Vocabulary) -> str:
     statements = iter(parser.parse(text, words))
     pieces = _Pieces(text)
     lexemes: list[Lexeme] = []
-    for lexeme in lexical.scan(text):
+    for lexeme in lexer.scan(text):
         last = lexeme.kind in (";", "END")
         if not lexemes:
             pieces.comments(lexeme.start)
@@ -74,7 +74,7 @@ class _Pieces:
 
     def comments(self, until: int) -> None:
         """Write the comments between the last piece and `until`."""
-        for found in lexical.comments(self.text, self.end, until):
+        for found in lexer.comments(self.text, self.end, until):
             written = self.text[found.start : found.end].rstrip()
             same_line = bool(self.parts) and _LINE.search(self.text, self.end, found.start) is None
             self._add(f" {written}" if same_line else written, found.start, found.end, same_line=same_line)
@@ -101,7 +101,7 @@ def _one_line(lexemes: Sequence[Lexeme], text: str) -> bool:
 
 def _in_one_line(laid_out: str) -> str:
     """Return a statement's text without the line breaks between its lexemes, if that is not too long."""
-    lexemes = list(lexical.scan(laid_out))
+    lexemes = list(lexer.scan(laid_out))
     parts, at = [], 0
     for before, after in pairwise(lexemes):
         parts += [laid_out[at : before.end], re.sub(r"\s*\n\s*", " ", laid_out[before.end : after.start])]
@@ -114,7 +114,7 @@ def _spelled(canonical: str, words: Vocabulary) -> str:
     """Return a canonical text with the words that options choose from as the connectors write them."""
     known = {(label, choice.upper()): choice for label, choice in words.choices}
     longest = max((label.count(" ") for label, _ in known), default=0) + 1
-    lexemes = list(lexical.scan(canonical))
+    lexemes = list(lexer.scan(canonical))
     parts, at = [], 0
     for place, lexeme in enumerate(lexemes):
         if lexeme.kind != "WORD" or place < 2 or lexemes[place - 1].kind != "=":
@@ -139,7 +139,7 @@ def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, w
     gaps = [tuple(_comments(before, after, text, kept)) for before, after in pairwise(lexemes)]
     if not any(gaps):
         return canonical
-    targets = [each for each in lexical.scan(canonical) if each.kind != "END"]
+    targets = [each for each in lexer.scan(canonical) if each.kind != "END"]
     placed: dict[int, list[_Comment]] = {}
     matched = _matched(lexemes, targets)
     fixed = tuple(_verbatim(parser.parse(canonical, words), canonical))
@@ -155,7 +155,7 @@ def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, w
 def _comments(before: Lexeme, after: Lexeme, text: str, kept: Sequence[Span]) -> Iterator[_Comment]:
     """Yield the comments between two lexemes, without those in text that is kept as it is."""
     at = before.end
-    for found in lexical.comments(text, before.end, after.start):
+    for found in lexer.comments(text, before.end, after.start):
         if not any(span.start <= found.start and found.end <= span.end for span in kept):
             alone = _LINE.search(text, at, found.start) is not None
             yield _Comment(text[found.start : found.end].rstrip(), alone)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sinkql.errors import SinkqlError, Span, UnclosedError, UnexpectedCharacterError
-from sinkql.parser.read import lexical
+from sinkql.parser.read import lexer
 
 _WORDS = re.compile(r"(?P<word>help|quit|exit)(?P<rest>(?: +\w+)*) *;?", re.IGNORECASE)
 _ARGUMENT = re.compile(r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)"|(\S+)""")
@@ -44,7 +44,7 @@ def split(text: str) -> Iterator[StatementText | Command]:
     at, begin = 0, None
     while True:
         try:
-            for lexeme in lexical.scan(text, at):
+            for lexeme in lexer.scan(text, at):
                 if lexeme.kind in (";", "END"):
                     if begin is not None:
                         yield StatementText(Span(begin, lexeme.end), ended=lexeme.kind == ";")
@@ -96,7 +96,7 @@ def finished(text: str) -> bool:
     if spoken_command(text) is not None:
         return True
     try:
-        kinds = [lexeme.kind for lexeme in lexical.scan(text)]
+        kinds = [lexeme.kind for lexeme in lexer.scan(text)]
     except SinkqlError as error:
         if isinstance(error, UnclosedError):
             return False
@@ -110,7 +110,7 @@ def still_open(text: str) -> str:
     """Return what waits for its end: `'`, `"`, `$`, `*` (a comment), `(`, or `-` for a statement that goes on."""
     brackets = []
     try:
-        for lexeme in lexical.scan(text):
+        for lexeme in lexer.scan(text):
             if lexeme.kind in ("(", "["):
                 brackets.append(lexeme.kind)
             elif lexeme.kind in (")", "]") and brackets:

@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sinkql import vocabulary
+from sinkql import keywords
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.parser.read import lexical
+from sinkql.parser.read import lexer
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -66,7 +66,7 @@ def substitute(text: str, values: Mapping[str, str]) -> Substituted:
 def _uses(text: str, values: Mapping[str, str]) -> Iterator[_Use]:
     if ":" not in text:
         return
-    colon: lexical.Lexeme | None = None
+    colon: lexer.Lexeme | None = None
     for lexeme in _lexemes(text):
         if colon is not None and colon.end == lexeme.start:
             use = _use(colon, lexeme, values)
@@ -75,15 +75,15 @@ def _uses(text: str, values: Mapping[str, str]) -> Iterator[_Use]:
         colon = lexeme if lexeme.kind == ":" else None
 
 
-def _lexemes(text: str) -> Iterator[lexical.Lexeme]:
+def _lexemes(text: str) -> Iterator[lexer.Lexeme]:
     """Yield the lexemes up to the first mistake, which the parser will report."""
     try:
-        yield from lexical.scan(text)
+        yield from lexer.scan(text)
     except SinkqlError:
         return
 
 
-def _use(colon: lexical.Lexeme, lexeme: lexical.Lexeme, values: Mapping[str, str]) -> _Use | None:
+def _use(colon: lexer.Lexeme, lexeme: lexer.Lexeme, values: Mapping[str, str]) -> _Use | None:
     span = Span(colon.start, lexeme.end)
     quoted = lexeme.text[1:-1]
     match lexeme.kind:
@@ -92,7 +92,7 @@ def _use(colon: lexical.Lexeme, lexeme: lexical.Lexeme, values: Mapping[str, str
         case "STRING" if lexeme.text[0] == "'" and _NAME.match(quoted):
             return _Use(span, "'" + _value(quoted, span, values).replace("'", "''") + "'")
         case "QUOTED" if _NAME.match(quoted):
-            return _Use(span, vocabulary.quoted(_value(quoted, span, values)))
+            return _Use(span, keywords.quoted(_value(quoted, span, values)))
         case _:
             return None
 

@@ -10,17 +10,17 @@ from sinkql.session.item import naming
 from sinkql.session.item.alter import alter, validate
 from sinkql.session.item.create import create, create_many
 from sinkql.session.item.drop import drop
-from sinkql.session.item.reference import alter_references
+from sinkql.session.item.references import alter_references
 from sinkql.session.result import Result
-from sinkql.session.row import modify as change
+from sinkql.session.row import dml as change
 from sinkql.session.row.query import select
 from sinkql.session.row.subscribe import subscribe
 from sinkql.session.show.explain import explain
 from sinkql.session.show.show import show, show_create, show_variable
-from sinkql.session.sink.optimize import optimize
+from sinkql.session.sink.error_recovery import skip
+from sinkql.session.sink.maintenance import optimize
 from sinkql.session.sink.publish import publish
 from sinkql.session.sink.replay import replay
-from sinkql.session.sink.skip import skip
 from sinkql.session.workspace import Workspace
 
 

@@ -18,9 +18,9 @@ from packaging.specifiers import SpecifierSet
 from sinkql.catalog.address import VARIABLE, Address, folder_of
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.verify import problems
+from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.registry import discover
 from sinkql.errors import NoCatalogError, SinkqlError
-from sinkql.extension.check import Check
-from sinkql.extension.registry import discover
 from sinkql.runtime.spark.java import check_java, unused_home
 from sinkql.session.log_check import checks_of_logs
 from sinkql.session.server_check import checks_of_catalog, checks_of_clusters

@@ -10,9 +10,9 @@ from typing import Any
 from sinkql import logical
 from sinkql.capture.log import FOLDER
 from sinkql.catalog.catalog import Catalog
+from sinkql.connector_api.cdc import captured_source
+from sinkql.connector_api.health_check import Check
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import captured_source
-from sinkql.extension.check import Check
 from sinkql.planner.name import short_name
 
 _NEARLY = 0.8

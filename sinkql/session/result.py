@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sinkql import logical
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import Notice
-from sinkql.extension.types import arrow_type
 
 if TYPE_CHECKING:
     import pandas as pd

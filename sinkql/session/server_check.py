@@ -11,17 +11,17 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
+from sinkql.connector_api.health_check import Check, Examined, Reading
+from sinkql.connector_api.planning import Access, ConnectionKind
+from sinkql.connector_api.source_options import REACHED_BY
 from sinkql.errors import SinkqlError
-from sinkql.extension.check import Check, Examined, Reading
-from sinkql.extension.keeping import REACHED_BY
-from sinkql.extension.plan import Access, ConnectionKind
-from sinkql.extension.s3 import SCHEME
 from sinkql.lowering.job import lower
+from sinkql.object_store.s3 import SCHEME
 from sinkql.parser import parse
 from sinkql.planner.name import short_name
 from sinkql.runtime.spark.master import ADDRESSED, own_address
-from sinkql.script.mask import mask
-from sinkql.session.item.access import CatalogAccess
+from sinkql.script.redaction import mask
+from sinkql.session.item.connector_access import CatalogAccess
 
 
 def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[Check]:
@@ -202,7 +202,7 @@ def _of_master(name: str, master: str) -> Check:
 
 
 def _of_state(name: str, state: logical.StatePath, catalog: Catalog) -> Check:
-    from sinkql.extension.home import check_state
+    from sinkql.state_store.directory import check_state
 
     called = f"{name}: state"
     try:
@@ -219,8 +219,8 @@ def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[Check]:
     written = {each.name: each.value for each in statement.with_options}
     match written.get("LOG"), written.get(REACHED_BY):
         case ast.Text(path), ast.Word(connection):
-            from sinkql.capture.bucket import LOGS
-            from sinkql.extension.objects import Objects  # boto3, only where one is asked
+            from sinkql.capture.object_log_store import LOGS
+            from sinkql.object_store.objects import Objects  # boto3, only where one is asked
 
             name = f"{statement.name.parts[-1].value}: log"
             bucket, _, prefix = path.removeprefix(SCHEME).partition("/")

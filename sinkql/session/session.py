@@ -10,33 +10,33 @@ from typing import TYPE_CHECKING, Any, Literal
 from sinkql import ast, logical, physical
 from sinkql.catalog.address import ServerUrl, address_of
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file.sqlite_file import make_private_folder
+from sinkql.catalog.coordination.shared_store import open_notes
+from sinkql.catalog.coordination.ticks import TickTable
 from sinkql.catalog.memory import Broken
-from sinkql.catalog.running.notes import open_notes
-from sinkql.catalog.running.ticks import TickTable
 from sinkql.catalog.secret.hash_key import hash_key
+from sinkql.catalog.sqlite.private_file import make_private_folder
+from sinkql.connector_api.registry import Registry, discover
+from sinkql.connector_api.stream import Context
+from sinkql.connector_api.wait_request import wait_notes
 from sinkql.errors import Notice, SinkqlError, too_deep
-from sinkql.extension.registry import Registry, discover
-from sinkql.extension.stream import Context
-from sinkql.extension.wait_request import wait_notes
 from sinkql.lowering.job import lower
-from sinkql.lowering.log import readers_of, view_id, view_jobs
+from sinkql.lowering.materialized_view import readers_of, view_id, view_jobs
 from sinkql.parser import parse
 from sinkql.planner.edit import transaction as transactions
 from sinkql.planner.name import as_name, find, short_name, sql_name
-from sinkql.script.mask import mask
+from sinkql.script.redaction import mask
 from sinkql.session.dispatch import dispatch
 from sinkql.session.item import drop as dropping
-from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.result import Result
 from sinkql.session.row.query import preview
-from sinkql.session.sink import running
-from sinkql.session.sink.reaching import Reaching
+from sinkql.session.sink import run
 from sinkql.session.sink.started import RunningSinks
+from sinkql.session.sink.wait_for_target import Reaching
 from sinkql.session.transaction import Transaction
 
 if TYPE_CHECKING:
-    from sinkql.runtime.batch.progress import Progress
+    from sinkql.runtime.batch.events import Progress
     from sinkql.runtime.spark.adhoc import AdhocSpark
 
 
@@ -252,10 +252,10 @@ class Session:
         """Run jobs until each has ended or was stopped; return the exit code that fits all of them.
 
         With `once` they commit what there is now and stop. `takeover` takes sinks from a process that runs them.
-        `progress` is called with what happens: the dataclasses of `sinkql.runtime.batch.progress`.
+        `progress` is called with what happens: the dataclasses of `sinkql.runtime.batch.events`.
         """
         self._end_queries()
-        return running.run(self, jobs, once=once, takeover=takeover, progress=progress)
+        return run.run(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def up(
         self,
@@ -271,7 +271,7 @@ class Session:
         """
         jobs = self.jobs(names) if names is not None else None
         self._end_queries()
-        return running.up(self, jobs, once=once, takeover=takeover, progress=progress)
+        return run.up(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def running(self, *names: str) -> RunningSinks:
         """Return a context manager in which a process of its own runs the sinks (all, without names).
@@ -298,11 +298,11 @@ class Session:
 
     def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
         """Return columns and rows that tell what sinks and the views that they read are doing, and how far they are."""
-        return running.status(self._committed, self._running(names))
+        return run.status(self._committed, self._running(names))
 
     def source_status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
         """Return columns and rows that tell how far the sources of the sinks are, and what is kept for them."""
-        return running.source_status(self._committed, self._running(names))
+        return run.source_status(self._committed, self._running(names))
 
     def reading(self, job: physical.Job) -> list[str]:
         """Return lines that tell how to read what a sink wrote."""

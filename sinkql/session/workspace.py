@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.extension.stream import Context
+from sinkql.connector_api.stream import Context
 
 if TYPE_CHECKING:
     from sinkql.runtime.spark.adhoc import AdhocSpark

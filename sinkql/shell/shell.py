@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sinkql.errors import Notice, SinkqlError, Span, nearest
-from sinkql.script.mask import mask
+from sinkql.script.redaction import mask
 from sinkql.script.split import Command, StatementText, split
 from sinkql.script.variable import substitute
 from sinkql.session import Result, Session

@@ -16,7 +16,7 @@ from sinkql.errors import SinkqlError
 from sinkql.script.split import spoken_command
 from sinkql.session import Session
 from sinkql.shell.background import Background, Notices
-from sinkql.shell.command.listed import BY_NAME
+from sinkql.shell.command.command_list import BY_NAME
 from sinkql.shell.screen.keyboard import held_keys, typed_ahead
 from sinkql.shell.screen.screen import Screen
 from sinkql.shell.setting import RowFormat, Settings

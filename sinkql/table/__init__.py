@@ -6,7 +6,7 @@
 """
 
 from sinkql import physical
-from sinkql.extension.stream import Context, Reader
+from sinkql.connector_api.stream import Context, Reader
 from sinkql.planner.item.table import KIND as KIND
 
 

@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sinkql import faults
 from sinkql.errors import SinkqlError, no_room
+from sinkql.storage import failpoint
 from sinkql.table.row import Codec, Row
 
 FOLDER = "tables"
@@ -247,13 +247,13 @@ class TableFile:
                 edit.check_width()
                 yield edit
                 edit.finish()
-                faults.point("table-changed")
+                failpoint.point("table-changed")
                 connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
-        faults.point("table-committed")
+        failpoint.point("table-committed")
 
 
 class Edit:
@@ -351,7 +351,7 @@ def put_back(path: Path, copy: Path) -> None:
             "UPDATE main.statement SET width = min(width, ?), needs = min(needs, ?) WHERE last = ?",
             (width, width, newest),
         )
-        faults.point("table-changed")
+        failpoint.point("table-changed")
         connection.execute("COMMIT")
 
 
@@ -363,7 +363,7 @@ def _change(connection: sqlite3.Connection, gone: Sequence[tuple[int, str]], com
     changes = [*((-1, data, number) for number, data in gone), *((1, data, None) for data in come)]
     rows = [(first + len(gone) + place, data) for place, data in enumerate(come)]
     connection.executemany("INSERT INTO main.row (id, data) VALUES (?, ?)", rows)
-    faults.point("table-rows")
+    failpoint.point("table-rows")
     connection.executemany(
         "INSERT INTO main.log (change, diff, data, came) VALUES (?, ?, ?, ?)",
         [(number, *change) for number, change in enumerate(changes, first)],

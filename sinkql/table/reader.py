@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.table.file import OtherLogError, Point, TableFile, table_path
 from sinkql.table.row import Codec, NarrowError
 

@@ -16,8 +16,8 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from sinkql import logical
-from sinkql.extension.types import arrow_type, parse_type
-from sinkql.logical.composite import entries
+from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.logical.nested import entries
 
 if TYPE_CHECKING:
     import pyarrow as pa

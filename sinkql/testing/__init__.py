@@ -2,8 +2,8 @@
 
 * `load`, `loads`: scripts → a `Pipeline`, whose jobs are those that run.
 * `pipeline`: `Pipeline`: rows that come and go, batches, the rows of sinks, views and tables.
-* `given`: the rows that a test gives a source, as the source's reader gives them to a batch.
-* `row`: a test's rows ↔ rows of typed values.
+* `sources`: the rows that a test gives a source, as the source's reader gives them to a batch.
+* `rows`: a test's rows ↔ rows of typed values.
 * `target`: the batches of one sink or view, and a writer that keeps its rows in memory.
 * `difference`: `assert_rows`.
 """

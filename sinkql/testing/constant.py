@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinkql import physical
+from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
 from sinkql.connectors.constant.reader import ConstantReader
-from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa

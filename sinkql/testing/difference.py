@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sinkql.testing.row import alike
+from sinkql.testing.rows import alike
 
 Given = Mapping[str, Any]
 

@@ -12,29 +12,29 @@ from typing import Any
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Reader
 from sinkql.errors import Notice, SinkqlError
 from sinkql.evaluate import UnsureError, function_of
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Reader
 from sinkql.logical.type import Type
 from sinkql.lowering.job import lower, lower_relation, lower_view
 from sinkql.parser import parse
-from sinkql.planner.edit.row import Target as TableTarget
-from sinkql.planner.edit.row import plan_insert
+from sinkql.planner.edit.dml import Target as TableTarget
+from sinkql.planner.edit.dml import plan_insert
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import as_name, find, short_name, with_article
-from sinkql.printer.part import name as print_name
+from sinkql.printer.clause import name as print_name
 from sinkql.program import compile_text
 from sinkql.runtime.batch.clock import machine_ms, with_clock
 from sinkql.script.file import read_script, script_files
 from sinkql.script.variable import substitute
 from sinkql.session.deploy.script_catalog import Script, read_scripts
-from sinkql.session.row.modify import Fitting, duplicate
+from sinkql.session.row.dml import Fitting, duplicate
 from sinkql.session.row.query import now
 from sinkql.table.row import Row
 from sinkql.testing.constant import RowsOfQuery
-from sinkql.testing.given import GivenReader, GivenSource
-from sinkql.testing.row import Given, alike, names_of, value_of
+from sinkql.testing.rows import Given, alike, names_of, value_of
+from sinkql.testing.sources import GivenReader, GivenSource
 from sinkql.testing.target import Target, ViewTarget
 
 Rows = Given | Iterable[Given]

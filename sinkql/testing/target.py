@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import physical
-from sinkql.extension.rows import python_values
-from sinkql.extension.stream import (
+from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.stream import (
     Committed,
     Compacted,
     JobOffsets,
@@ -29,7 +29,7 @@ from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.table.row import Row
-from sinkql.testing.row import alike, in_order, ordered
+from sinkql.testing.rows import alike, in_order, ordered
 
 if TYPE_CHECKING:
     import pyarrow as pa

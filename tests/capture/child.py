@@ -13,9 +13,9 @@ import msgspec
 from capture.leased import LeasedHost
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, once
 from capture.server import FakeStream, Server
-from sinkql.capture.process import Capture
+from sinkql.capture.runner import Capture
+from sinkql.connector_api.cdc import Keeping
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Keeping
 from support.fault import armed
 from support.forking import serve
 

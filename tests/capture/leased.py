@@ -7,8 +7,8 @@ import uuid
 from dataclasses import dataclass, field
 
 from capture.pipeline import SOURCE, FakeHost
-from sinkql.catalog.file.database import Database
-from sinkql.catalog.running.control import Control
+from sinkql.catalog.coordination.control import Control
+from sinkql.catalog.sqlite.database import Database
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import LeaseLostError
 

@@ -13,18 +13,18 @@ import msgspec
 from capture.server import COLUMNS, FakeStream, Server, table
 from sinkql import physical
 from sinkql.capture import open_reader
-from sinkql.capture.host import Client, Doing, Pace
+from sinkql.capture.control import Client, Doing, Pace
 from sinkql.capture.log import LogFolder
-from sinkql.capture.process import Capture
+from sinkql.capture.log_store import DamagedEntryError
+from sinkql.capture.runner import Capture
 from sinkql.capture.storage import log_folder
-from sinkql.capture.store import DamagedEntryError
+from sinkql.connector_api.cdc import CapturedSource, Keeping, LogPath, source_options, table_options
+from sinkql.connector_api.planning import SourceKind, SourcePlan
+from sinkql.connector_api.registry import Registry, discover
+from sinkql.connector_api.stream import Context, Limit, Offsets
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import CapturedSource, Keeping, LogPath, source_options, table_options
-from sinkql.extension.plan import SourceKind, SourcePlan
-from sinkql.extension.registry import Registry, discover
-from sinkql.extension.s3 import Keys
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.stream import Context, Limit, Offsets
+from sinkql.object_store.s3 import Keys
+from sinkql.object_store.store import ObjectStore
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session

@@ -18,8 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.errors import SinkqlError
-from sinkql.extension.capture import (
+from sinkql.connector_api.cdc import (
     CapturedTable,
     Changed,
     Chunk,
@@ -32,6 +31,7 @@ from sinkql.extension.capture import (
     TableRows,
     Transactions,
 )
+from sinkql.errors import SinkqlError
 
 COLUMNS = (physical.Column("id", "bigint", False), physical.Column("v", "text"))
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("$diff", pa.int64()), ("$at", pa.timestamp("us", "UTC"))])

@@ -15,12 +15,12 @@ import pytest
 from capture.pipeline import QUICK, Running, Sinks, again, drain, once, registry
 from capture.server import Server
 from sinkql import physical
+from sinkql.connector_api.cdc import Keeping
+from sinkql.connector_api.stream import Limit, Reader, Split, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Keeping
-from sinkql.extension.stream import Limit, Reader, Split, Tally
-from sinkql.runtime.batch.expression import mapped
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local import engine
+from sinkql.runtime.local.map import mapped
 from support.patience import Deadline
 from support.running import MemoryControl, job, loop_of
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinkql.capture import columnar
-from sinkql.capture.columnar import LIMB, Block
+from sinkql.decode import columnar
+from sinkql.decode.columnar import LIMB, Block
 
 NULL = st.none()
 

@@ -10,8 +10,8 @@ from pyiceberg.catalog import load_catalog
 
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import FakeStream, Server
-from sinkql.capture import mark
-from sinkql.extension.stream import FirstSnapshot, Limit
+from sinkql.capture import messages
+from sinkql.connector_api.stream import FirstSnapshot, Limit
 from support.patience import PATIENCE_S, Deadline
 
 
@@ -120,7 +120,7 @@ def test_sink_that_lags_is_behind_by_what_follows_it_alone(tmp_path: Path, serve
         running.until(lambda: running.captured() == 5)
         running.confirms()
         behind = running.host.told[-1].details
-        places = dict(mark.all_of(sinks.place.notes, "at", mark.At))
+        places = dict(messages.all_of(sinks.place.notes, "at", messages.At))
     assert places["id-a.t"].to < places["id-b.u"].to
     assert beside["offset_committed"] == 4
     assert behind["offset_committed"] == 1

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sinkql import durable, faults
-from sinkql.capture.bucket import BucketStore
 from sinkql.capture.log import Log, LogFolder
-from sinkql.capture.store import FencedLogError, FolderStore, LogStore
-from sinkql.extension.objects import Objects
-from sinkql.extension.s3 import Keys
-from sinkql.note import FolderNotes
+from sinkql.capture.log_store import FencedLogError, FolderStore, LogStore
+from sinkql.capture.object_log_store import BucketStore
+from sinkql.object_store.objects import Objects
+from sinkql.object_store.s3 import Keys
+from sinkql.storage import failpoint, files
+from sinkql.storage.key_value import FolderNotes
 from support.seaweed import Seaweed
 
 Open = Callable[[], LogStore]
@@ -89,10 +89,10 @@ def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
         patch.setattr(owner, name, called)
 
     with pytest.MonkeyPatch.context() as patch:
-        around(durable, "create")
+        around(files, "create")
         for name in ("put", "get", "delete"):
             around(Objects, name)
-        patch.setattr(faults, "point", lambda name: place())
+        patch.setattr(failpoint, "point", lambda name: place())
         yield
 
 

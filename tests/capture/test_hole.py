@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sinkql import physical
-from sinkql.capture.hole import filled, moving
-from sinkql.extension.capture import CapturedTable, TableRows
+from sinkql.capture.unchanged_values import filled, moving
+from sinkql.connector_api.cdc import CapturedTable, TableRows
 
 _COLUMNS = tuple(physical.Column(*each) for each in (("id", "bigint", False), ("a", "text"), ("b", "text")))
 _TABLE = CapturedTable("t", ("public", "t"), _COLUMNS, ("id",), holes=True)

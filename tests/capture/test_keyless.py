@@ -14,12 +14,12 @@ from capture.pipeline import QUICK
 from capture.server import FakeStream, Server, position, rows_of, table
 from sinkql.capture.buffer import Buffer
 from sinkql.capture.log import DataFile, Generation, Log, LogFolder, Part
-from sinkql.capture.place import Place
+from sinkql.capture.position import Place
 from sinkql.capture.reader import LogReader
 from sinkql.capture.snapshot import Snapshots
+from sinkql.connector_api.cdc import Keeping
+from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Keeping
-from sinkql.extension.stream import Limit
 from support.patience import Deadline
 
 _PACE = replace(QUICK, chunk_bytes=10_000)

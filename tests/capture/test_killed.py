@@ -16,8 +16,8 @@ import pytest
 
 from capture.pipeline import Sinks
 from capture.server import Change, Server
-from sinkql.capture.process import discard
-from sinkql.extension.capture import Keeping
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import Keeping
 from support.forking import Children
 from support.patience import Deadline
 from support.seaweed import Seaweed

@@ -10,12 +10,12 @@ import pytest
 
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import FakeStream, Server, rows_of
-from sinkql.capture import datafile
+from sinkql.capture import data_file
 from sinkql.capture.buffer import Buffer
 from sinkql.capture.log import LogFolder
-from sinkql.capture.process import discard
-from sinkql.extension.capture import Changed, Keeping, TableRows, Transactions
-from sinkql.extension.stream import Limit, RowError
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import Changed, Keeping, TableRows, Transactions
+from sinkql.connector_api.stream import Limit, RowError
 from support.readers import duckdb_folder
 
 
@@ -91,4 +91,4 @@ def test_records_that_do_not_decode_are_written_before_they_fill_the_memory(tmp_
     buffer.spill()
     assert buffer.bytes == 0
     (file,) = buffer.files["t"]
-    assert datafile.failed(store, file) == errors
+    assert data_file.failed(store, file) == errors

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from sinkql import physical
-from sinkql.capture import datafile
-from sinkql.capture.host import Client, Pace
+from sinkql.capture import data_file
+from sinkql.capture.control import Client, Pace
 from sinkql.capture.log import DataFile, Log, LogFolder, Part
-from sinkql.capture.place import Place
+from sinkql.capture.position import Place
 from sinkql.capture.reader import LogReader
-from sinkql.extension.capture import CapturedTable, Keeping, TableRows
-from sinkql.extension.stream import Limit, Tally
+from sinkql.connector_api.cdc import CapturedTable, Keeping, TableRows
+from sinkql.connector_api.stream import Limit, Tally
 
 _COLUMNS = (physical.Column("id", "bigint", nullable=False),)
 _LIMIT = Limit(1000)
@@ -82,10 +82,10 @@ def test_only_columns_that_are_used_are_read(tmp_path: Path) -> None:
     log = Log.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
     rows = pa.record_batch({"id": [1, 2], "name": ["a", "b"], "n": pa.array([3, 4], pa.int32()), "$diff": [1, 1]})
-    file = datafile.write(folder.store, "mine", 1, [TableRows(rows)])
+    file = data_file.write(folder.store, "mine", 1, [TableRows(rows)])
     assert file is not None
     log.add("changes", to="1", at=time.time(), tables={"mine": Part(files=(file,))})
-    assert [each.schema.names for each in datafile.read(folder.store, file, {"n"})] == [["n"]]
+    assert [each.schema.names for each in data_file.read(folder.store, file, {"n"})] == [["n"]]
     columns = (*_COLUMNS, physical.Column("name", "text"), physical.Column("n", "integer"))
     reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), columns, ("id",)), Keeping())
     start, end = (Place("l", at, str(at), done=True).offsets() for at in (0, 1))

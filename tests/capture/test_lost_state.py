@@ -11,8 +11,8 @@ import pytest
 from capture.pipeline import QUICK, Running, Sinks, drain, once, registry
 from capture.server import Server
 from sinkql import physical
+from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine

@@ -11,16 +11,16 @@ import pytest
 
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, once
 from capture.server import COLUMNS, FakeStream, Server, position
-from sinkql.capture import mark
-from sinkql.capture.confirm import Marks
-from sinkql.capture.host import Client
-from sinkql.capture.place import Place
-from sinkql.capture.process import discard
+from sinkql.capture import messages
+from sinkql.capture.control import Client
+from sinkql.capture.position import Place
 from sinkql.capture.reader import LogReader
+from sinkql.capture.retention import Marks
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import CapturedTable, Keeping
+from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import CapturedTable, Keeping
-from sinkql.extension.stream import Limit
-from sinkql.note import FolderNotes
+from sinkql.storage.key_value import FolderNotes
 
 _MANY = Limit(1_000_000)
 _KEYLESS = CapturedTable("t", ("public", "t"), COLUMNS, ())
@@ -61,11 +61,11 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
         server.commit([("t", number, "more")])
     running = Running(sinks)
     running.host = running.capture.host = Keyless(sinks)
-    mark.put(sinks.place.notes, "at/id-a.t", mark.At("t", position(1), "lost", 7))
+    messages.put(sinks.place.notes, "at/id-a.t", messages.At("t", position(1), "lost", 7))
     with running:
         running.until(lambda: running.captured() >= server.end())
         place = Place("lost", 8, position(3), done=True)
-        mark.put(sinks.place.notes, "at/id-a.t", place.at("t"))
+        messages.put(sinks.place.notes, "at/id-a.t", place.at("t"))
         reader = LogReader("t", "id-a", sinks.place, _KEYLESS, sinks.keeping, "retract")
         running.until(lambda: _end(reader, place) == position(server.end()))
         splits = reader.splits(place.offsets(), reader.latest(place.offsets(), _MANY))
@@ -122,15 +122,15 @@ def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, se
         Place("older", 9, position(8), done=True),
     )
     notes = FolderNotes(tmp_path)
-    mark.put(notes, "at/id-a.t", place.at("t"))
+    messages.put(notes, "at/id-a.t", place.at("t"))
     for known in earlier:
         client = Client("id-a", _KEYLESS, known.offsets())
-        assert dict(Marks.read(notes, [client], mark.Era(1)).at) == {"id-a.t": place.at("t")}
+        assert dict(Marks.read(notes, [client], messages.Era(1)).at) == {"id-a.t": place.at("t")}
     further = msgspec.structs.replace(place, entry=8, to=position(4))
     anew = msgspec.structs.replace(place, entry=5, to=position(2), generation=1, done=False)
     for later in (further, anew):
         client = Client("id-a", _KEYLESS, later.offsets())
-        assert dict(Marks.read(notes, [client], mark.Era(1)).at) == {"id-a.t": later.at("t")}
+        assert dict(Marks.read(notes, [client], messages.Era(1)).at) == {"id-a.t": later.at("t")}
 
 
 def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:

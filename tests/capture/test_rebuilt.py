@@ -16,15 +16,15 @@ import pytest
 from capture.pipeline import QUICK, SOURCE, Running, Sinks, once, registry
 from capture.server import COLUMNS, SCHEMA, Change, FakeStream, Server, position, table
 from sinkql import physical
-from sinkql.capture.host import Client
+from sinkql.capture.control import Client
+from sinkql.connector_api.cdc import CapturedTable, Changed, TableRows, Transactions, source_options, table_options
 from sinkql.errors import LostStateError
-from sinkql.extension.capture import CapturedTable, Changed, TableRows, Transactions, source_options, table_options
-from sinkql.extension.home import Home
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.rebuild import rebuild
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Place, Values, bucket_folder
-from sinkql.spill import LAST
+from sinkql.state_store.directory import Home
+from sinkql.storage.spill import LAST
 from support.running import job, loop_of
 
 _HOLE = b"\x02"

@@ -12,13 +12,13 @@ import pytest
 
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import Server, position
-from sinkql.capture import mark
-from sinkql.capture.confirm import Marks
-from sinkql.capture.place import Place
-from sinkql.capture.process import discard
+from sinkql.capture import messages
+from sinkql.capture.log_store import FolderStore
+from sinkql.capture.position import Place
 from sinkql.capture.reader import LogReader
-from sinkql.capture.store import FolderStore
-from sinkql.extension.stream import Limit
+from sinkql.capture.retention import Marks
+from sinkql.capture.runner import discard
+from sinkql.connector_api.stream import Limit
 
 _LARGE, _SMALL = (replace(QUICK, chunk_bytes=size) for size in (1000, 200))
 
@@ -104,7 +104,7 @@ def test_sink_that_begins_later_can_go_on_from_the_server(tmp_path: Path, server
 
 
 def test_sink_that_has_just_committed_is_known(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    sinks, all_of = Sinks(tmp_path), mark.all_of
+    sinks, all_of = Sinks(tmp_path), messages.all_of
     with Running(sinks) as running:
         running.wants("a")
         loop = sinks.loop("a")
@@ -116,7 +116,7 @@ def test_sink_that_has_just_committed_is_known(tmp_path: Path, server: Server, m
         yield from all_of(*arguments)
         reader.committed(place)
 
-    monkeypatch.setattr(mark, "all_of", committing)
+    monkeypatch.setattr(messages, "all_of", committing)
     found = Marks.read(sinks.place.notes, sinks.clients())
     assert found.at or found.wants
 

@@ -18,7 +18,7 @@ from capture.leased import LeasedHost
 from capture.pipeline import QUICK, Running, Sinks
 from capture.server import FakeStream, Server
 from sinkql.capture.log import Entry
-from sinkql.capture.process import Capture
+from sinkql.capture.runner import Capture
 from support.forking import Children
 from support.patience import Deadline, joined
 

@@ -14,13 +14,13 @@ import pytest
 from capture.pipeline import QUICK, Running, Sinks, drain, once
 from capture.server import Change, FakeStream, Server, position
 from sinkql import physical
-from sinkql.capture import mark
-from sinkql.capture.host import Pace
-from sinkql.capture.process import discard
+from sinkql.capture import messages
+from sinkql.capture.control import Pace
 from sinkql.capture.reader import LogReader
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import Keeping, Position
+from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Keeping, Position
-from sinkql.extension.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
 from support.patience import Deadline
 
@@ -74,7 +74,7 @@ def _code(sinks: Sinks, name: str = "a") -> str:
 
 
 def _skip(sinks: Sinks, code: str = "SQ3702") -> None:
-    mark.put(sinks.place.notes, "skip", mark.Skip(code))
+    messages.put(sinks.place.notes, "skip", messages.Skip(code))
 
 
 def _lose(sinks: Sinks, server: Server) -> None:
@@ -147,12 +147,12 @@ def test_rows_that_are_computed_again_while_more_is_lost_begin_anew(tmp_path: Pa
 
 def _accepting(sinks: Sinks) -> Running:
     """Return a capture that runs, once it goes on without what was lost."""
-    before = mark.era(sinks.place.notes).number
+    before = messages.era(sinks.place.notes).number
     running = _running(sinks)
     running.__enter__()
     running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
     _skip(sinks)
-    running.until(lambda: mark.era(sinks.place.notes).number > before and mark.era(sinks.place.notes).begin)
+    running.until(lambda: messages.era(sinks.place.notes).number > before and messages.era(sinks.place.notes).begin)
     return running
 
 
@@ -165,7 +165,7 @@ def test_running_sink_is_told_to_compute_its_rows_again(tmp_path: Path, server: 
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks)
         reader, start = loop.readers["t"], loop.marker.end
-        running.until(lambda: mark.era(sinks.place.notes).begin)
+        running.until(lambda: messages.era(sinks.place.notes).begin)
         running.until(lambda: reader.anew(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
         with pytest.raises(SinkqlError) as failed:
             loop.process(start, {"t": reader.latest(start["t"], _MANY)})
@@ -222,7 +222,7 @@ def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_pat
     with _running(sinks) as running:
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: mark.era(sinks.place.notes).begin)
+        running.until(lambda: messages.era(sinks.place.notes).begin)
         server.commit([("t", 2, "kept")])
     for _ in range(3):  # nothing of it is forgotten before the sink has it
         with _running(sinks) as running:
@@ -243,7 +243,7 @@ def test_sink_of_rows_with_holes_goes_on_with_all_rows(tmp_path: Path, server: S
     with _running(sinks) as running:
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: mark.era(sinks.place.notes).begin)
+        running.until(lambda: messages.era(sinks.place.notes).begin)
         running.until(lambda: (end := reader.latest(start, _MANY)) != start and end.get("done"))
         end = reader.latest(start, _MANY)
         assert reader.snapshotting(start)  # a change of a row that the sink has not seen is passed over until then
@@ -259,7 +259,7 @@ def test_sink_that_keeps_rows_of_others_goes_on_with_what_comes(tmp_path: Path, 
     with _running(sinks) as running:
         assert _code(sinks) == "SQ3436"
         _skip(sinks, "SQ3436")
-        running.until(lambda: mark.era(sinks.place.notes).begin)
+        running.until(lambda: messages.era(sinks.place.notes).begin)
         server.commit([("t", 2, "kept")])
         loop = once(sinks)
     assert not loop.rebuilds()
@@ -281,7 +281,7 @@ def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, se
     with _running(sinks) as running:
         assert _code(sinks) == code
         _skip(sinks, code)
-        running.until(lambda: mark.era(sinks.place.notes).begin)
+        running.until(lambda: messages.era(sinks.place.notes).begin)
         loop = once(sinks)
     assert not loop.rebuilds()
     lost = {2: "old"}  # nothing tells of a row that went meanwhile
@@ -309,7 +309,7 @@ def test_place_that_the_log_left_behind_is_given_up(tmp_path: Path, server: Serv
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
         assert _code(sinks, "b") == "SQ3434"
-        mark.put(sinks.place.notes, "skip/id-b.t", mark.Skip("SQ3434"))
+        messages.put(sinks.place.notes, "skip/id-b.t", messages.Skip("SQ3434"))
         running.host.sinks = sinks
         once(sinks, "b")
         assert not (sinks.place.folder / "skip" / "id-b.t.json").exists()
@@ -324,7 +324,7 @@ def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_p
     with _unslotted(sinks) as running:
         assert _code(sinks) == "SQ3702"
         _skip(sinks)
-        running.until(lambda: mark.era(sinks.place.notes).begin)
+        running.until(lambda: messages.era(sinks.place.notes).begin)
         loop = once(sinks)
     server.commit([("t", 1, "after"), ("t", 2, None)])
     shutil.rmtree(sinks.place.folder)
@@ -335,7 +335,7 @@ def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_p
         drain(loop)
     assert not loop.rebuilds()
     assert sinks.rows() == server.rows()
-    assert mark.era(sinks.place.notes).number == 1
+    assert messages.era(sinks.place.notes).number == 1
 
 
 def _unslotted(sinks: Sinks) -> Running:
@@ -362,7 +362,7 @@ def test_skipping_that_is_broken_off_goes_on(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("sinkql.faults.point", stop)
+        patch.setattr("sinkql.storage.failpoint.point", stop)
         with pytest.raises(KeyboardInterrupt):
             broken.capture.run()
     with _running(sinks):

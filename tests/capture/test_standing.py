@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from sinkql.capture.store import FencedLogError
-from sinkql.connectors.mysql import standing as mysql
-from sinkql.connectors.postgres import standing as postgres
+from sinkql.capture.log_store import FencedLogError
+from sinkql.connectors.mysql import history_check as mysql
+from sinkql.connectors.postgres import history_check as postgres
 from sinkql.errors import SinkqlError
 from support.notes import MemoryNotes
 

@@ -16,13 +16,13 @@ from botocore.exceptions import ReadTimeoutError
 
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import Server
-from sinkql.capture.bucket import BucketStore
-from sinkql.capture.process import discard
-from sinkql.capture.store import FencedLogError, FolderStore, LogStore
+from sinkql.capture.log_store import FencedLogError, FolderStore, LogStore
+from sinkql.capture.object_log_store import BucketStore
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import Keeping
 from sinkql.errors import SinkqlError
-from sinkql.extension import objects
-from sinkql.extension.capture import Keeping
-from sinkql.extension.s3 import Keys
+from sinkql.object_store import objects
+from sinkql.object_store.s3 import Keys
 from support.seaweed import Seaweed
 
 Open = Callable[[str], LogStore]
@@ -136,7 +136,7 @@ def test_capture_of_a_log_that_was_discarded_meanwhile_is_fenced(
             other.open(2)
             other.discard()
 
-    monkeypatch.setattr("sinkql.faults.point", between)
+    monkeypatch.setattr("sinkql.storage.failpoint.point", between)
     with pytest.raises(FencedLogError):
         zombie.add(1, b"b")
     assert other.numbers() == []

@@ -13,15 +13,15 @@ import pytest
 
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, drain, once, registry
 from capture.server import FakeStream, Server, position, table
-from sinkql.capture import mark
+from sinkql.capture import messages
 from sinkql.capture import reader as reading
-from sinkql.capture.host import Client
+from sinkql.capture.control import Client
 from sinkql.capture.log import Log, LogFolder
-from sinkql.capture.process import discard
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import Event, Keeping, Reshaped
+from sinkql.connector_api.stream import Context, Limit
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Event, Keeping, Reshaped
-from sinkql.extension.home import EXECUTOR
-from sinkql.extension.stream import Context, Limit
+from sinkql.state_store.directory import EXECUTOR
 from support.running import loop_of
 
 _MANY = Limit(1_000_000)
@@ -185,8 +185,8 @@ def test_note_of_a_damaged_file_of_another_log_is_taken_away(tmp_path: Path, ser
     with Running(sinks, _KEEPING) as running:
         once(sinks)
         first = sinks.place.entry(0)
-        mark.put(notes, "damaged", mark.Damaged("of a log before", "1-a-t.arrow"))
-        running.until(lambda: mark.take(notes, "damaged", mark.Damaged) is None)
+        messages.put(notes, "damaged", messages.Damaged("of a log before", "1-a-t.arrow"))
+        running.until(lambda: messages.take(notes, "damaged", messages.Damaged) is None)
         server.commit([("t", 2, "two")])
         once(sinks)
     assert sinks.place.entry(0) == first
@@ -445,7 +445,7 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
 
     def tell(to: int) -> None:
         for name, read in tables:
-            mark.put(sinks.place.notes, f"at/id-{name}.{read}", mark.At(read, position(to), "lost", 7))
+            messages.put(sinks.place.notes, f"at/id-{name}.{read}", messages.At(read, position(to), "lost", 7))
 
     def log() -> str:
         entry = sinks.place.entry(0)

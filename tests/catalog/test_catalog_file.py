@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file.database import Database
-from sinkql.catalog.file.layout import VERSION
-from sinkql.catalog.file.sqlite_file import check_ours, coded, make_private
+from sinkql.catalog.sqlite.database import Database
+from sinkql.catalog.sqlite.layout import VERSION
+from sinkql.catalog.sqlite.private_file import check_ours, coded, make_private
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems
-from sinkql.cli.group import run_command as run
+from sinkql.cli.main import run_command as run
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.session import Session
 
 _PAGE = 4096

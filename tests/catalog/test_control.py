@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sinkql.catalog.address import Address
-from sinkql.catalog.opening import open_store
-from sinkql.catalog.running import control as control_module
-from sinkql.catalog.running.control import Control
+from sinkql.catalog.coordination import control as control_module
+from sinkql.catalog.coordination.control import Control
+from sinkql.catalog.open_store import open_store
 from sinkql.catalog.store import Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError

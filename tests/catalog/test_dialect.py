@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.catalog.file.schema import NAMES, TABLES
-from sinkql.catalog.server.dialect import for_postgres
+from sinkql.catalog.postgres.dialect import for_postgres
+from sinkql.catalog.sqlite.schema import NAMES, TABLES
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.secret.hash_key import hash_key
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 
 
 def test_all_who_use_a_catalog_have_one_secret(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sinkql.catalog.file.item_names import item_names
+from sinkql.catalog.sqlite.item_names import item_names
 from sinkql.session import Session
 
 _ITEMS = """

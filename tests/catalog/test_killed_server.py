@@ -15,9 +15,9 @@ import pytest
 
 from catalog.test_killed_writing import _SCRIPT, _STATEMENTS, _state
 from sinkql.catalog.address import ServerUrl
-from sinkql.catalog.file.database import Memory
-from sinkql.catalog.opening import open_server
+from sinkql.catalog.open_store import open_server
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
+from sinkql.catalog.sqlite.database import Memory
 from sinkql.catalog.system import LAYOUT
 from sinkql.session import Session
 from support.catalog import server_address

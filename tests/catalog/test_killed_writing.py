@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from sinkql.catalog.address import Address
-from sinkql.catalog.file.database import Database
-from sinkql.catalog.file.layout import UPGRADES, Layout
+from sinkql.catalog.sqlite.database import Database
+from sinkql.catalog.sqlite.layout import UPGRADES, Layout
 from sinkql.catalog.store import Connection
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems

@@ -9,11 +9,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from sinkql.catalog.server import database as database_module
-from sinkql.catalog.server.database import ServerDatabase
+from sinkql.catalog.postgres import database as database_module
+from sinkql.catalog.postgres.database import ServerDatabase
 from sinkql.catalog.system import LAYOUT
+from sinkql.connector_api import dead_connection
 from sinkql.errors import LateError
-from sinkql.extension import silence
 from support.catalog import server_address
 from support.front import Front, front
 from support.patience import PATIENCE_S
@@ -33,8 +33,8 @@ def database(
     postgres: Postgres, before: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ServerDatabase]:
     opened = ServerDatabase(server_address(postgres, tmp_path, port=before.port), LAYOUT)
-    monkeypatch.setattr(silence, "SILENCE_S", 0.3)
-    monkeypatch.setattr(silence, "_LOOK_S", 0.1)
+    monkeypatch.setattr(dead_connection, "SILENCE_S", 0.3)
+    monkeypatch.setattr(dead_connection, "_LOOK_S", 0.1)
     yield opened
     before.open()
     opened.close()
@@ -92,6 +92,6 @@ def test_a_statement_that_the_server_works_on_is_awaited(
         other.execute("SELECT pg_advisory_lock(7)")
         answer = pool.submit(connection.scalar, "SELECT 7 FROM pg_advisory_xact_lock(7)")
         assert [said.get(timeout=PATIENCE_S) for _ in range(2)] == [True, True]
-        monkeypatch.setattr(silence, "SILENCE_S", PATIENCE_S)
+        monkeypatch.setattr(dead_connection, "SILENCE_S", PATIENCE_S)
         other.execute("SELECT pg_advisory_unlock(7)")
         assert answer.result(PATIENCE_S) == 7

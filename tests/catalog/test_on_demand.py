@@ -16,7 +16,7 @@ import pytest
 from sinkql import ast
 from sinkql.catalog.address import Address
 from sinkql.catalog.catalog import Catalog
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 from sinkql.parser import parse
 from sinkql.planner.item.statement import own_name, plan
 from sinkql.session import Session

@@ -16,8 +16,8 @@ from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
 from sinkql.catalog.secret import aws as reference_aws
+from sinkql.catalog.secret import providers as reference_vault
 from sinkql.catalog.secret import reference
-from sinkql.catalog.secret import vault as reference_vault
 from sinkql.errors import SinkqlError
 from support.aws import KEYS, Aws, aws
 from support.patience import PATIENCE_S, joined

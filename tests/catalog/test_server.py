@@ -15,18 +15,18 @@ from typing import Any, cast
 import click
 import pytest
 
-from sinkql.catalog import opening
+from sinkql.catalog import open_store
 from sinkql.catalog.address import VARIABLE, ServerUrl, address_of
-from sinkql.catalog.file.layout import VERSION
-from sinkql.catalog.opening import open_server
-from sinkql.catalog.running.control import Control
+from sinkql.catalog.coordination.control import Control
+from sinkql.catalog.open_store import open_server
+from sinkql.catalog.postgres import database as database_module
+from sinkql.catalog.postgres.connection import Connection
+from sinkql.catalog.postgres.database import ServerDatabase
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
-from sinkql.catalog.server import database as database_module
-from sinkql.catalog.server.connection import Connection
-from sinkql.catalog.server.database import ServerDatabase
+from sinkql.catalog.sqlite.layout import VERSION
 from sinkql.catalog.system import LAYOUT
 from sinkql.cli.context import names_of
-from sinkql.cli.group import run_command as run
+from sinkql.cli.main import run_command as run
 from sinkql.errors import LateError, SinkqlError
 from sinkql.session import Session
 from sinkql.session.doctor import checks
@@ -156,11 +156,11 @@ def test_several_hosts_may_be_named(tmp_path: Path) -> None:
 
 
 def test_missing_psycopg_is_told(url: ServerUrl, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in sys.modules if each.startswith(("psycopg", "sinkql.catalog.server."))]:
+    for name in [each for each in sys.modules if each.startswith(("psycopg", "sinkql.catalog.postgres."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(SinkqlError) as raised:
-        opening.open_server(url, LAYOUT)
+        open_store.open_server(url, LAYOUT)
     assert (raised.value.code, raised.value.hint) == ("SQ4155", "Run pip install 'psycopg[binary]'.")
 
 

@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 import pytest
 
-from sinkql import faults
 from sinkql.catalog.address import Address
-from sinkql.catalog.opening import open_store
-from sinkql.catalog.running.ticks import TickTable
+from sinkql.catalog.coordination.ticks import TickTable
+from sinkql.catalog.open_store import open_store
 from sinkql.catalog.system import LAYOUT
-from sinkql.numbered import Numbered, Numbers
 from sinkql.runtime.batch.tick import Ticks
+from sinkql.storage import failpoint
+from sinkql.storage.numbered_log import Numbered, Numbers
 
 Make = Callable[[], Numbers]
 
@@ -36,7 +36,7 @@ def test_of_two_that_make_a_tick_at_once_one_does(make: Make) -> None:
             assert Ticks(make()).advance(other, {})
 
     late = Ticks(make())
-    with patch.object(faults, "point", point):
+    with patch.object(failpoint, "point", point):
         assert late.advance({"s": {"at": 5}}, {})
     assert [(number, tick.sources) for number, tick in late.newest_first()] == [(1, {"s": {"at": 8}})]
 

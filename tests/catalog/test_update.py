@@ -14,8 +14,8 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import adding, redefining
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.catalog.verify import problems
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.parser import parse
 from sinkql.planner.edit.qualify import qualify
 from sinkql.printer import to_sql

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql.catalog.address import Address
-from sinkql.catalog.opening import open_store
+from sinkql.catalog.open_store import open_store
 from sinkql.catalog.system import LAYOUT
 from sinkql.session import Session
 

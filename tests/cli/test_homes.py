@@ -25,7 +25,7 @@ assert home() is None
 from sinkql.parser import parse
 from support.words import WORDS
 parse("SELECT 1;", WORDS)
-from sinkql.runtime.spark.archive import archive_of
+from sinkql.runtime.spark.class_archive import archive_of
 archive = archive_of(Path(sys.prefix), Path(sys.prefix))
 archive.make()
 assert archive.option == ""
@@ -36,7 +36,7 @@ except SinkqlError as error:
     assert error.code == "SQ4054" and "XDG_CACHE_HOME" in error.hint, error
 else:
     raise AssertionError("packages were packed")
-from sinkql.catalog.secret.vault import from_vault
+from sinkql.catalog.secret.providers import from_vault
 try:
     from_vault("s", "kv/a", "b")
 except SinkqlError as error:

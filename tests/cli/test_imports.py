@@ -20,7 +20,7 @@ CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 """
 _NEVER = {"sqlalchemy", "alembic", "numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "py4j", "boto3", "asyncio"}
 _FOR_QUERIES, _FOR_STATEMENTS, _FOR_TABLES = {"sqlglot"}, {"sinkql.parser.script"}, {"rich"}
-_FOR_MISTAKES = {"lark", "tomllib", "sinkql.parser.mistake.complaint"}
+_FOR_MISTAKES = {"lark", "tomllib", "sinkql.parser.hint.syntax_error"}
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +46,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_command_imports_only_what_it_needs(project: Path, command: str, unwanted: set[str]) -> None:
     program = (
-        "import sys; from sinkql.cli.group import run_command; code = run_command(sys.argv[1:]);"
+        "import sys; from sinkql.cli.main import run_command; code = run_command(sys.argv[1:]);"
         "print(*sys.modules, sep='\\n', file=sys.stderr); sys.exit(code)"
     )
     python = [sys.executable, "-c", program, *command.split()]
     done = subprocess.run(python, cwd=project, capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines())
-    assert "sinkql.cli.group" in loaded
+    assert "sinkql.cli.main" in loaded
     assert set() == loaded & (_NEVER | unwanted)

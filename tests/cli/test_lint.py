@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.group import run_command as run
+from sinkql.cli.main import run_command as run
 from sinkql.errors import SinkqlError
 from sinkql.program.lint import lint
 from sinkql.session import Session

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.errors import SinkqlError
-from sinkql.program.folder import lint_folder
+from sinkql.program.script_folder import lint_folder
 from sinkql.session import Session
 
 _LAKE = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake') WITH (VALIDATE = false);"

@@ -16,9 +16,9 @@ from rich.live import Live
 
 from sinkql.cli.output import Output
 from sinkql.cli.progress import LiveProgress, duration
+from sinkql.connector_api.stream import FirstSnapshot
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import FirstSnapshot
-from sinkql.runtime.batch.progress import (
+from sinkql.runtime.batch.events import (
     SinkCommitted,
     SinkSnapshotting,
     SinkStage,
@@ -191,7 +191,7 @@ _UNREAD = """
 import signal, sys
 from sinkql.cli.output import Output
 from sinkql.cli.progress import LiveProgress
-from sinkql.runtime.batch.progress import SparkStarting
+from sinkql.runtime.batch.events import SparkStarting
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 with LiveProgress(Output("json"), lambda sink: []) as face:
     face(SparkStarting("c"))

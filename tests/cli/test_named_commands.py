@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import sinkql
-from sinkql.cli.group import cli
+from sinkql.cli.main import cli
 
 _FOLDER = Path(sinkql.__file__).parent
 _NAMED = re.compile(r"([Rr]un )?`?(?<![.\w])sinkql ((?:secret|catalog) [a-z]+|[a-z]+)\b((?: [^.,;`\n]+)?)")

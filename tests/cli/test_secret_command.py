@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.group import run_command as run
+from sinkql.cli.main import run_command as run
 from sinkql.session import Session
 from support.patience import Deadline
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.session import Session
 from support.command import start
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from sinkql import faults
 from sinkql.catalog.address import VARIABLE
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
+from sinkql.storage import failpoint
 from support.command import Running, launch_program
 from support.namespace import child
 from support.patience import PATIENCE_S, Deadline
@@ -32,7 +32,7 @@ _numbers = count(1)
 class Host:
     """A mount namespace and a PID namespace in which one command of SinkQL runs; `hidden` is empty there, but for it.
 
-    Faults follow its file `faults` (`sinkql.faults`).
+    Faults follow its file `faults` (`sinkql.storage.failpoint`).
     """
 
     hidden: Path
@@ -68,8 +68,8 @@ class Host:
                 KEY_VARIABLE: _KEY,
                 "HOME": str(work.parent),
                 "XDG_CACHE_HOME": caches,  # where the archive for executors is made once
-                faults.RULES: faults.CHANGING,
-                faults.CONFIRMED_BY: str(work.parent / _FAULTS),
+                failpoint.RULES: failpoint.CHANGING,
+                failpoint.CONFIRMED_BY: str(work.parent / _FAULTS),
                 **self.more,
             },
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cluster.host import Host, arm
-from sinkql import faults
+from sinkql.storage import failpoint
 from support.namespace import send, stopped
 from support.patience import Deadline
 from support.spark_cluster import INSTALLED, SparkCluster, Worker
@@ -18,8 +18,8 @@ _FAULTS = "/tmp/faults"
 CONF = {
     **INSTALLED,
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    f"spark.executorEnv.{faults.RULES}": faults.CHANGING,
-    f"spark.executorEnv.{faults.CONFIRMED_BY}": _FAULTS,
+    f"spark.executorEnv.{failpoint.RULES}": failpoint.CHANGING,
+    f"spark.executorEnv.{failpoint.CONFIRMED_BY}": _FAULTS,
 }
 """What lets tests change faults in tasks, and leaves out what pays after minutes only."""
 _LOOK_S = 0.05

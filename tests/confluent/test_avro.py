@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinkql import physical
-from sinkql.connectors.confluent.avro import AvroMessages, Writers
-from sinkql.connectors.confluent.avro_columns import columns_of
-from sinkql.connectors.confluent.avro_fit import parse
+from sinkql.connector_api.types import arrow_type
+from sinkql.connectors.confluent.avro.avro import AvroMessages, Writers
+from sinkql.connectors.confluent.avro.columns import columns_of
+from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of
-from sinkql.extension.types import arrow_type
 
 Schema = Any
 HEAD = b"\0\0\0\0\1"

@@ -25,14 +25,14 @@ from typing import Any
 import pytest
 
 from crash.pipeline import Pipeline, write_input
-from sinkql import faults
+from sinkql.connector_api.stream import Context, JobOffsets
 from sinkql.connectors.files import reader
 from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.storage import failpoint
 from support.eager import compact_eagerly, expire_hastily
 from support.fault import armed
 from support.running import loop_of
@@ -67,7 +67,7 @@ def run(pipeline: Pipeline, *, again: str = "never") -> int:
             for each in pipeline.then:
                 _then(each, loop)
             return failures
-        except (faults.FaultError, DivergedError):
+        except (failpoint.FaultError, DivergedError):
             failures += 1
             if again == "never" or failures > _TRIES:
                 raise
@@ -102,7 +102,7 @@ def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets, tries: int) ->
         try:
             loop.process(start, end)
             return failed
-        except faults.FaultError:
+        except failpoint.FaultError:
             if failed == tries - 1:
                 raise
     raise AssertionError("unreachable")
@@ -128,12 +128,12 @@ def _child(order: dict[str, Any], log: Path) -> int:
         status = 0
     except SinkqlError as error:
         told["code"], told["message"], status = error.code, str(error), error.exit_code
-    except faults.FaultError as error:
+    except failpoint.FaultError as error:
         told["code"], status = str(error), 70
     except BaseException:
         log.write_text(traceback.format_exc())
         status = 71
-    told["passes"] = faults._passes
+    told["passes"] = failpoint._passes
     Path(order["told"]).write_text(json.dumps(told))
     return status
 

@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 
 from sinkql import physical
-from sinkql.extension.registry import Registry, discover
+from sinkql.connector_api.registry import Registry, discover
 from sinkql.physical.evolution import evolution
 from support import overwriting
 

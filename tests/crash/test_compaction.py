@@ -10,7 +10,7 @@ import pytest
 from crash import verify
 from crash.conftest import KILLED, Children
 from crash.pipeline import Pipeline, write_input
-from sinkql.connectors.iceberg.commit.marker import ancestry
+from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from support import strangers
 
 pytestmark = [pytest.mark.long, pytest.mark.share(3)]

@@ -13,11 +13,12 @@ from pyiceberg.catalog import load_catalog
 
 from crash.conftest import KILLED, Children
 from crash.pipeline import Pipeline
-from sinkql import faults, physical
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context
+from sinkql import physical
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.storage import failpoint
 from support.fault import armed
 from support.readers import duckdb_folder
 from support.running import drain, loop_of
@@ -92,13 +93,13 @@ def test_a_batch_that_was_begun_ends_where_its_letters_say(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """The list of the files that it reads is kept for it; where that is lost, its letters come again."""
-    faults._passes.clear()
+    failpoint._passes.clear()
     one = Pipeline(pipeline.folder, "letters", batch_rows=30)
     with monkeypatch.context() as patched:
         for name, value in armed("letters-committed#2=fail").items():
             patched.setenv(name, value)
         loop = _loop(one)
-        with pytest.raises(faults.FaultError):
+        with pytest.raises(failpoint.FaultError):
             drain(loop)
     needed = {
         Path(name).name for read in loop.readers for name in loop.readers[read].attachments(loop.marker.end[read])

@@ -13,10 +13,10 @@ from pyiceberg.table import Table
 from crash import verify
 from crash.child import open_loop
 from crash.pipeline import KINDS, ROWS, Pipeline, write_input
-from sinkql.connectors.iceberg.commit import expire
+from sinkql.connector_api.stream import JobOffsets
+from sinkql.connectors.iceberg.commit import maintenance
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import JobOffsets
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from support.access import Access
@@ -49,7 +49,7 @@ def _churn(folder: Path, kind: str, patch: pytest.MonkeyPatch, *, rounds: int, o
     """Add input, commit all of it in batches while others take steps, and check the table in the end."""
     pipeline = Pipeline(folder, kind, options="RETAIN SNAPSHOTS = 4")
     compact_eagerly(patch)
-    patch.setattr(expire, "_AT_ONCE", 2)
+    patch.setattr(maintenance, "_AT_ONCE", 2)
     chance = random.Random(f"{kind} {seed}")
     loop = open_loop(pipeline)
     loop.start(epoch=1)

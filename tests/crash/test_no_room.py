@@ -15,9 +15,9 @@ import pytest
 from crash import verify
 from crash.child import open_loop
 from crash.pipeline import BATCH_ROWS, Pipeline, write_input
+from sinkql.connector_api.stream import Limit
 from sinkql.connectors.iceberg.table.target import Patience
 from sinkql.errors import LostStateError, SinkqlError
-from sinkql.extension.stream import Limit
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.loop import BatchLoop
 

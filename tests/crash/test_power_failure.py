@@ -22,9 +22,9 @@ from pyiceberg.table import StaticTable, Table
 
 from crash import verify
 from crash.pipeline import BATCH_ROWS, KINDS, Pipeline, expected, write_input
-from sinkql.connectors.iceberg.commit.marker import find
-from sinkql.connectors.iceberg.keyindex.index import Index
-from sinkql.connectors.iceberg.keyindex.key import key_columns
+from sinkql.connectors.iceberg.commit.checkpoint import find
+from sinkql.connectors.iceberg.key_index.index import Index
+from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from support.index import live_entries
 from support.power import Disk, record
 from support.programs import need

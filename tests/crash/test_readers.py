@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from crash import verify
 from sinkql import compile as compile_sql
-from sinkql.connectors.iceberg.commit.marker import ancestry
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from support.readers import Rows, duckdb_folder, other_rows, polars_rows, pyiceberg_rows, sorted_rows, spark_rows

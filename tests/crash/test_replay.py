@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 
 from crash.conftest import KILLED, Children
 from crash.pipeline import Pipeline
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context
 from sinkql.runtime.batch.replay import LateReader
 from support.readers import duckdb_folder
 

@@ -16,8 +16,8 @@ from crash import verify
 from crash.child import open_loop
 from crash.conftest import KILLED, Children
 from crash.pipeline import KINDS, Pipeline, expected, write_input
-from sinkql.connectors.iceberg.commit.marker import ancestry
-from sinkql.extension.stream import Committed, Writer
+from sinkql.connector_api.stream import Committed, Writer
+from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from support import strangers
 from support.readers import duckdb_folder
 from support.running import drain

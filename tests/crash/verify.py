@@ -13,12 +13,12 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from crash.pipeline import Pipeline, expected
-from sinkql.connectors.iceberg.commit.marker import ancestry, find, own
-from sinkql.connectors.iceberg.keyindex.index import Index
-from sinkql.connectors.iceberg.keyindex.key import key_columns
-from sinkql.connectors.iceberg.keyindex.rebuild import rebuild
+from sinkql.connector_api.stream import Marker
+from sinkql.connectors.iceberg.commit.checkpoint import ancestry, find, own
+from sinkql.connectors.iceberg.key_index.index import Index
+from sinkql.connectors.iceberg.key_index.key_hash import key_columns
+from sinkql.connectors.iceberg.key_index.rebuild import rebuild
 from sinkql.connectors.iceberg.table.branch import BranchTable
-from sinkql.extension.stream import Marker
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder
 from sinkql.runtime.state.run import open_run

@@ -26,10 +26,10 @@ def answers() -> Iterator[str]:
 
 
 def _texts(seed: random.Random) -> Iterator[str]:
-    from sinkql.decode.value import value_of
+    from sinkql.decode.text_value import value_of
     from sinkql.logical.array import read_array
-    from sinkql.logical.composite import read_map, read_record
     from sinkql.logical.jsonb import jsonb, nested_deeply
+    from sinkql.logical.nested import read_map, read_record
 
     pieces: dict[Callable[[str], Any], tuple[str, tuple[str, ...]]] = {
         read_array: ("{}", ("{", "}", ",", '"', "\\", " ", "a", "1", "NULL", "\n")),
@@ -58,7 +58,7 @@ def _outcome(reader: Callable[[str], Any], text: str) -> str:
 
 def _csv(seed: random.Random) -> Iterator[str]:
     from files.copying import FORMS, nasty
-    from sinkql.decode.csv_rows import CsvRows
+    from sinkql.decode.csv import CsvRows
     from sinkql.decode.messages import CsvMessages
     from sinkql.physical import Column
 
@@ -76,8 +76,8 @@ def _csv(seed: random.Random) -> Iterator[str]:
 
 
 def _json(seed: random.Random) -> Iterator[str]:
+    from sinkql.connector_api.stream import UndecodableError
     from sinkql.connectors.files.json_array import JsonArray
-    from sinkql.extension.stream import UndecodableError
     from sinkql.physical import Column
 
     pieces = ('{"a": 1}', ",", '"', "\\", '\\"', "[", "]", "{", "}", '{"a": {"b": "}"}}', " ", '{"a": "\\\\"}')
@@ -92,7 +92,7 @@ def _json(seed: random.Random) -> Iterator[str]:
 
 def _statements(seed: random.Random) -> Iterator[str]:
     from sinkql.errors import SinkqlError
-    from sinkql.parser.read.lexical import scan
+    from sinkql.parser.read.lexer import scan
 
     pieces = ("'", "''", '"', '""', "\\", "E'", "a", "\n", " ", "--", "/*", "*/", "1", "$$", ";")
     for _ in range(_ROUNDS):

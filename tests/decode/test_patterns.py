@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from files.copying import FORMS
+from sinkql.decode.csv import Fields
 from sinkql.decode.csv_records import Splitter
-from sinkql.decode.csv_rows import Fields
-from sinkql.repeated import Repeated
+from sinkql.regex_repeat import Repeated
 from support.backtracking import TooManyError, characters, nodes, steps
 
 _ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_no_pattern_has_what_python_matched_wrongly_before_3_11_5() -> None:
         if _is_wrong(text)
     ]
     assert {name for name, *_ in found} == _OF_JAVA, (
-        "write it without possessive quantifiers and atomic groups: see sinkql.repeated",
+        "write it without possessive quantifiers and atomic groups: see sinkql.regex_repeat",
         [each for each in found if each[0] not in _OF_JAVA],
     )
 
@@ -89,7 +89,7 @@ def _patterns() -> Iterator[tuple[str, re.Pattern[Any], bool]]:
         "sinkql.logical",
         "sinkql.connectors.files",
         "sinkql.parser.read",
-        "sinkql.parser.mistake",
+        "sinkql.parser.hint",
     )
     for room in rooms:
         for module in pkgutil.iter_modules(importlib.import_module(room).__path__, f"{room}."):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.faults import FaultError
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
+from sinkql.storage.failpoint import FaultError
 from support.fault import armed
 from support.readers import open_table, pyiceberg_rows
 from support.running import drain, loop_of
@@ -67,7 +67,7 @@ def test_two_sinks_go_on_where_they_are_after_claims_that_failed(
         with monkeypatch.context() as faulty:
             for variable, value in armed(f"{point}=fail,{point}#2=fail").items():
                 faulty.setenv(variable, value)
-            faulty.setattr("sinkql.faults._passes", Counter())
+            faulty.setattr("sinkql.storage.failpoint._passes", Counter())
             for name in names:
                 with pytest.raises(FaultError):
                     _sink(session, name, epoch)

@@ -11,9 +11,9 @@ import pytest
 from sinkql import ast
 from sinkql.cli.command.deploy import _print as print_plan
 from sinkql.cli.output import Output
+from sinkql.connector_api.registry import discover
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import Deployment, plan_deployment

@@ -9,7 +9,7 @@ import pytest
 
 import sinkql
 from sinkql.printer import to_sql
-from sinkql.script.mask import without_literal
+from sinkql.script.redaction import without_literal
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment

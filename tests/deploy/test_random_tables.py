@@ -13,9 +13,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 
 from sinkql import logical
+from sinkql.connector_api.registry import discover
 from sinkql.connectors.iceberg.table.types import table_schema
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.physical import Column
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql import ast
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply

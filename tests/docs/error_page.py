@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sinkql.errors import Family
 from sinkql.errors import codes as declared
-from sinkql.parser.mistake.habit import habits
+from sinkql.parser.hint.other_dialects import habits
 
 _PACKAGE = Path(__file__).parents[2] / "sinkql"
 _CODE = re.compile(r"SQ\d{4}")

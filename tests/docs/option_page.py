@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 from datetime import timedelta
 
-from sinkql.extension.option_help import OptionHelp, offered
-from sinkql.extension.options import label
-from sinkql.extension.registry import Registry
+from sinkql.connector_api.option_help import OptionHelp, offered
+from sinkql.connector_api.options import label
+from sinkql.connector_api.registry import Registry
 from sinkql.planner.item.cluster import ClusterOptions
 
 _HEAD = """# Options

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from sinkql.connectors.files.bucket import Bucket
+from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.kafka.admin import Admin, Topic
-from sinkql.connectors.mysql import facts as mysql_facts
+from sinkql.connectors.mysql import purify as mysql_facts
 from sinkql.connectors.postgres import facts as postgres_facts
 from sinkql.errors import SinkqlError
 from sinkql.session import Session

@@ -14,7 +14,7 @@ import pytest
 
 import sinkql
 from sinkql import ast
-from sinkql.cli.group import cli
+from sinkql.cli.main import cli
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.session import Session

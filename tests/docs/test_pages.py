@@ -9,9 +9,9 @@ import pytest
 
 from docs import option_page, statement_page
 from docs.error_page import page
-from sinkql.cli.group import cli
-from sinkql.extension.option_help import option_help
-from sinkql.extension.registry import discover
+from sinkql.cli.main import cli
+from sinkql.connector_api.option_help import option_help
+from sinkql.connector_api.registry import discover
 from sinkql.script.format import format_script
 
 pytestmark = pytest.mark.long

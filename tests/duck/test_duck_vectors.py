@@ -13,8 +13,8 @@ from duck.expression import FORMS, NoFormError, duck_sql, quoted
 from evaluate import wire
 from expressions import compare, vectors
 from sinkql import logical
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
 from sinkql.logical.function import FUNCTIONS
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import parse_type

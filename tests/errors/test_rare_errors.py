@@ -19,19 +19,19 @@ from sqlalchemy.exc import SQLAlchemyError
 import sinkql
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file import connection
 from sinkql.catalog.secret import aws
-from sinkql.connectors.iceberg.commit.landing import land
-from sinkql.connectors.iceberg.file import delete
-from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.catalog.sqlite import connection
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import RowError, Split, Tally
+from sinkql.connectors.iceberg.commit.committer import land
+from sinkql.connectors.iceberg.file import deletes
+from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.tag import Tags
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import RowError, Split, Tally
-from sinkql.runtime.batch.letter import dead_letters
+from sinkql.runtime.batch.dead_letter import dead_letters
+from sinkql.runtime.local import task
 from sinkql.runtime.spark import session as spark
-from sinkql.runtime.spark import task
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.script.file import script_files
 from sinkql.session import Session
@@ -245,8 +245,8 @@ def test_data_file_that_is_not_parquet_is_refused(monkeypatch: pytest.MonkeyPatc
         content=ManifestContent.DATA,
         partition_spec_id=0,
     )
-    monkeypatch.setattr(delete, "manifests_of", lambda *_: [manifest])
-    monkeypatch.setattr(delete, "entries_of", lambda *_: [SimpleNamespace(data_file=file)])
+    monkeypatch.setattr(deletes, "manifests_of", lambda *_: [manifest])
+    monkeypatch.setattr(deletes, "entries_of", lambda *_: [SimpleNamespace(data_file=file)])
     table: Any = SimpleNamespace(current_snapshot=lambda: None, io=None, name=lambda: ("shop", "orders"))
     assert _code(live_files, table) == "SQ3554"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.errors.url import secrets, without_secrets
+from sinkql.errors.redact import secrets, without_secrets
 
 
 @pytest.mark.parametrize(

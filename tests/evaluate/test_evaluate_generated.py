@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from duck.expression import NoFormError, duck_sql, duck_type
 from evaluate.generated import COLUMNS, ROWS, Guards, Trees
 from sinkql import evaluate, logical
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.lowering.spark.text import spark_type
+from sinkql.lowering.spark.sql import spark_type
 from sinkql.runtime.spark.carriage import into_spark, out_of_spark
 
 pytestmark = pytest.mark.long

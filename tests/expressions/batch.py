@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sinkql import logical
-from sinkql.extension.types import parse_type
+from sinkql.connector_api.types import parse_type
 from sinkql.lowering.spark.collect import collect_sql
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.lowering.spark.text import spark_type
+from sinkql.lowering.spark.sql import spark_type
 
 # how the wire text of a value becomes a value
 _DECODED = {

@@ -10,9 +10,9 @@ import pytest
 
 from expressions import vectors
 from sinkql import evaluate
+from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.rows import python_values
-from sinkql.extension.types import arrow_type
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import pytest
 
 from expressions import vectors
 from sinkql import evaluate
-from sinkql.decode.convert import Failures, from_text
+from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.decode.text_column import Failures, from_text
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.types import arrow_type, parse_type
-from sinkql.logical.composite import write_nested
+from sinkql.logical.nested import write_nested
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.planner.expression.literal import literal
 

@@ -13,7 +13,7 @@ import pytest
 from evaluate import wire
 from expressions import vectors
 from sinkql import evaluate
-from sinkql.decode.convert import Failures, from_text
+from sinkql.decode.text_column import Failures, from_text
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:

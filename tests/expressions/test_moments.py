@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from evaluate import wire
 from expressions import batch, vectors
 from sinkql import evaluate
-from sinkql.decode.convert import Failures, from_text
+from sinkql.decode.text_column import Failures, from_text
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import parse_type
 

@@ -16,8 +16,8 @@ from pyspark.errors import PySparkException
 from evaluate import wire
 from expressions import batch, vectors
 from sinkql import evaluate
+from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import parse_type
 from sinkql.logical.expression import single
 from sinkql.lowering.spark.expression import spark_sql
 

@@ -6,14 +6,14 @@ import pytest
 
 from expressions import vectors
 from sinkql import ast, logical
+from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.types import parse_type
 from sinkql.logical import Change, Column, Shape, Type
 from sinkql.logical import expression as trees
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.parser.read.lexical import MAX_DEPTH
+from sinkql.parser.read.lexer import MAX_DEPTH
 from sinkql.planner.query.plan import plan_query
-from sinkql.planner.query.text import qualify_query
+from sinkql.planner.query.rename import qualify_query
 
 _COLUMNS = {
     "id": "integer", "amount": "numeric(12,2)", "price": "double precision", "note": "text", "at": "timestamp",

@@ -17,9 +17,9 @@ import pytest
 from evaluate import wire
 from expressions import vectors
 from sinkql import evaluate
-from sinkql.decode.convert import Failures, from_text
+from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.decode.text_column import Failures, from_text
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical.range import SUBTYPES
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.planner.expression.literal import literal

@@ -17,8 +17,8 @@ import pytest
 from duck.expression import duck_sql
 from expressions import vectors
 from sinkql import evaluate
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
 from sinkql.logical.type import RANGES
 from sinkql.lowering.spark.expression import spark_sql
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.types import parse_type
+from sinkql.keywords import LANGUAGE, Vocabulary
 from sinkql.logical.expression import without_spans
-from sinkql.planner.expression.typed import settled
+from sinkql.planner.expression.typed_expression import settled
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.planner.query.plan import QueryPlan, plan_query
 from sinkql.planner.query.scalar import scalar
 from sinkql.planner.query.scope import Scope
-from sinkql.vocabulary import LANGUAGE, Vocabulary
 
 _TABLE = "materialize.public.t"
 

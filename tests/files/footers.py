@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sinkql import physical
-from sinkql.connectors.files.stored import parquet_rows
-from sinkql.connectors.iceberg.file.read import _at_once, opened
-from sinkql.connectors.iceberg.storage.damage import reading
+from sinkql.connector_api.stream.decoding import UndecodableError
+from sinkql.connectors.files.typed_formats import parquet_rows
+from sinkql.connectors.iceberg.file.reader import _at_once, opened
+from sinkql.connectors.iceberg.file_damage import reading
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream.decoder import UndecodableError
 
 _COLUMNS = (physical.Column("id", "bigint"), physical.Column("v", "text"))
 

@@ -15,9 +15,9 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Limit, Reader, RowError, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit, Reader, RowError, Tally
 from sinkql.program import compile_text
 from support.running import contexts
 

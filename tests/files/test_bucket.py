@@ -20,12 +20,12 @@ import pytest
 from files.test_files_reader import _drain as _drained
 from files.test_files_reader import _reader, _rows
 from sinkql import physical
+from sinkql.connector_api.stream import Limit, Offsets, Tally
 from sinkql.connectors.aws.store import S3
-from sinkql.connectors.files import bucket, content, reader
-from sinkql.connectors.files.bucket import Bucket
+from sinkql.connectors.files import content, object_listing, reader
+from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit, Offsets, Tally
 from support.aws import aws
 from support.seaweed import Seaweed
 
@@ -75,7 +75,7 @@ def _ids(batches: Sequence[Sequence[dict[str, Any]]]) -> list[list[int]]:
 def test_every_object_below_a_prefix_is_read_once(
     server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket, "_PAGE", 2)
+    monkeypatch.setattr(object_listing, "_PAGE", 2)
     for number, name in enumerate(
         (
             "a b+c%20ü.json",
@@ -126,16 +126,16 @@ def test_objects_whose_keys_have_slashes_that_follow_each_other_are_read(tmp_pat
 def test_only_pages_of_a_listing_that_are_not_as_before_are_read(
     server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket, "_PAGE", 2)
+    monkeypatch.setattr(object_listing, "_PAGE", 2)
     read: list[int] = []
-    rows = bucket._Page.rows
+    rows = object_listing._Page.rows
 
-    def told(page: bucket._Page) -> Iterator[bucket.Entry]:
+    def told(page: object_listing._Page) -> Iterator[object_listing.Entry]:
         found = list(rows(page))
         read.append(len(found))
         return iter(found)
 
-    monkeypatch.setattr(bucket._Page, "rows", told)
+    monkeypatch.setattr(object_listing._Page, "rows", told)
     for name in ("a", "b", "_hidden", "c", "d", "e"):
         _put(server, f"{prefix}/{name}.json", _lines(1))
     found = _read(server, tmp_path)
@@ -200,7 +200,7 @@ def test_a_long_object_that_changes_between_the_listing_and_the_look_into_it_wai
     found = _read(server, tmp_path)
     listing = Bucket.pages
 
-    def changing(folder: Bucket, *known: Container[Any]) -> Iterator[tuple[bytes, Sequence[bucket.Entry]]]:
+    def changing(folder: Bucket, *known: Container[Any]) -> Iterator[tuple[bytes, Sequence[object_listing.Entry]]]:
         yield from list(listing(folder, *known))
         monkeypatch.setattr(Bucket, "pages", listing)
         if then is None:

@@ -12,13 +12,13 @@ import boto3
 import pytest
 
 from files.test_files_reader import _ALL, _reader, _rows
+from sinkql.connector_api.stream import Tally
 from sinkql.connectors.aws.store import S3, Role, open_store
-from sinkql.connectors.files.bucket import Bucket
+from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
-from sinkql.extension import s3
-from sinkql.extension.renewal import now
-from sinkql.extension.stream import Tally
+from sinkql.object_store import s3
+from sinkql.object_store.renewal import now
 from support.proxy import Rule, proxy
 from support.seaweed import ROLE, SECRET, Seaweed
 from support.silent import silent

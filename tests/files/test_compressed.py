@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from files.test_files_reader import _ALL, _CSV, _drain, _put, _reader, _rows
+from sinkql.connector_api.stream import Limit, Offsets
 from sinkql.connectors.files import compression as compression_module
 from sinkql.connectors.files import content, reader
 from sinkql.connectors.files.compression import Compression, Written
-from sinkql.connectors.files.folder import Folder
+from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import whole_lines
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit, Offsets
 
 _ENDINGS = {"gzip": ".gz", "bz2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
 _WORDS: dict[str, Compression] = {"gzip": "GZIP", "bz2": "BZIP2", "zstd": "ZSTD", "lz4": "LZ4"}

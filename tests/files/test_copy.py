@@ -8,11 +8,11 @@ from io import BytesIO
 import pytest
 
 from files.copying import FORMS, copied, nasty
+from sinkql.connector_api.stream import Decoded
 from sinkql.decode import csv_records
+from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_records import Form
-from sinkql.decode.csv_rows import CsvRows
 from sinkql.decode.messages import CsvMessages
-from sinkql.extension.stream import Decoded
 from sinkql.physical import Column
 
 _WIDTH = 3

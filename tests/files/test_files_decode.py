@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.json_lines import JsonDecoder
+from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical.jsonb import jsonb
 from sinkql.physical import Column
 

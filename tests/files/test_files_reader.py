@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connectors.files import watch
-from sinkql.connectors.files.folder import Folder
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Limit, Offsets, Tally
+from sinkql.connectors.files import discovery
+from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit, Offsets, Tally
 from sinkql.physical import Column
 from sinkql.runtime.batch.pacing import Orders, Pacer
 
@@ -266,7 +266,7 @@ def test_a_file_whose_time_lies_ahead_is_read_once_it_was_left_alone(
 ) -> None:
     seconds = 1.0
     monkeypatch.setattr(
-        watch, "time", SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: int(seconds * 1_000_000_000))
+        discovery, "time", SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: int(seconds * 1_000_000_000))
     )
     reader, far, read = _reader(tmp_path), time.time() + 3600, []
     start = reader.initial(at_end=False)

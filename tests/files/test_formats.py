@@ -13,11 +13,11 @@ import pytest
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.options import bind
+from sinkql.connector_api.planning import Connector, FormatKind, FormatPlan
+from sinkql.connector_api.registry import Registry, discover, register
+from sinkql.connector_api.stream import Context, Decoded, Decoder, Decoding, Failure, Tally, UndecodableError
 from sinkql.errors import SinkqlError
-from sinkql.extension.options import bind
-from sinkql.extension.plan import Connector, FormatKind, FormatPlan
-from sinkql.extension.registry import Registry, discover, register
-from sinkql.extension.stream import Context, Decoded, Decoder, Decoding, Failure, Tally, UndecodableError
 from sinkql.lowering.job import lower_relation
 from sinkql.parser import parse
 

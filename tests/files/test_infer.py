@@ -15,12 +15,12 @@ import pytest
 
 from sinkql import compile as compile_sql
 from sinkql import connect
-from sinkql.connectors.files.folder import Folder
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Limit, Tally
 from sinkql.connectors.files.infer import infer
+from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit, Tally
 from sinkql.physical import Column
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from sinkql.connector_api.stream import Decoder, UndecodableError
 from sinkql.connectors.files import json_array
 from sinkql.connectors.files.json_array import JsonArray
 from sinkql.decode.json_lines import JsonDecoder
-from sinkql.extension.stream import Decoder, UndecodableError
 from sinkql.physical import Column
 
 _COLUMNS = (Column("a", "bigint"), Column("t", "text"), Column("j", "jsonb"))

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sinkql.connector_api.stream import Failure
+from sinkql.connector_api.types import arrow_type
 from sinkql.decode.json_lines import _PIECE, JsonDecoder, _endless, _lines
 from sinkql.decode.messages import JsonMessages
-from sinkql.decode.value import value_of
-from sinkql.extension.stream import Failure
-from sinkql.extension.types import arrow_type
+from sinkql.decode.text_value import value_of
 from sinkql.logical.jsonb import nested_deeply
 from sinkql.physical import Column
 

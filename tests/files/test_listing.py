@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from crash.pipeline import Pipeline
-from sinkql import faults
-from sinkql.connectors.files.listing import Log
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context
+from sinkql.connectors.files.processed_files import Log
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.connectors.files.seen import SeenFile
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.storage import failpoint
 from support.fault import armed
 from support.readers import duckdb_folder
 from support.running import csv_files, drain, loop_of
@@ -109,9 +109,9 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipeli
         (tmp_path / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
     monkeypatch.setattr("sinkql.runtime.batch.loop._SWEEP_EVERY", 2)
     monkeypatch.setattr("sinkql.runtime.batch.loop._SKEW_SECONDS", 0.0)
-    faults._passes.clear()
+    failpoint._passes.clear()
     yield Pipeline(tmp_path, "append", batch_rows=1)
-    faults._passes.clear()
+    failpoint._passes.clear()
 
 
 def _loop(pipeline: Pipeline) -> BatchLoop:
@@ -147,7 +147,7 @@ def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
     with monkeypatch.context() as patched:
         for name, value in armed(f"{point}#9=fail" if point != "files-merge" else f"{point}#1=fail").items():
             patched.setenv(name, value)
-        with pytest.raises(faults.FaultError):
+        with pytest.raises(failpoint.FaultError):
             _run(pipeline)
     loop = _run(pipeline)
     (reader,) = loop.readers.values()

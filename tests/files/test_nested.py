@@ -15,11 +15,11 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
+from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.connectors.iceberg.file.range import ranges
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
-from sinkql.logical.composite import write_nested
+from sinkql.logical.nested import write_nested
 from sinkql.logical.range import SUBTYPES
 from sinkql.session import Session
 

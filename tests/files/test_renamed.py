@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from files.test_files_reader import _ALL, _drain, _lines, _put, _reader, _rows
-from sinkql.connectors.files.listing import Log
+from sinkql.connectors.files.processed_files import Log
 from sinkql.errors import SinkqlError
 
 
@@ -64,7 +64,7 @@ def test_a_second_name_of_a_file_is_read(tmp_path: Path) -> None:
 def test_renamed_files_that_are_too_many_for_one_look_are_known_at_later_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.files.watch._COMPARED_BYTES", 1)
+    monkeypatch.setattr("sinkql.connectors.files.discovery._COMPARED_BYTES", 1)
     reader = _reader(tmp_path)
     paths = [_put(tmp_path, f"{name}.json", _lines(range(3))) for name in range(4)]
     _, at = _drain(reader, _ALL)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from files.test_files_reader import _ALL, _CSV, _drain, _put, _reader, _rows
-from sinkql.connectors.files.folder import Folder
+from sinkql.connector_api.stream import Limit, Offsets, Tally
+from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit, Offsets, Tally
 
 _WIDE = 700
 """So wide a row makes a file's middle lie outside of what its ends tell."""
@@ -99,7 +99,7 @@ def test_a_file_rewritten_between_two_batches_of_it_is_an_error(tmp_path: Path, 
 def test_a_file_rewritten_in_place_is_found_among_many_within_twenty_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.files.watch._AT_LEAST", 1)
+    monkeypatch.setattr("sinkql.connectors.files.discovery._AT_LEAST", 1)
     paths = [_put(tmp_path, f"{number:03}.json", '{"id": 1}\n') for number in range(100)]
     reader = _reader(tmp_path)
     at = reader.latest(reader.initial(at_end=False), _ALL)

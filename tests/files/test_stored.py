@@ -22,11 +22,11 @@ import pytest
 
 from files.test_files_reader import _ALL, _drain, _put, _reader, _rows
 from sinkql import compile as compile_sql
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Limit, Tally, UndecodableError
 from sinkql.connectors.files import content, reader
-from sinkql.decode import convert
+from sinkql.decode import text_column
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit, Tally, UndecodableError
 from sinkql.physical import Column
 
 _PARQUET, _ORC = {"name": "PARQUET"}, {"name": "ORC"}
@@ -140,13 +140,13 @@ def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
 def test_documents_that_take_much_room_come_in_parts_and_too_many_of_one_row_fail_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(convert, "_WIDEST", 1 << 12)
+    monkeypatch.setattr(text_column, "_WIDEST", 1 << 12)
     texts = ['"%s"' % (f"{number}" * 600) for number in range(9)]
     lists = [[text, text] if number != 5 else [text] * 9 for number, text in enumerate(texts)]
     _write(tmp_path, "wide", {"v": pa.array(texts), "l": pa.array(lists)})
     rows, tally = _read(tmp_path, {"v": "jsonb", "l": "jsonb list"}, policy="skip")
     assert rows == [(text, found) for number, (text, found) in enumerate(zip(texts, lists, strict=True)) if number != 5]
-    assert [(each.position.rpartition(":")[2], each.message) for each in tally.errors] == [("6", convert.WIDE)]
+    assert [(each.position.rpartition(":")[2], each.message) for each in tally.errors] == [("6", text_column.WIDE)]
 
 
 def test_times_that_no_day_and_no_calendar_has_are_invalid_rows(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from files.test_files_reader import _ALL, _drain, _put, _reader, _rows
-from sinkql.connectors.files.folder import Folder
+from sinkql.connector_api.stream import Offsets
+from sinkql.connectors.files.local_listing import Folder
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Offsets
 
 
 def _socket(path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_state_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monke
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("sinkql.connectors.files.listing.durable.write", full)
+        patched.setattr("sinkql.connectors.files.processed_files.files.write", full)
         with pytest.raises(SinkqlError, match="No space left on device") as error:
             reader.latest(start, _ALL)
     assert (error.value.code, error.value.retryable) == ("SQ3306", True)

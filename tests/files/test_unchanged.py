@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from files.test_files_reader import _ALL, _lines, _put, _reader
-from sinkql.connectors.files import unchanged, watch
-from sinkql.connectors.files.folder import Folder
+from sinkql.connector_api.stream import Offsets
+from sinkql.connectors.files import discovery, unchanged
+from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Offsets
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def _at_second(second: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have looks take place at that time since the machine started, however long they take."""
     clock = SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: second * 1_000_000_000)
-    monkeypatch.setattr(watch, "time", clock)
+    monkeypatch.setattr(discovery, "time", clock)
 
 
 def _next_tick(folder: Path) -> None:

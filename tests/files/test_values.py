@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.decode.convert import Failures, from_text
-from sinkql.decode.value import value_of
-from sinkql.extension.stream import WideError
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.stream import WideError
+from sinkql.connector_api.types import arrow_type
+from sinkql.decode.text_column import Failures, from_text
+from sinkql.decode.text_value import value_of
 
 _ANSWERS = Path(__file__).with_name("postgres_values.jsonl")
 """A type, a text, and the text of the value that `SELECT '…'::type` gave, null for an error, a line.
@@ -99,7 +99,7 @@ def test_arrow_does_not_wrap_a_number_that_is_too_large(type_: str, text: str) -
 
 
 def test_documents_that_take_far_more_room_than_their_texts_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.decode.convert._WIDEST", 1000)
+    monkeypatch.setattr("sinkql.decode.text_column._WIDEST", 1000)
     texts = pa.array(["1e399"] * 3, pa.string())
     with pytest.raises(WideError):
         from_text(texts, "jsonb", {})

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import logical, physical
+from sinkql.connector_api.stream import Offsets, Tally
 from sinkql.connectors.generator.reader import GeneratorReader
-from sinkql.extension.stream import Offsets, Tally
 from sinkql.lowering.job import lower_relation
 from sinkql.program.compiler import compile_text
 

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from generator import made
-from sinkql.extension.stream import Limit
+from sinkql.connector_api.stream import Limit
 
 _REFERENCES = (
     ("users.org_id", "organizations.id"),

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sinkql.connector_api.stream import Limit, Offsets, Tally
 from sinkql.connectors.generator.reader import GeneratorReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit, Offsets, Tally
 
 
 def _reader(**changes: Any) -> GeneratorReader:

@@ -8,7 +8,7 @@ import pytest
 
 from generator import made
 from sinkql import compile as compile_sql
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 from sinkql.runtime.local.engine import LocalEngine
 from support.readers import connect
 from support.running import contexts, drain, loop_of

@@ -8,13 +8,13 @@ from pathlib import Path
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import redefine
+from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
 from sinkql.explain import to_text
-from sinkql.extension.plan import Planning, SourcePlan
-from sinkql.extension.registry import Registry, discover
-from sinkql.extension.store import ObjectStore
 from sinkql.lowering.job import lower_sink
 from sinkql.lowering.spark.job import job_sql
+from sinkql.object_store.store import ObjectStore
 from sinkql.parser import parse
 from sinkql.planner import plan as plan_statement
 from sinkql.planner import plan_drop

@@ -12,12 +12,12 @@ import pytest
 from golden.casefile import read
 from golden.planning import with_odd_types
 from golden.test_golden import FILES
+from sinkql.connector_api.planning import SourceKind
+from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.plan import SourceKind
-from sinkql.extension.registry import Registry, discover
 from sinkql.parser import parse
 from sinkql.program.lint import lint
-from sinkql.script.mask import mask
+from sinkql.script.redaction import mask
 from sinkql.session import Session
 from support.words import WORDS
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import logical
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.logical.expression import single
 from sinkql.logical.type import parse_type
 

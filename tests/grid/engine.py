@@ -26,7 +26,7 @@ from grid import edges, values
 from sinkql import logical
 from sinkql.logical.type import parse_type
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.lowering.spark.text import spark_type
+from sinkql.lowering.spark.sql import spark_type
 from sinkql.runtime.spark.carriage import into_spark, out_of_spark
 
 if TYPE_CHECKING:

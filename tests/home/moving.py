@@ -14,11 +14,11 @@ import duckdb
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.extension.home import StateStore, state_store
 from sinkql.runtime.batch.engine import Engine
+from sinkql.runtime.batch.events import Event
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.progress import Event
 from sinkql.session.session import Session
+from sinkql.state_store.directory import StateStore, state_store
 from support.readers import duckdb_folder
 from support.running import drain, loop_of
 

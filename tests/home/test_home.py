@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.extension import home as homes
-from sinkql.extension import objects
-from sinkql.extension.home import BucketState, FolderState, Home, StateStore, check_state
-from sinkql.extension.s3 import Keys
+from sinkql.object_store import objects
+from sinkql.object_store.s3 import Keys
+from sinkql.state_store import directory as homes
+from sinkql.state_store.directory import BucketState, FolderState, Home, StateStore, check_state
 from support.proxy import proxy
 from support.seaweed import Seaweed
 

@@ -11,19 +11,19 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from home.moving import SINKS, Pipeline, pipeline
-from sinkql import faults
-from sinkql.connectors.iceberg.keyindex.index import files
+from sinkql.connectors.iceberg.key_index.index import files
 from sinkql.connectors.iceberg.write import upsert
 from sinkql.connectors.iceberg.write import writer as writers
 from sinkql.errors import SinkqlError
-from sinkql.extension import home as homes
-from sinkql.extension import s3
-from sinkql.extension.home import BucketState, Home
+from sinkql.object_store import s3
 from sinkql.runtime.batch import loop as loops
+from sinkql.runtime.batch.events import SinkRebuilding
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.progress import SinkRebuilding
 from sinkql.runtime.state import manifest
 from sinkql.session.server_check import checks_of_clusters
+from sinkql.state_store import directory as homes
+from sinkql.state_store.directory import BucketState, Home
+from sinkql.storage import failpoint
 from support.fault import armed
 from support.proxy import Rule, proxy
 from support.running import drain
@@ -98,9 +98,9 @@ def test_what_ended_between_its_state_and_its_commit_goes_on_elsewhere(
                 continue
             loop = moving.run("sums", batches=False)
             with monkeypatch.context() as patch:
-                for variable, value in armed(f"{name}#{faults._passes[name] + int(count or 1)}=fail").items():
+                for variable, value in armed(f"{name}#{failpoint._passes[name] + int(count or 1)}=fail").items():
                     patch.setenv(variable, value)
-                with pytest.raises(faults.FaultError):
+                with pytest.raises(failpoint.FaultError):
                     drain(loop)
             moving.move()
         assert not _rebuilt(moving)

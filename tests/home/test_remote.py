@@ -15,16 +15,16 @@ from unittest import mock
 import pytest
 
 from home.moving import SINKS, Pipeline, pipeline
-from sinkql.connectors.iceberg.keyindex import index
-from sinkql.connectors.iceberg.keyindex.index import files
-from sinkql.connectors.iceberg.keyindex.run import open_run
+from sinkql.connectors.iceberg.key_index import index
+from sinkql.connectors.iceberg.key_index.index import files
+from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import GoneError
-from sinkql.extension import home as homes
-from sinkql.extension.home import EXECUTOR
 from sinkql.runtime.batch import loop as loops
-from sinkql.runtime.batch.progress import SinkRebuilding
+from sinkql.runtime.batch.events import SinkRebuilding
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest
+from sinkql.state_store import directory as homes
+from sinkql.state_store.directory import EXECUTOR
 
 Task = TypeVar("Task")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sinkql.connector_api.stream import RedoBatchError
 from sinkql.connectors.iceberg.table.target import Patience
 from sinkql.errors import LostIndexError, SinkqlError
-from sinkql.extension.stream import RedoBatchError
 from support.damage import damaged
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from sinkql import logical
 from sinkql.connectors.aws.check import validate
 from sinkql.errors import SinkqlError
-from sinkql.extension.aws_failure import failure
+from sinkql.object_store.aws_failure import failure
 from support.access import Access
 
 _ROLE = "arn:aws:iam::123456789012:role/lake"

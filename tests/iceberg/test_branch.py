@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
 from sinkql.connectors.iceberg.commit.publish import publish
-from sinkql.connectors.iceberg.table.sql import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, SinkqlError
 from support import strangers
@@ -121,7 +121,7 @@ def test_main_that_others_write_to_stays_as_it_is(any_lake: Lake, name: str) -> 
 def test_main_can_be_set_back_when_what_the_branch_began_with_has_expired(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 2)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 2)
     begun(lake, name)
     sink = Sink(lake, name, options={**AUDIT, "retain_snapshots": 3})
     sink.start()
@@ -275,7 +275,7 @@ def test_a_branch_begins_where_main_is_when_the_claim_arrives(any_lake: Lake, na
 def test_what_is_published_beside_a_sink_that_runs_is_always_whole_batches(
     any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 5)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 5)
     sink = Sink(any_lake, name, upsert=True, options={**AUDIT, "retain_snapshots": 3})
     sink.start()
 
@@ -301,7 +301,7 @@ def test_what_is_published_beside_a_sink_that_runs_is_always_whole_batches(
 def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
     any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 2)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 2)
     begun(any_lake, name)
     sink = Sink(any_lake, name, options={**AUDIT, "retain_snapshots": 3})
     sink.start()
@@ -331,7 +331,7 @@ def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
 def test_files_of_a_branch_that_is_dropped_unpublished_go_with_its_snapshots(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, version: int
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 2)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 2)
     each = {"format_version": version, "existing_rows": "keep", "retain_snapshots": 3}
     first = Sink(lake, name, id="first", upsert=True, options=each)
     first.start()

@@ -44,12 +44,12 @@ from pyiceberg.types import (
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, own_files, rewrite
 from sinkql.connectors.iceberg.compact.choose import due
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Steps
-from sinkql.connectors.iceberg.file import read
-from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.delete import live_files, write_position_deletes
-from sinkql.connectors.iceberg.file.place import WHOLE
-from sinkql.connectors.iceberg.file.read import read_rows
+from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Steps
+from sinkql.connectors.iceberg.file import reader
+from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.deletes import live_files, write_position_deletes
+from sinkql.connectors.iceberg.file.partition import WHOLE
+from sinkql.connectors.iceberg.file.reader import read_rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from support import strangers
 from support.lake import Lake, Sink
@@ -402,8 +402,8 @@ def test_wide_values_that_a_file_has_in_few_bytes_come_in_small_parts(
     entry = write_data_file(for_tasks(table), "wide.parquet", pa.table({"text": ["x" * 1_000] * 50_000}))
     assert entry is not None
     assert entry.size < 100_000
-    monkeypatch.setattr(read, "_BYTES", 1 << 20)
-    sizes = [rows.nbytes for rows in read.read_rows(for_tasks(table), entry.path)]
+    monkeypatch.setattr(reader, "_BYTES", 1 << 20)
+    sizes = [rows.nbytes for rows in reader.read_rows(for_tasks(table), entry.path)]
     assert max(sizes) < 6 << 20
     assert sum(sizes) > 45 << 20
 

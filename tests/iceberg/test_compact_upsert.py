@@ -11,15 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.commit.landing import land
-from sinkql.connectors.iceberg.compact import keyed, pick
-from sinkql.connectors.iceberg.file.delete import live_files
-from sinkql.connectors.iceberg.keyindex import fold
-from sinkql.connectors.iceberg.keyindex.index import Index
-from sinkql.connectors.iceberg.keyindex.live import live_rows
-from sinkql.connectors.iceberg.keyindex.run import Entries
+from sinkql.connectors.iceberg.commit.committer import land
+from sinkql.connectors.iceberg.compact import selection
+from sinkql.connectors.iceberg.compact import upsert as compact_upsert
+from sinkql.connectors.iceberg.file.deletes import live_files
+from sinkql.connectors.iceberg.key_index import compaction
+from sinkql.connectors.iceberg.key_index.index import Index
+from sinkql.connectors.iceberg.key_index.live import live_rows
+from sinkql.connectors.iceberg.key_index.run import Entries
 from sinkql.connectors.iceberg.write import upsert
-from sinkql.runs import Tiers
+from sinkql.storage.sorted_run import Tiers
 from support import strangers
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
@@ -73,7 +74,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
                 left.pop()()
             return land(*arguments, **limits)
 
-        monkeypatch.setattr("sinkql.connectors.iceberg.write.compacting.land", late)
+        monkeypatch.setattr("sinkql.connectors.iceberg.write.compaction.land", late)
 
     return arrange
 
@@ -177,13 +178,13 @@ def test_index_that_says_otherwise_than_the_files_compacts_nothing(
         found = live_rows(*arguments)
         return found._replace(pos=found.pos[::-1], file=found.file[::-1])
 
-    monkeypatch.setattr(fold, "_SLACK", 1 << 16)
+    monkeypatch.setattr(compaction, "_SLACK", 1 << 16)
     sink = churned(lake, name)
     with monkeypatch.context() as patch:
         if lie == "places":
             patch.setattr(Index, "probed", lambda self, bucket, **_: self.runs[:1])
         else:
-            patch.setattr(keyed, "live_rows", swapped)
+            patch.setattr(compact_upsert, "live_rows", swapped)
         (told,) = sink.writer.maintain()
     assert told.problem
     assert replaced(lake.table(name)) == 0
@@ -228,7 +229,7 @@ def test_delete_file_that_cannot_be_read_is_left_as_it_is(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = Tiers(100, small=0)
-    monkeypatch.setattr(pick, "_LEAST", replace(pick._LEAST, files=many, as_well=(100, 2)))
+    monkeypatch.setattr(selection, "_LEAST", replace(selection._LEAST, files=many, as_well=(100, 2)))
     sink = Sink(lake, name, upsert=True)
     sink.start()
     sink.put(*((each, "first") for each in range(400)))
@@ -248,7 +249,7 @@ def test_delete_file_that_cannot_be_read_is_left_as_it_is(
 def test_table_of_many_files_is_looked_at_again_after_a_compaction(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pick, "_ROWS", 8)
+    monkeypatch.setattr(selection, "_ROWS", 8)
     monkeypatch.setattr(upsert, "_FILES_A_LOOK", 1)
     sink = churned(lake, name)
     sink.writer.maintain()
@@ -264,11 +265,11 @@ def test_a_commit_of_which_no_reply_came_brings_its_index(
         land(*arguments, **limits)
         raise OSError("no reply")
 
-    monkeypatch.setattr(fold, "_SLACK", 1 << 16)
+    monkeypatch.setattr(compaction, "_SLACK", 1 << 16)
     sink = churned(lake, name)
     with monkeypatch.context() as patch:
         if lost == "compaction":
-            patch.setattr("sinkql.connectors.iceberg.write.compacting.land", unheard)
+            patch.setattr("sinkql.connectors.iceberg.write.compaction.land", unheard)
             (told,) = sink.writer.maintain()
             assert told.problem == "no reply"
             assert replaced(lake.table(name)) == 1

@@ -12,12 +12,12 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from sinkql import faults
-from sinkql.connectors.iceberg.commit import expire
-from sinkql.connectors.iceberg.commit.marker import ancestry
+from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connectors.iceberg.commit import maintenance
+from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import CrowdedError, FencedError, SinkqlError
-from sinkql.extension.stream import RedoBatchError
+from sinkql.storage import failpoint
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
 from support.maintainer import Maintainer
@@ -234,7 +234,7 @@ def _expired_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, name: str, place: s
             strangers.forget_tags(lake.table(name))
             others.expire(keep=1)
 
-    monkeypatch.setattr(faults, "point", point)
+    monkeypatch.setattr(failpoint, "point", point)
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["known", "lost"])
@@ -298,7 +298,7 @@ def test_list_of_manifests_that_is_gone_is_said_and_its_return_is_enough(
 def test_expiry_that_others_were_faster_with_deletes_nothing(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expire, "_AT_ONCE", 1)
+    monkeypatch.setattr(maintenance, "_AT_ONCE", 1)
     sink = Sink(lake, name, options={"retain_snapshots": 2})
     sink.start()
     for number in range(6):
@@ -315,7 +315,7 @@ def test_expiry_that_others_were_faster_with_deletes_nothing(
 def test_expiry_leaves_manifests_to_snapshots_that_others_kept(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expire, "_AT_ONCE", 1)
+    monkeypatch.setattr(maintenance, "_AT_ONCE", 1)
     sink = Sink(lake, name, options={"retain_snapshots": 7})
     sink.start()
     for number in range(6):
@@ -335,7 +335,7 @@ def test_expiry_leaves_manifests_to_snapshots_that_others_kept(
 
 
 def test_expiry_that_finds_files_gone_is_left_to_others(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expire, "_AT_ONCE", 1)
+    monkeypatch.setattr(maintenance, "_AT_ONCE", 1)
     sink = Sink(lake, name, upsert=True, options={"retain_snapshots": 1})
     sink.start()
     first = sink.put((1, "a"), (2, "b"))

@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
-from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
 from sinkql.errors import SinkqlError
 from support import strangers
 from support.lake import Lake, Sink

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sinkql.connectors.iceberg.file.data import ROW_GROUP_ROWS, for_tasks, repeating, write_data_file
+from sinkql.connectors.iceberg.file.data_file import ROW_GROUP_ROWS, for_tasks, repeating, write_data_file
 from support.lake import Lake, Sink
 
 COUNT = 3000

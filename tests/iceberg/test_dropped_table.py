@@ -12,15 +12,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
+from sinkql.connector_api.stream import Context
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.sql import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.connector_access import CatalogAccess
 from support.dropping import check_dropping
 from support.lake import Lake
 

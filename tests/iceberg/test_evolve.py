@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sinkql import physical
+from sinkql.connector_api.stream import Marker, Switch
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.extension.stream import Marker, Switch
 from support.lake import Lake, Sink
 
 _NARROW = (physical.Column("id", "integer", nullable=False), physical.Column("name", "text"))

@@ -107,7 +107,7 @@ def test_tagged_snapshots_and_branches_stay_readable(lake: Lake, name: str) -> N
 
 def test_snapshots_after_a_tag_keep_their_manifests(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tagged one has fewer manifests than those before the first that is kept after it."""
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 1)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 1)
     sink = Sink(lake, name, options={"maintenance": False})
     sink.start()
     tagged = lake.table(name).metadata.current_snapshot_id
@@ -201,7 +201,7 @@ def test_rolled_back_snapshots_take_no_live_file_with_them(lake: Lake, name: str
 def test_runs_that_nothing_reaches_are_swept(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink(lake, name, upsert=True, options=KEEP_5)
     sink.start()
-    monkeypatch.setattr("sinkql.runs.time.time", lambda: 4_000_000_000.0)
+    monkeypatch.setattr("sinkql.storage.sorted_run.time.time", lambda: 4_000_000_000.0)
     run(sink, range(40), upsert=True)
     index = Path(lake.folder / "state" / sink.id / "index")
     assert len(list(index.iterdir())) < 60

@@ -12,9 +12,9 @@ from pyiceberg.types import StringType
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from sinkql import ast, logical
-from sinkql.connectors.iceberg.commit.facts import find
+from sinkql.connector_api.types import parse_type
+from sinkql.connectors.iceberg.commit.table_facts import find
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.types import parse_type
 from support.lake import Lake, Sink
 
 CONNECTION_SPAN = Span(40, 44)

@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 
-from sinkql.connectors.iceberg.commit import known as manifests
-from sinkql.connectors.iceberg.table import version
+from sinkql.connectors.iceberg.commit import manifest_cache as manifests
+from sinkql.connectors.iceberg.table import format_v3
 from sinkql.errors import SinkqlError
 from support import strangers
 from support.eager import compact_eagerly
@@ -68,7 +68,7 @@ def test_own_metadata_is_not_read_again(lake: Lake, name: str, monkeypatch: pyte
     sink = Sink(lake, name)
     sink.start()
     sink.put((0, "a"))
-    reads = counted(monkeypatch, version, "read_metadata")
+    reads = counted(monkeypatch, format_v3, "read_metadata")
     for batch in range(1, 4):
         sink.put((batch, "a"))
         sink.writer.maintain()

@@ -114,7 +114,7 @@ def test_a_branch_is_published(hive: HiveLake, name: str) -> None:
 
 @pytest.mark.soak
 def test_a_long_marker_lies_beside_the_table(hive: HiveLake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.marker._INLINE_LIMIT", 10)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.checkpoint._INLINE_LIMIT", 10)
     folder = hive.folder / "working"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -138,7 +138,7 @@ def test_a_connection_is_validated(tmp_path: Path, port: int) -> None:
 
 @pytest.mark.soak
 def test_an_old_metastore_is_refused(hive: HiveLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.table.hive._Client.getVersion", lambda self: "3.1.3")
+    monkeypatch.setattr("sinkql.connectors.iceberg.table.hive_catalog._Client.getVersion", lambda self: "3.1.3")
     with pytest.raises(SinkqlError) as raised:
         hive.catalog()
     assert raised.value.code == "SQ4213"
@@ -146,7 +146,7 @@ def test_an_old_metastore_is_refused(hive: HiveLake, monkeypatch: pytest.MonkeyP
 
 def test_without_thrift_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "thrift", None)
-    monkeypatch.delitem(sys.modules, "sinkql.connectors.iceberg.table.hive", raising=False)
+    monkeypatch.delitem(sys.modules, "sinkql.connectors.iceberg.table.hive_catalog", raising=False)
     with pytest.raises(SinkqlError) as raised:
         HiveLake(tmp_path, port=1).catalog()
     assert raised.value.code == "SQ4214"

@@ -16,11 +16,11 @@ import pytest
 
 from sinkql import physical
 from sinkql.connectors.aws.store import Role, open_store
-from sinkql.connectors.iceberg.table import rest
-from sinkql.connectors.iceberg.table.reading import lines
+from sinkql.connectors.iceberg.table import rest_catalog
+from sinkql.connectors.iceberg.table.reader import lines
 from sinkql.errors import SinkqlError
-from sinkql.extension.renewal import now
-from sinkql.extension.store import ObjectStore
+from sinkql.object_store.renewal import now
+from sinkql.object_store.store import ObjectStore
 from support.lake import Lake, Sink
 from support.proxy import Rule, proxy
 from support.seaweed import ROLE, SECRET, Seaweed
@@ -171,8 +171,8 @@ def test_given_keys_are_asked_for_again_before_they_run_out(
     key = table.io.properties["s3.access-key-id"]
     assert table.io.new_input(table.metadata_location).exists()
     assert table.io.properties["s3.access-key-id"] == key
-    later = rest.now_ms() + 800_000
-    monkeypatch.setattr(rest, "now_ms", lambda: later)
+    later = rest_catalog.now_ms() + 800_000
+    monkeypatch.setattr(rest_catalog, "now_ms", lambda: later)
     assert table.io.new_input(table.metadata_location).exists()
     assert table.io.properties["s3.access-key-id"] != key
 

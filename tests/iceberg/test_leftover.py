@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from sinkql import faults
+from sinkql.connector_api.stream import RedoBatchError
 from sinkql.connectors.iceberg.commit import leftover
-from sinkql.extension.stream import RedoBatchError
+from sinkql.storage import failpoint
 from support import strangers
 from support.eager import compact_eagerly
 from support.fault import armed
@@ -32,10 +32,10 @@ def older(paths: set[str]) -> None:
 def fails(sink: Sink, point: str, patch: pytest.MonkeyPatch) -> None:
     """Put a row in a batch that fails there."""
     with patch.context() as here:
-        here.setattr(faults, "_passes", Counter())
+        here.setattr(failpoint, "_passes", Counter())
         for variable, value in armed(f"{point}=fail").items():
             here.setenv(variable, value)
-        with pytest.raises(faults.FaultError):
+        with pytest.raises(failpoint.FaultError):
             sink.put((100, "lost"), (101, "lost"))
 
 
@@ -141,7 +141,7 @@ def test_files_of_a_compaction_that_is_not_done_stay(
     any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, upsert: bool
 ) -> None:
     compact_eagerly(monkeypatch)
-    monkeypatch.setattr("sinkql.connectors.iceberg.file.data.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("sinkql.connectors.iceberg.file.data_file.ROW_GROUP_ROWS", 1)
     sink = Sink(any_lake, name, upsert=upsert, options={"maintenance": False})
     sink.start()
     for number in range(4):

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from sinkql.connectors.iceberg.table import rest
+from sinkql.connectors.iceberg.table import rest_catalog
 from sinkql.errors import SinkqlError
-from sinkql.extension import s3
-from sinkql.extension.objects import Objects, Purpose
+from sinkql.object_store import s3
+from sinkql.object_store.objects import Objects, Purpose
 from support.front import Front, front
 from support.patience import PATIENCE_S
 
@@ -57,15 +57,15 @@ def _twice(ask: Callable[[], object]) -> None:
 
 def test_a_catalog_is_asked_over_new_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     with _before() as before, requests.Session() as session:
-        rest.limit(session)
+        rest_catalog.limit(session)
         url = f"http://127.0.0.1:{before.port}/"
         _twice(lambda: session.get(f"{url}both"))
-        monkeypatch.setattr(rest, "_TIMEOUT", (1.0, 0.3))
+        monkeypatch.setattr(rest_catalog, "_TIMEOUT", (1.0, 0.3))
         before.mute()
         before.open()
         with pytest.raises(requests.Timeout):
             session.get(url)
-        monkeypatch.setattr(rest, "_TIMEOUT", (PATIENCE_S, PATIENCE_S))
+        monkeypatch.setattr(rest_catalog, "_TIMEOUT", (PATIENCE_S, PATIENCE_S))
         assert session.get(url).text == "ok"
 
 

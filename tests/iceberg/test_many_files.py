@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.manifest import ManifestFile
 
 from iceberg.test_flat import counted
-from sinkql.connectors.iceberg.commit import known as manifests
+from sinkql.connectors.iceberg.commit import manifest_cache as manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
-from sinkql.connectors.iceberg.file.data import FileEntry
+from sinkql.connectors.iceberg.file.data_file import FileEntry
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run
+from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run
 from support.lake import Lake, Sink
 
 FILES = 2500

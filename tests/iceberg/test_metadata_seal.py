@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from sinkql.connectors.iceberg.table.version import read_metadata
+from sinkql.connectors.iceberg.table.format_v3 import read_metadata
 from sinkql.errors import SinkqlError
 from support.lake import Lake, Sink
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.program.compiler import compile_text
 from support.lake import Lake, Sink
 from support.readers import duckdb_folder, pyiceberg_rows

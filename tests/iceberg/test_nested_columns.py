@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connectors.iceberg.file.data import cast
+from sinkql.connectors.iceberg.file.data_file import cast
 from sinkql.connectors.iceberg.table.types import table_schema
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, WrongIndexError
-from sinkql.connectors.iceberg.compact.keyed import Rewriting
-from sinkql.connectors.iceberg.file.delete import live_files
-from sinkql.connectors.iceberg.write.compacting import Compacting
-from sinkql.runtime.sink.optimize import Work
+from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, WrongIndexError
+from sinkql.connectors.iceberg.compact.upsert import Rewriting
+from sinkql.connectors.iceberg.file.deletes import live_files
+from sinkql.connectors.iceberg.write.compaction import Compacting
+from sinkql.runtime.sink.requests import Work
 from support.lake import Lake, Sink
 
 ROUNDS = 200

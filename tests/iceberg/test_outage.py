@@ -12,7 +12,7 @@ from sinkql import physical
 from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.table.target import Patience
 from sinkql.errors import SinkqlError
-from sinkql.extension.store import ObjectStore
+from sinkql.object_store.store import ObjectStore
 from support.lake import Lake, Sink
 from support.proxy import Rule, proxy
 from support.seaweed import Seaweed

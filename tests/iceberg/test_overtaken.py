@@ -13,9 +13,9 @@ import pytest
 import requests
 from pyiceberg.table import Table
 
+from sinkql.connector_api.stream import Switch
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, LeaseLostError
-from sinkql.extension.stream import Switch
 from support import strangers
 from support.eager import compact_eagerly, expire_hastily
 from support.lake import Lake, Sink

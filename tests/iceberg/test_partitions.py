@@ -20,8 +20,8 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from pyspark.sql import SparkSession
 
 from sinkql import physical
-from sinkql.connectors.iceberg.file.place import Partitions, divide
-from sinkql.connectors.iceberg.table.layout import Layout, Term
+from sinkql.connectors.iceberg.file.partition import Partitions, divide
+from sinkql.connectors.iceberg.table.schema import Layout, Term
 from support.eager import compact_eagerly
 from support.lake import NAMESPACE, Lake, Sink
 from support.readers import connect, pyiceberg_rows, spark_rows

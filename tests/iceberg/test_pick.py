@@ -9,10 +9,10 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from sinkql.connectors.iceberg.compact.pick import choose
+from sinkql.connectors.iceberg.compact.selection import choose
 from sinkql.connectors.iceberg.file.name import rewritten_name
-from sinkql.connectors.iceberg.keyindex.index import Index
-from sinkql.connectors.iceberg.keyindex.layer import DeleteNote, FileNote, Home, Layer
+from sinkql.connectors.iceberg.key_index.index import Index
+from sinkql.connectors.iceberg.key_index.layer import DeleteNote, FileNote, Home, Layer
 
 LARGE = 1 << 20
 HOME = Home(0, 1, "hash")

@@ -32,7 +32,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sinkql.connectors.iceberg.file.place import Partitions, divide
+from sinkql.connectors.iceberg.file.partition import Partitions, divide
 from upsert.keyed_sink import create_table
 
 DAY, YEARS = 86_400_000_000, 366 * 8000

@@ -15,11 +15,11 @@ from urllib.parse import quote
 import pytest
 
 from sinkql import physical
+from sinkql.connector_api.stream import Switch
 from sinkql.connectors.iceberg.commit.present import rows
-from sinkql.connectors.iceberg.table import reading
-from sinkql.connectors.iceberg.table.reading import lines
+from sinkql.connectors.iceberg.table import reader
+from sinkql.connectors.iceberg.table.reader import lines
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Switch
 from support.lake import Lake, Sink
 from support.readers import connect
 from support.seaweed import SECRET
@@ -102,9 +102,9 @@ def test_printed_lines_work_as_printed(any_lake: Lake, name: str, options: dict[
 def test_a_database_password_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = SimpleNamespace(properties={"uri": "postgresql://u:p%40w@h/db"})
     table: Any = SimpleNamespace(location=lambda: "s3://lake/t", catalog=catalog)
-    duckdb, properties = reading._in_database(table)
+    duckdb, properties = reader._in_database(table)
     assert duckdb is None
-    (argument,) = [each for each in reading._arguments(properties) if each.startswith("uri=")]
+    (argument,) = [each for each in reader._arguments(properties) if each.startswith("uri=")]
     assert "p%40w" not in argument
     monkeypatch.setenv("CATALOG_PASSWORD", "p@w")
     known = {"os": os, "quote": quote}

@@ -16,12 +16,12 @@ import pytest
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connectors.iceberg.file.delete import live_files, read_dead
-from sinkql.connectors.iceberg.rebuild import collect, compare
-from sinkql.connectors.iceberg.rebuild.digest import digests
+from sinkql.connector_api.stream import NO_PLAN, Committed, Marker, Switch, WriteResult
+from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
+from sinkql.connectors.iceberg.write import refresh_collect, refresh_diff
+from sinkql.connectors.iceberg.write.digest import digests
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.extension.stream import NO_PLAN, Committed, Marker, Switch, WriteResult
-from sinkql.hashkey import OPEN
+from sinkql.hash_key import OPEN
 from support.lake import Lake, Sink
 
 LAYOUTS: Sequence[Mapping[str, Any]] = (
@@ -49,8 +49,8 @@ def test_the_table_has_just_the_new_rows_after_one_snapshot(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random_ = random.Random(seed)
-    monkeypatch.setattr(compare, "_RANGE", 16)
-    monkeypatch.setattr(compare, "_PART", 8)
+    monkeypatch.setattr(refresh_diff, "_RANGE", 16)
+    monkeypatch.setattr(refresh_diff, "_PART", 8)
     sink = Sink(Lake(tmp_path), "t", upsert=True, options=dict(LAYOUTS[seed % 4]))
     sink.start()
     old: dict[int, str | None] = {}
@@ -195,8 +195,8 @@ def test_rows_of_a_part_are_taken_without_those_around_them(tmp_path: Path) -> N
     with pa.ipc.new_file(str(tmp_path / "1.rows"), rows.schema) as file:
         file.write_table(rows, max_chunksize=1 << 10)
     keys = dict.fromkeys(("h1", "h2", "d1", "d2", "comes", "fresh"), np.zeros(count))
-    collect.put_by(tmp_path / "1.keys", {**keys, "at": np.arange(count)})
-    part = collect.Part.open(tmp_path, "1")
+    refresh_collect.put_by(tmp_path / "1.keys", {**keys, "at": np.arange(count)})
+    part = refresh_collect.Part.open(tmp_path, "1")
     before, measured = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(measured)
     try:

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table import CommitTableResponse, Table
 
-from sinkql.connectors.iceberg.table.sql import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
 from sinkql.connectors.iceberg.table.tag import tag_name
 from sinkql.errors import SinkqlError
 from support import strangers
@@ -156,7 +156,7 @@ def test_a_sink_stops_where_its_last_commit_is_lost_and_nowhere_else(tmp_path: P
 def test_each_commit_moves_the_tag_and_no_old_snapshot_stays_for_it(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 1)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 1)
     sink = Sink(lake, name, options={"retain_snapshots": 2})
     for number in range(6):
         if number % 3 == 0:

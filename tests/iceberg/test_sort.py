@@ -20,10 +20,10 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType, TimestampType, UUIDType
 
-from sinkql.connectors.iceberg.file import data, order
-from sinkql.connectors.iceberg.file.data import Sorting, for_tasks
-from sinkql.connectors.iceberg.file.order import SortedWriter, sorted_numbers
-from sinkql.connectors.iceberg.file.place import WHOLE
+from sinkql.connectors.iceberg.file import data_file, sort_order
+from sinkql.connectors.iceberg.file.data_file import Sorting, for_tasks
+from sinkql.connectors.iceberg.file.partition import WHOLE
+from sinkql.connectors.iceberg.file.sort_order import SortedWriter, sorted_numbers
 from sinkql.errors import SinkqlError
 from support.eager import compact_eagerly
 from support.lake import NAMESPACE, Lake, Sink
@@ -156,9 +156,9 @@ def test_rows_of_files_with_other_arrow_types_are_sorted_together(
 
 
 def test_memory_is_bounded_while_rows_wait_to_be_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_IN_MEMORY", 1 << 20)
-    monkeypatch.setattr(order, "_AT_ONCE", 1 << 19)
-    monkeypatch.setattr(data, "_ROW_GROUP_BYTES", 2 << 20)
+    monkeypatch.setattr(sort_order, "_IN_MEMORY", 1 << 20)
+    monkeypatch.setattr(sort_order, "_AT_ONCE", 1 << 19)
+    monkeypatch.setattr(data_file, "_ROW_GROUP_BYTES", 2 << 20)
     table = create_table(tmp_path, {"v": LongType(), "text": StringType(), "id": UUIDType()})
     task = replace(for_tasks(table), sorting=(Sorting("v", True, False),), order_id=1)
     writer, random_ = SortedWriter(task, "sorted.parquet", WHOLE), random.Random(1)

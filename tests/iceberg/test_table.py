@@ -29,8 +29,8 @@ from pyiceberg.types import (
 from sinkql import physical
 from sinkql.connectors.iceberg.commit import snapshot as snapshots
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare, selfcheck
-from sinkql.connectors.iceberg.file.data import ROW_GROUP_ROWS, FileEntry, for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.place import Partitions
+from sinkql.connectors.iceberg.file.data_file import ROW_GROUP_ROWS, FileEntry, for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.partition import Partitions
 from sinkql.errors import SinkqlError
 from support.lake import COLUMNS, NAMESPACE, Lake, Sink
 from support.readers import connect

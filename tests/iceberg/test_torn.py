@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.connectors.iceberg.commit import known, lineage
-from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connectors.iceberg.commit import lineage, manifest_cache
+from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.file.manifest import manifests_of
-from sinkql.connectors.iceberg.keyindex import index, run
+from sinkql.connectors.iceberg.key_index import index, run
 from sinkql.connectors.iceberg.table.target import Patience
 from sinkql.errors import LostIndexError, SinkqlError
-from sinkql.extension.stream import RedoBatchError
 from support.damage import damage
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 
 KINDS = {"append": (False, 2), "upsert": (True, 2), "vectors": (True, 3)}
 NEXT = ((2, "next"), (50, "next"))
-_CACHES = (lineage._traced, known._said, run.open_run, index.open_index)
+_CACHES = (lineage._traced, manifest_cache._said, run.open_run, index.open_index)
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ import pytest
 from pyiceberg.table import Table
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
-from sinkql.connectors.iceberg.commit import known
-from sinkql.connectors.iceberg.commit.expire import expired
+from sinkql.connectors.iceberg.commit import manifest_cache
+from sinkql.connectors.iceberg.commit.maintenance import expired
 from sinkql.connectors.iceberg.commit.publish import publish
-from sinkql.connectors.iceberg.file import read
-from sinkql.connectors.iceberg.file.delete import live_files, read_dead
+from sinkql.connectors.iceberg.file import reader
+from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
 from sinkql.connectors.iceberg.file.manifest import origins, vector_of, vector_place
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.errors import SinkqlError
@@ -96,8 +96,8 @@ def test_rows_that_a_compaction_moves_keep_their_ids(
 ) -> None:
     sink = opened(lake, name, upsert=upsert)
     model: dict[int, str | None] = {}
-    monkeypatch.setattr(read, "_ROWS", 2)
-    monkeypatch.setattr(read, "_AT_ONCE", 2)
+    monkeypatch.setattr(reader, "_ROWS", 2)
+    monkeypatch.setattr(reader, "_AT_ONCE", 2)
     churn(sink, range(6), model)
     before = ids(lake.table(name))
     files = live_files(lake.table(name)).data.keys()
@@ -137,7 +137,7 @@ def test_puffin_file_is_there_as_long_as_one_vector_in_it(lake: Lake, name: str)
 def test_puffin_file_stays_though_an_older_snapshot_is_kept(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, branch: str | None
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 2)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 2)
     options = {} if branch is None else {"branch": branch}
     sink = opened(lake, name, upsert=True, retain_snapshots=3, **options)
     sink.put(*((id_, "a") for id_ in range(8)))
@@ -216,7 +216,7 @@ def test_rows_of_an_upgraded_table_have_ids_on_each_branch(lake: Lake, name: str
     for each in branches:
         opened_on(each).put((100, each))
     rewrite(lake.table(name), {"format-version": 3, "next-row-id": 0})
-    known._said.cache_clear()  # as in a process that knows nothing of it
+    manifest_cache._said.cache_clear()  # as in a process that knows nothing of it
     sinks = [opened_on(each) for each in branches]
     before = [ids(BranchTable(lake.table(name), each)) for each in branches]
     for batch in range(8):  # small manifests are put together meanwhile, which both branches have

@@ -19,11 +19,11 @@ import msgspec
 
 import kafka.pipeline
 import sinkql.connectors.kafka.reader  # before the fork
-from sinkql import faults
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
+from sinkql.storage import failpoint
 from support.fault import armed
 from support.running import drain, loop_of
 
@@ -46,7 +46,7 @@ def _run(order: dict[str, Any]) -> int:
             drain(loop)
     except BaseException as error:
         PROBLEM.write_text(traceback.format_exc())
-        if isinstance(error, faults.FaultError):
+        if isinstance(error, failpoint.FaultError):
             return FAULT
         return RETRY if isinstance(error, SinkqlError) and error.retryable else WRONG
     return 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session

@@ -16,10 +16,10 @@ from decode.test_bad_json import BAD as BAD_JSON
 from decode.test_debezium import BAD as BAD_CHANGES
 from decode.test_debezium import change
 from kafka.pipeline import Pipeline
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import RowError, Tally
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import RowError, Tally
 from sinkql.runtime.sink.replay import replay_asked
 from support.kafka import Kafka
 from support.registry import stub_registry

@@ -9,11 +9,11 @@ import pytest
 
 from kafka.pipeline import Pipeline
 from kafka.sinking import committed, topic_sink
-from sinkql import faults
-from sinkql.connectors.kafka import admin, consume
+from sinkql.connector_api.stream import Tally
+from sinkql.connectors.kafka import admin, consumer
 from sinkql.connectors.kafka.connection import PROGRESS_TOPIC
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Tally
+from sinkql.storage import failpoint
 from support.kafka import Kafka, another, kafka
 from support.patience import PATIENCE_S
 from support.running import drain
@@ -95,7 +95,7 @@ def test_a_partition_without_a_leader_is_waited_for(
     with monkeypatch.context() as hurry:
         hurry.setattr(admin, "_REQUEST_S", 0.5)
         hurry.setattr(admin, "_PATIENCE_S", 5.0)
-        hurry.setattr(consume, "_STILL_S", 1.0)
+        hurry.setattr(consumer, "_STILL_S", 1.0)
         for ask in (lambda: reader.target(end), lambda: list(reader.read(split, Tally()))):
             with pytest.raises(SinkqlError, match=f"SQ4278.*answers for {topic}/1") as caught:
                 ask()
@@ -144,7 +144,7 @@ def test_a_transaction_is_written_once_when_a_leader_is_killed_in_it(
             killed.append(name)
             second.stop()
 
-    monkeypatch.setattr(faults, "point", point)
+    monkeypatch.setattr(failpoint, "point", point)
     drain(loop)
     second.start()
     broker.follow(topic)

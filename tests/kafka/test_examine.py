@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.session import Session
 from sinkql.session.server_check import checks_of_catalog
 from support.kafka import PASSWORD, USER, Kafka

@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kafka.pipeline import Pipeline
 from sinkql.connectors.confluent.protobuf_schema import Types, compiled
-from sinkql.decode import convert
+from sinkql.decode import text_column
 from sinkql.errors import SinkqlError
 from support.registry import StubRegistry, stub_registry
 
@@ -132,7 +132,7 @@ def test_changes_of_debezium_in_json_are_an_upsert_table(pipeline: Pipeline, sch
 
 def test_a_message_that_becomes_far_too_wide_fails_alone(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list has many documents."""
-    monkeypatch.setattr(convert, "_WIDEST", 1 << 12)
+    monkeypatch.setattr(text_column, "_WIDEST", 1 << 12)
     topic = pipeline.broker.topic()
     wide = json.dumps([json.dumps("a" * 2048)] * 2)
     good = '{"op": "c", "after": {"id": %d, "v": [1]}}'

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sinkql.cli.group import run_command
-from sinkql.extension.registry import discover
+from sinkql.cli.main import run_command
+from sinkql.connector_api.registry import discover
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.kafka import PASSWORD, USER, Kafka

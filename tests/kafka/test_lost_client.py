@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from sinkql.connectors.kafka import admin as admin_module
-from sinkql.connectors.kafka import consume
+from sinkql.connectors.kafka import consumer as kafka_consumer
 from sinkql.connectors.kafka.admin import Admin
 from sinkql.connectors.kafka.client import Client
-from sinkql.connectors.kafka.consume import Range, messages
+from sinkql.connectors.kafka.consumer import Range, messages
 from sinkql.connectors.kafka.sink import transaction
 from sinkql.connectors.kafka.sink.transaction import Transactions
 from sinkql.errors import SinkqlError
@@ -103,20 +103,20 @@ def test_a_client_that_gets_answers_stays(broker: Kafka) -> None:
 
 
 def test_a_consumer_to_which_nothing_comes_is_replaced(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consume, "_STILL_S", 0.1)
-    monkeypatch.setattr(consume, "_LOST_S", 0.2)
+    monkeypatch.setattr(kafka_consumer, "_STILL_S", 0.1)
+    monkeypatch.setattr(kafka_consumer, "_LOST_S", 0.2)
     topic = broker.topic()
     broker.send(topic, *map(str, range(5)))
     made, found = [], list[bytes]()
     with silent() as (url, _):
         lost, there = _client(url.removeprefix("http://")), _client(broker.address)
-        make = consume._consumer
+        make = kafka_consumer._consumer
 
         def consumer(client: Client, group: str, **more: Any) -> Any:
             made.append(client)
             return make(lost if len(made) == 1 else there, group, **more)
 
-        monkeypatch.setattr(consume, "_consumer", consumer)
+        monkeypatch.setattr(kafka_consumer, "_consumer", consumer)
         for batch in messages(there, Range("s", topic, 0, 0, 5, "group")):
             found += [each.value() for each in batch]
     assert found == [b"0", b"1", b"2", b"3", b"4"]

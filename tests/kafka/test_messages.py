@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from sinkql import ast, logical, physical
+from sinkql.connector_api.planning import Messages, Planning
+from sinkql.connector_api.stream import Context, MessageDecoder
 from sinkql.connectors.kafka.formats import FORMATS
 from sinkql.errors import SinkqlError
-from sinkql.extension.plan import Messages, Planning
-from sinkql.extension.stream import Context, MessageDecoder
 
 _NOWHERE = Context("s", "id-s", Path(), lambda _: "")
 _ROW = (physical.Column("id", "bigint", False), physical.Column("name", "text"))

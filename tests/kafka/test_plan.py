@@ -8,9 +8,9 @@ import pytest
 
 from sinkql import ast
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.registry import discover
 from sinkql.connectors.kafka.formats import FORMATS
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.parser import parse
 from support.words import WORDS
 

@@ -7,17 +7,17 @@ import time
 
 import pytest
 
-from sinkql.connectors.kafka import proxy
+from sinkql.connectors.kafka import ssh_proxy
 from support.port import free_ports
 
 
 def test_a_connection_to_a_broker_that_is_gone_stays_open_so_that_its_client_does_not_come_again_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(proxy, "_LEAST_S", 60)
+    monkeypatch.setattr(ssh_proxy, "_LEAST_S", 60)
     (port,) = free_ports(1)
     broker = ("127.0.0.1", port)
-    found = proxy.Proxy(proxy.Routes((broker,), (), None))
+    found = ssh_proxy.Proxy(ssh_proxy.Routes((broker,), (), None))
     host, _, own = found.bootstrap.partition(":")
     with socket.create_connection((host, int(own))) as client:
         deadline = time.monotonic() + 30

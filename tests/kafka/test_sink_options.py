@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConfigResource
 
 from kafka.pipeline import Pipeline
 from kafka.sinking import committed, topic_sink
-from sinkql.connectors.kafka import consume
+from sinkql.connectors.kafka import consumer
 from sinkql.errors import SinkqlError
 
 pytestmark = pytest.mark.server
@@ -92,7 +92,7 @@ def test_ids_begin_as_the_sink_says(pipeline: Pipeline, monkeypatch: pytest.Monk
         groups.add(settings["group.id"])
         return Consumer(settings)
 
-    monkeypatch.setattr(consume, "Consumer", make)
+    monkeypatch.setattr(consumer, "Consumer", make)
     pipeline.run("CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1);")
     options = ", PROGRESS GROUP ID PREFIX 'team-a', TRANSACTIONAL ID PREFIX 'team-b'"
     topic_sink(pipeline, "t", "ids", "KEY (id) FORMAT JSON ENVELOPE UPSERT", options)

@@ -13,10 +13,10 @@ from capture.server import Server
 from kafka.pipeline import Pipeline
 from kafka.sinking import committed, folded, topic_sink
 from sinkql import physical
-from sinkql.capture import mark
-from sinkql.capture.process import discard
+from sinkql.capture import messages
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import Keeping
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Keeping
 from sinkql.runtime.batch.loop import BatchLoop
 from support.kafka import Kafka
 from support.running import loop_of
@@ -55,8 +55,8 @@ def test_sink_into_a_topic_goes_on_after_changes_that_were_lost(
         with pytest.raises(SinkqlError) as failed:
             drain(_loop(pipeline, sinks))
         assert failed.value.code == "SQ3436"
-        mark.put(sinks.place.notes, "skip", mark.Skip(failed.value.code))
-        running.until(lambda: mark.era(sinks.place.notes).begin)
+        messages.put(sinks.place.notes, "skip", messages.Skip(failed.value.code))
+        running.until(lambda: messages.era(sinks.place.notes).begin)
         server.commit([("t", 2, "ben")])
         drain(_loop(pipeline, sinks))
     assert [each["v"] for each in folded(committed(broker, "skipping")).values()] == ["ann", "ben"]

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from kafka.pipeline import Pipeline
+from sinkql.connector_api.stream import Limit
 from sinkql.connectors.kafka import reader as reader_module
 from sinkql.connectors.kafka.client import Client
-from sinkql.connectors.kafka.consume import Range, messages
+from sinkql.connectors.kafka.consumer import Range, messages
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit
 from support.kafka import Kafka
 from support.patience import PATIENCE_S
 from support.readers import sorted_rows

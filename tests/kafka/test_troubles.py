@@ -15,13 +15,13 @@ from confluent_kafka import Consumer, KafkaError, Message
 from kafka.pipeline import Pipeline
 from sinkql.catalog.address import VARIABLE
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
-from sinkql.connectors.kafka import consume
+from sinkql.connector_api.stream import Limit, Measure
+from sinkql.connectors.kafka import consumer
 from sinkql.connectors.kafka import reader as reader_module
 from sinkql.connectors.kafka.client import Client, Troubles
-from sinkql.connectors.kafka.consume import Range, last_message
+from sinkql.connectors.kafka.consumer import Range, last_message
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit, Measure
 from sinkql.session import Session
 from support.catalog import server_address
 from support.kafka import PASSWORD, USER, Kafka
@@ -211,10 +211,10 @@ def test_messages_that_go_while_a_split_is_read_are_told(broker: Kafka, pipeline
     loop = pipeline.loop("s")
     loop.start(epoch=1, once=True)
     (reader,) = loop.readers.values()
-    found = consume.Range("s", topic, 0, 3, 20, "sinkql")
+    found = consumer.Range("s", topic, 0, 3, 20, "sinkql")
     broker.forget(topic, 10)
     with pytest.raises(SinkqlError, match="SQ3370"):
-        list(consume.messages(reader.client, found))  # type: ignore[attr-defined]  # a KafkaReader
+        list(consumer.messages(reader.client, found))  # type: ignore[attr-defined]  # a KafkaReader
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.soak)], ids=["fewer", "more"])
@@ -481,7 +481,7 @@ def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:
     (end,) = broker.ends(topic).values()
 
     def read(begin: int, to: int) -> list[int]:
-        found = consume.messages(client, consume.Range("s", topic, 0, begin, to, "sinkql"))
+        found = consumer.messages(client, consumer.Range("s", topic, 0, begin, to, "sinkql"))
         return [message.offset() for each in found for message in each]
 
     there = read(0, end)
@@ -514,27 +514,27 @@ class _Refused:
 _UNKNOWN = pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
 
 
-def _refused(broker: Kafka, group: str) -> tuple[Client, consume.Range]:
+def _refused(broker: Kafka, group: str) -> tuple[Client, consumer.Range]:
     topic = broker.topic()
     broker.send(topic, *_texts(*range(9)))
     client = Client.of("k", {"brokers": [broker.address], "protocol": "PLAINTEXT"}, lambda _: "")
-    return client, consume.Range("s", topic, 0, 1, 9, group)
+    return client, consumer.Range("s", topic, 0, 1, 9, group)
 
 
 @_UNKNOWN
 def test_messages_that_a_broker_does_not_know_for_a_moment_are_read(
     broker: Kafka, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    monkeypatch.setattr(consume, "Consumer", lambda settings: _Refused(Consumer(settings), code, few=2, times=2))
+    monkeypatch.setattr(consumer, "Consumer", lambda settings: _Refused(Consumer(settings), code, few=2, times=2))
     client, wanted = _refused(broker, f"moment{code}")
-    found = [message.offset() for each in consume.messages(client, wanted) for message in each]
+    found = [message.offset() for each in consumer.messages(client, wanted) for message in each]
     assert found == [*range(1, 9)]
 
 
 @_UNKNOWN
 def test_messages_that_a_broker_never_knows_are_told(broker: Kafka, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    monkeypatch.setattr(consume, "Consumer", lambda settings: _Refused(Consumer(settings), code, few=0))
-    monkeypatch.setattr(consume, "_STILL_S", 0.2)
+    monkeypatch.setattr(consumer, "Consumer", lambda settings: _Refused(Consumer(settings), code, few=0))
+    monkeypatch.setattr(consumer, "_STILL_S", 0.2)
     client, wanted = _refused(broker, f"never{code}")
     with pytest.raises(SinkqlError, match=r"SQ4277.*requested offset"):
-        list(consume.messages(client, wanted))
+        list(consumer.messages(client, wanted))

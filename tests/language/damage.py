@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from golden import casefile
 from language.sentences import sentences
 from sinkql.errors import SinkqlError
-from sinkql.parser.read import grammar, lexical
+from sinkql.parser.read import grammar, lexer
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _SIGNS = (*"()[]{},;.:=|-*'\"$`#\\", "=>", "||", "--", "/*", "*/", "$$", "E'", "X'", "::", "<", "\n", "1", "a")
@@ -47,7 +47,7 @@ def hurt(text: str, random: Random) -> str:
 def _of_words(text: str, random: Random) -> str:
     """Drop, double, swap or replace words and signs."""
     try:
-        found = [(each.start, each.end) for each in lexical.scan(text) if each.end > each.start]
+        found = [(each.start, each.end) for each in lexer.scan(text) if each.end > each.start]
     except SinkqlError:
         return _of_characters(text, random)
     if len(found) < 2:

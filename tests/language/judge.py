@@ -18,8 +18,8 @@ from golden import casefile
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
 from sinkql.parser import parse
-from sinkql.parser.read import lexical
-from sinkql.planner.query import syntax
+from sinkql.parser.read import lexer
+from sinkql.planner.syntax import sqlglot_tree
 from support.words import WORDS
 
 HERE = Path(__file__).parent
@@ -54,7 +54,7 @@ def judged() -> tuple[Judged, ...]:
 def accepted(text: str) -> bool:
     """Tell whether a text is a query here."""
     try:
-        syntax.parse(ast.Query(text, Span(0, len(text))))
+        sqlglot_tree.parse(ast.Query(text, Span(0, len(text))))
     except SinkqlError:
         return False
     return True
@@ -82,7 +82,7 @@ def changed(text: str, random: Random) -> str:
     """Return a text with words put in, doubled, replaced or taken out, once or twice."""
     for _ in range(random.choice((1, 1, 1, 2))):
         try:
-            found = [(each.start, each.end) for each in lexical.scan(text) if each.end > each.start]
+            found = [(each.start, each.end) for each in lexer.scan(text) if each.end > each.start]
         except SinkqlError:
             return text
         if not found:
@@ -118,7 +118,7 @@ def _written() -> Iterator[Judged]:
         if text in seen or "\0" in text:
             continue
         seen.add(text)
-        with patch.object(syntax, "_hold"):
+        with patch.object(sqlglot_tree, "_hold"):
             lenient = accepted(text)
         kind = (right(text), lenient)
         if left.get(kind, 0) and (not kind[0] or accepted(text)):

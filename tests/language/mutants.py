@@ -26,9 +26,9 @@ from sinkql import evaluate
 from sinkql.catalog.verify import problems
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import parse_type
-from sinkql.parser.read import lexical
+from sinkql.parser.read import lexer
 from sinkql.planner.function.call import AGGREGATES, NAMES, WINDOW_FUNCTIONS
-from sinkql.planner.query.grammar.word import RESERVED
+from sinkql.planner.syntax.grammar.tokens import RESERVED
 from sinkql.program import Program, compile_text
 
 Run = Callable[[Random], str]
@@ -146,7 +146,7 @@ _LITERALS = (
 def _meant(text: str, random: Random) -> str:
     """Put another name, function or value into the place of one: a query still, for the most part."""
     try:
-        found = list(lexical.scan(text))
+        found = list(lexer.scan(text))
     except SinkqlError:
         return text
     places = [place for place, each in enumerate(found) if _named(each)]
@@ -158,12 +158,12 @@ def _meant(text: str, random: Random) -> str:
     return text[: lexeme.start] + other + text[lexeme.end :]
 
 
-def _named(lexeme: lexical.Lexeme) -> bool:
+def _named(lexeme: lexer.Lexeme) -> bool:
     word = lexeme.kind == "WORD" and lexeme.keyword not in RESERVED and lexeme.keyword not in ("T", "X")
     return word or lexeme.kind in ("STRING", "NUMBER")
 
 
-def _words(found: list[lexical.Lexeme]) -> list[str]:
+def _words(found: list[lexer.Lexeme]) -> list[str]:
     return [each.text for each in found if each.kind == "WORD" and each.keyword not in RESERVED] or ["a"]
 
 

@@ -14,10 +14,10 @@ from typing import Any, Self
 import pytest
 from sqlglot import exp
 
-from sinkql.parser.read.lexical import Lexeme, scan
-from sinkql.planner.expression.typed import Typed
-from sinkql.planner.query.syntax import RANGE, Syntax
+from sinkql.parser.read.lexer import Lexeme, scan
+from sinkql.planner.expression.typed_expression import Typed
 from sinkql.planner.query.translate import Translator
+from sinkql.planner.syntax.sqlglot_tree import RANGE, Syntax
 
 _BETWEEN = (
     " /* FROM ' */ ",

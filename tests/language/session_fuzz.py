@@ -22,7 +22,7 @@ from language.sentences import sentence
 from sinkql.catalog.system import RELATIONS
 from sinkql.errors import SinkqlError, codes
 from sinkql.parser import parse
-from sinkql.parser.read import lexical
+from sinkql.parser.read import lexer
 from sinkql.session import Session
 from support.words import WORDS
 
@@ -198,9 +198,9 @@ def forms() -> tuple[str, ...]:
     return tuple(text[each.span.start : each.span.end] for each in parse(text, WORDS))
 
 
-def _words(text: str) -> list[lexical.Lexeme]:
+def _words(text: str) -> list[lexer.Lexeme]:
     try:
-        return [each for each in lexical.scan(text) if each.end > each.start]
+        return [each for each in lexer.scan(text) if each.end > each.start]
     except SinkqlError:
         return []
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from language.statements_other import statements
-from sinkql.cli.group import run_command as run
+from sinkql.cli.main import run_command as run
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
-from sinkql.parser.read import lexical
+from sinkql.parser.read import lexer
 from sinkql.printer import to_sql
 from sinkql.script.format import format_script
 from support.words import WORDS
@@ -28,7 +28,7 @@ def scripts(draw: st.DrawFn) -> str:
     laid_out = [to_sql(each) for each in draw(st.lists(statements, max_size=3))]
     in_one_line = draw(st.booleans())  # where no string has a line break in it
     text = "\n".join(each.replace("\n", " ") if in_one_line and "'" not in each else each for each in laid_out)
-    lexemes = list(lexical.scan(text))
+    lexemes = list(lexer.scan(text))
     places = sorted({draw(st.integers(0, len(lexemes) - 1)) for _ in range(draw(st.integers(0, 6)))}, reverse=True)
     for number, place in enumerate(places):
         start = lexemes[place].start
@@ -48,8 +48,8 @@ def test_formatting_keeps_statements_and_comments(text: str) -> None:
 
 def _comments(text: str) -> list[str]:
     found, at = [], 0
-    for lexeme in lexical.scan(text + "\n;"):
-        found += [text[span.start : span.end].rstrip() for span in lexical.comments(text, at, lexeme.start)]
+    for lexeme in lexer.scan(text + "\n;"):
+        found += [text[span.start : span.end].rstrip() for span in lexer.comments(text, at, lexeme.start)]
         at = lexeme.end
     return sorted(found)
 

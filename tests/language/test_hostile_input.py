@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from language.statements_other import statements
 from sinkql import ast
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.printer import to_sql

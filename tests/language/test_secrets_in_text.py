@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.script.mask import holds_secret, mask
-from sinkql.vocabulary import secret_setting
+from sinkql.keywords import secret_setting
+from sinkql.script.redaction import holds_secret, mask
 from support.words import WORDS
 
 _WITH_SECRET = [

@@ -9,7 +9,7 @@ import pytest
 from language.judge import accepted, judged
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
-from sinkql.planner.query import syntax
+from sinkql.planner.syntax import sqlglot_tree
 
 pytestmark = pytest.mark.long
 
@@ -58,7 +58,7 @@ def test_what_postgres_takes_is_still_taken() -> None:
 def test_mistake_has_its_place(text: str, place: str) -> None:
     before = "  "
     with pytest.raises(SinkqlError) as caught:
-        syntax.parse(ast.Query(text, Span(len(before), len(before) + len(text))))
+        sqlglot_tree.parse(ast.Query(text, Span(len(before), len(before) + len(text))))
     span = caught.value.span
     assert span is not None
     assert (before + text)[span.start : span.end] == place
@@ -74,7 +74,7 @@ def test_mistake_has_its_place(text: str, place: str) -> None:
 )
 def test_what_sqlglot_ties_together_otherwise_is_refused(text: str) -> None:
     with pytest.raises(SinkqlError, match="the order of operations here needs parentheses") as caught:
-        syntax.parse(ast.Query(text, Span(0, len(text))))
+        sqlglot_tree.parse(ast.Query(text, Span(0, len(text))))
     assert caught.value.code == "SQ2215"
 
 
@@ -90,7 +90,7 @@ def test_what_sqlglot_ties_together_otherwise_is_refused(text: str) -> None:
 )
 def test_what_the_dialect_has_is_no_syntax_error(text: str, code: str) -> None:
     with pytest.raises(SinkqlError) as caught:
-        syntax.parse(ast.Query(text, Span(0, len(text))))
+        sqlglot_tree.parse(ast.Query(text, Span(0, len(text))))
     assert caught.value.code == code
 
 
@@ -103,5 +103,5 @@ def test_what_begins_as_another_statement_is_an_error_and_nothing_is_logged(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(SinkqlError):
-        syntax.parse(ast.Query(text, Span(0, len(text))))
+        sqlglot_tree.parse(ast.Query(text, Span(0, len(text))))
     assert caplog.records == []

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from leak.scanner import canary, files_in, hits, text_of
-from sinkql.catalog.file.backup import back_up
+from sinkql.catalog.sqlite.backup import back_up
 from sinkql.catalog.system import RELATIONS
-from sinkql.cli.group import run_command as run
+from sinkql.cli.main import run_command as run
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.shell.editor.history import SafeHistory

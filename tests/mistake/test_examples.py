@@ -21,14 +21,14 @@ from golden import casefile
 from golden.test_golden import FILES
 from mistake.source_hint import SourceHint, hints
 from mistake.value import shown
-from sinkql import typed
+from sinkql import codec
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.row import query as query_rows
 from support.postgres import Postgres
 
-_QUERIES = ("planner/query", "planner/expression", "planner/function", "planner/refuse/", "evaluate/cast")
-_STATEMENTS = ("planner/item", "planner/edit", "planner/name", "planner/scope", "planner/subsource", "parser/build")
+_QUERIES = ("planner/query", "planner/expression", "planner/function", "planner/syntax/", "evaluate/cast")
+_STATEMENTS = ("planner/item", "planner/edit", "planner/name", "planner/scope", "planner/subsource", "parser/transform")
 _TABLES = """
 CREATE TABLE t (id int PRIMARY KEY, a int, b int, s text, n numeric(12, 2), d double precision, w real, at timestamp,
   tz timestamptz, day date, j jsonb, x int[], r int4range, yes boolean);
@@ -56,7 +56,7 @@ class _Example:
 
 def _examples() -> list[_Example]:
     found = tomllib.loads(Path(__file__).with_name("examples.toml").read_text("utf-8"))
-    return [typed.convert(each, _Example) for each in found["query"]]
+    return [codec.convert(each, _Example) for each in found["query"]]
 
 
 @pytest.fixture(scope="module")

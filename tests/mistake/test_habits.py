@@ -15,9 +15,9 @@ from psycopg.types.string import TextLoader
 from golden import broken
 from mistake.value import shown
 from sinkql.errors import SinkqlError
-from sinkql.parser.mistake.habit import Call, Form, habits
+from sinkql.parser.hint.other_dialects import Call, Form, habits
 from sinkql.planner.function import call as functions
-from sinkql.planner.function import rows
+from sinkql.planner.function import set_returning
 from sinkql.session import Session
 from sinkql.session.row import query as query_rows
 from support.postgres import Postgres
@@ -194,7 +194,7 @@ def _query(call: Call, expression: str) -> str:
 
 
 def test_advice_that_has_a_call_in_it_names_what_is_there() -> None:
-    known = {*functions.NAMES, *functions.AGGREGATES, *rows.HANDLERS, "extract", "e"}
+    known = {*functions.NAMES, *functions.AGGREGATES, *set_returning.HANDLERS, "extract", "e"}
     for call in habits().function:
         if call.advice is not None:
             assert set(re.findall(r"\b(\w+)\(", call.advice)) <= known | {"numeric"}, call

@@ -16,7 +16,7 @@ from golden.commands import GoldenFile
 from golden.test_golden import FILES, output
 from sinkql.errors import SinkqlError, Span
 from sinkql.parser import parse
-from sinkql.parser.mistake.complaint import FORMS
+from sinkql.parser.hint.syntax_error import FORMS
 from sinkql.session import Session
 
 pytestmark = pytest.mark.long

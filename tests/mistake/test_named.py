@@ -11,12 +11,12 @@ import pytest
 
 from mistake.told import told
 from sinkql.catalog.system.resolve import VIEWS
-from sinkql.cli.group import cli
-from sinkql.parser.mistake.habit import habits
+from sinkql.cli.main import cli
+from sinkql.keywords import OPTION_NAMES, QUERY, SECRET_FUNCTIONS
+from sinkql.parser.hint.other_dialects import habits
 from sinkql.parser.read import grammar
-from sinkql.planner.function import call, rows
+from sinkql.planner.function import call, set_returning
 from sinkql.session import Session
-from sinkql.vocabulary import OPTION_NAMES, QUERY, SECRET_FUNCTIONS
 from support.words import WORDS
 
 _ROOT = Path(__file__).parents[2]
@@ -132,7 +132,15 @@ def test_pages_that_are_named_are_there() -> None:
 
 
 def test_functions_that_are_named_are_there() -> None:
-    known = {*call.NAMES, *call.AGGREGATES, *rows.HANDLERS, *SECRET_FUNCTIONS, *_OF_SYNTAX, *_OF_CHECKS, *_OF_WINDOWS}
+    known = {
+        *call.NAMES,
+        *call.AGGREGATES,
+        *set_returning.HANDLERS,
+        *SECRET_FUNCTIONS,
+        *_OF_SYNTAX,
+        *_OF_CHECKS,
+        *_OF_WINDOWS,
+    }
     known |= _OF_PARTITIONS | _FILES | _FUNCTIONS_ELSEWHERE | {each.name for each in habits().function}
     named = _named(r"\b([a-z_][a-z_0-9]*)\(")
     assert {each: text for each, text in named.items() if each not in known} == {}

@@ -25,7 +25,7 @@ _OF_SERVERS = re.compile(
     r"on the server|ENGINE = InnoDB|REPLICA IDENTITY|ALTER SYSTEM SET (?:wal_level|max_)|ALTER ROLE|PUBLICATION"
     r"|ON DELETE RESTRICT|CREATE SCHEMA \S+ AUTHORIZATION|LOCK TABLES"
 )
-_OTHER = ("errors/", "session/draft", "parser/assist")  # cures below, templates of scripts, patterns
+_OTHER = ("errors/", "session/scaffold", "parser/assist")  # cures below, templates of scripts, patterns
 # where a sentence goes on behind a statement: a lower-case word that no statement has there
 _BEHIND = re.compile(
     r"(?: (?:to|and|or|which|with|before|behind|if|where|in|again|for|from|of|made|on|as|has|have|first|afterwards|then"

@@ -9,7 +9,7 @@ from golden import casefile
 from golden.test_golden import FILES
 from mistake.source_hint import sentences
 from sinkql.errors import codes
-from sinkql.parser.mistake.habit import habits
+from sinkql.parser.hint.other_dialects import habits
 
 
 @cache

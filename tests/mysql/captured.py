@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sinkql import physical
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Changed, Event, Moved
 from sinkql.connectors.mysql.stream import MySqlStream, open_stream
 from sinkql.connectors.mysql.type import declared, sql_type
-from sinkql.extension.capture import CapturedSource, CapturedTable, Changed, Event, Moved
 from support.mariadb import PASSWORD, MariaDb
 from support.patience import Deadline
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sinkql.connectors.mysql.event import INCIDENT, Log
+from sinkql.connectors.mysql.binlog import INCIDENT, Log
 from sinkql.connectors.mysql.position import DomainTransactions
 from sinkql.errors import SinkqlError
 

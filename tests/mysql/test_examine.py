@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from support.mariadb import PASSWORD, MariaDb
 
 pytestmark = pytest.mark.server

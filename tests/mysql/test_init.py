@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postgres.pipeline import capturing, catch_up
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.session import Session
 from support.mariadb import PASSWORD, MariaDb
 from support.readers import duckdb_folder

@@ -11,9 +11,9 @@ import pytest
 from capture.pipeline import drain
 from mysql.captured import received, stream_of, table_of
 from postgres.pipeline import capturing
+from sinkql.connector_api.cdc import Changed
 from sinkql.connectors.mysql.position import NumberedTransactions
 from sinkql.connectors.mysql.snapshot import Look
-from sinkql.extension.capture import Changed
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.mariadb import PASSWORD, MariaDb

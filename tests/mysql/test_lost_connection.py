@@ -10,11 +10,11 @@ from typing import Any
 import pymysql
 import pytest
 
+from sinkql.connector_api import dead_connection
 from sinkql.connectors.mysql import connection as connection_module
 from sinkql.connectors.mysql.connection import connect, rows
 from sinkql.connectors.mysql.snapshot import _packets
 from sinkql.errors import SinkqlError
-from sinkql.extension import silence
 from support.front import Front, front, noting
 from support.mariadb import PASSWORD, MariaDb
 from support.patience import Deadline
@@ -30,8 +30,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return what has connections be asked for soon."""
 
     def hurry() -> None:
-        monkeypatch.setattr(silence, "SILENCE_S", 0.3)
-        monkeypatch.setattr(silence, "_LOOK_S", 0.1)
+        monkeypatch.setattr(dead_connection, "SILENCE_S", 0.3)
+        monkeypatch.setattr(dead_connection, "_LOOK_S", 0.1)
 
     return hurry
 
@@ -95,7 +95,7 @@ class _Pair:
         self.near = socket.create_connection(listener.getsockname())
         self.far, _ = listener.accept()
         listener.close()
-        self.silence = silence.Silence(self.near.fileno, lambda: False)
+        self.silence = dead_connection.Silence(self.near.fileno, lambda: False)
 
     def closed(self) -> bool:
         """Tell whether the connection was shut down."""
@@ -111,7 +111,7 @@ def test_an_answer_that_comes_before_the_server_is_asked_counts(
     hasty: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *, answered: bool
 ) -> None:
     """A thread asks, which may begin late."""
-    monkeypatch.setattr(silence, "_WATCH", watch := silence._Watch())
+    monkeypatch.setattr(dead_connection, "_WATCH", watch := dead_connection._Watch())
     watch._runs = True  # nobody asks but this test
     pair, deadline = _Pair(), Deadline()
     with pair.silence:
@@ -121,7 +121,7 @@ def test_an_answer_that_comes_before_the_server_is_asked_counts(
         if answered:
             pair.far.sendall(b"x")
             pair.near.recv(1)
-            while silence._unheard(pair.near.fileno()) < silence._LOOK_S:
+            while dead_connection._unheard(pair.near.fileno()) < dead_connection._LOOK_S:
                 deadline.check("the thread's beginning")
         pair.silence.ask()
         assert pair.closed() is not answered

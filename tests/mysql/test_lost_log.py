@@ -9,7 +9,7 @@ import pytest
 from mysql.captured import stream_of, table_of
 from postgres.pipeline import capturing, catch_up
 from sinkql.capture.log import LogFolder
-from sinkql.capture.process import discard
+from sinkql.capture.runner import discard
 from sinkql.session import Session
 from support.mariadb import PASSWORD, MariaDb
 from support.patience import Deadline

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 from sinkql import physical
-from sinkql.capture.columnar import Block
-from sinkql.connectors.mysql.binary_json import BinaryJsonError, json_text
-from sinkql.connectors.mysql.event import Log, Section
+from sinkql.connector_api.cdc import CapturedTable
+from sinkql.connectors.mysql.binlog import Log, Section
+from sinkql.connectors.mysql.binlog_client import ready
 from sinkql.connectors.mysql.gtid import set_bytes, tagged
-from sinkql.connectors.mysql.packet import ready
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.snapshot import _owned
 from sinkql.connectors.mysql.table import changed_rows, match
-from sinkql.connectors.mysql.wire import TableMap
-from sinkql.extension.capture import CapturedTable
+from sinkql.connectors.mysql.table_map import TableMap
+from sinkql.connectors.mysql.value import BinaryJsonError, json_text
+from sinkql.decode.columnar import Block
 from support.patience import PATIENCE_S
 
 _SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from mysql.captured import received, source_of, table_of
-from sinkql import typed
-from sinkql.connectors.mysql.standing import Standing
+from sinkql import codec
+from sinkql.connector_api.cdc import Changed, Event, TableRows
+from sinkql.connectors.mysql.history_check import Standing
 from sinkql.connectors.mysql.stream import MySqlStream, open_stream
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Changed, Event, TableRows
 from support.mariadb import MariaDb, mariadb
 from support.notes import MemoryNotes
 from support.patience import Deadline
@@ -56,7 +56,7 @@ def _insert(server: MariaDb, *ids: int) -> None:
 
 
 def _noted(notes: MemoryNotes) -> Standing:
-    return typed.decoder(list[Standing]).decode(notes.noted("standing.json") or b"")[-1]
+    return codec.decoder(list[Standing]).decode(notes.noted("standing.json") or b"")[-1]
 
 
 def _wait_past(last: Standing) -> None:

@@ -11,7 +11,7 @@ import pytest
 from mysql.captured import received, stream_of, table_of
 from mysql.test_vectors import expected, plain, printed
 from mysql.vectors import VECTORS
-from sinkql.extension.capture import Changed, Event, TableRows
+from sinkql.connector_api.cdc import Changed, Event, TableRows
 from support.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

@@ -18,9 +18,9 @@ import pymysql
 import pytest
 
 from postgres.pipeline import capturing, catch_up
-from sinkql import faults
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
+from sinkql.storage import failpoint
 from support.fault import armed
 from support.mariadb import PASSWORD, MariaDb
 from support.patience import Deadline
@@ -221,7 +221,7 @@ def _catch_up(session: Session, turn: int) -> None:
         deadline.check("the end of the log")
         try:
             catch_up(session, turn=turn)
-        except faults.FaultError:
+        except failpoint.FaultError:
             continue
         except SinkqlError as error:
             if not error.retryable:
@@ -253,7 +253,7 @@ def _play(server: MariaDb, database: str, seed: int, monkeypatch: pytest.MonkeyP
                     server.stop()
                     assert server.start()
                 with monkeypatch.context() as patch:
-                    patch.setattr(faults, "_passes", Counter())
+                    patch.setattr(failpoint, "_passes", Counter())
                     rule = (
                         f"{chance.choice(_POINTS)}#{chance.randint(1, 4)}=fail"
                         if chance.random() < 0.5

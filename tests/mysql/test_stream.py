@@ -12,11 +12,11 @@ import pymysql
 import pytest
 
 from mysql.captured import received, stream_of, table_of
+from sinkql.connector_api.cdc import CapturedTable, Changed, Event, Moved, Reshaped
 from sinkql.connectors.mysql import stream as module
 from sinkql.connectors.mysql.setting import check_settings
 from sinkql.connectors.mysql.stream import MySqlStream
 from sinkql.errors import SinkqlError, TableError
-from sinkql.extension.capture import CapturedTable, Changed, Event, Moved, Reshaped
 from support.mariadb import MYSQLD, MariaDb
 from support.patience import Deadline, joined
 

@@ -11,9 +11,9 @@ import pytest
 
 from mysql.captured import received, stream_of, table_of
 from mysql.vectors import BAD, TEXTS, VECTORS
+from sinkql.connector_api.cdc import Changed, Event, TableRows
 from sinkql.connectors.mysql.charset import SINGLE, decoder
 from sinkql.connectors.mysql.type import declared
-from sinkql.extension.capture import Changed, Event, TableRows
 from support.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

@@ -16,10 +16,10 @@ import pytest
 from capture.pipeline import SOURCE, Running, Sinks, once
 from mysql.captured import source_of, table_of
 from sinkql import physical
-from sinkql.capture.host import Client
+from sinkql.capture.control import Client
+from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
 from sinkql.connectors.mysql.stream import open_stream
 from sinkql.errors import GoneError
-from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
 from support.mariadb import MariaDb
 from support.patience import PATIENCE_S, Deadline, joined
 from support.readers import duckdb_folder

@@ -11,8 +11,8 @@ from typing import Any
 from operators.joined import Case
 from operators.pipeline import Change, Pipeline, Row, call, columns, source
 from sinkql import physical
-from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
+from sinkql.state_store.directory import Home
 
 BATCHES = 6
 

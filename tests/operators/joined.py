@@ -14,9 +14,9 @@ import msgspec
 
 from operators.pipeline import Change, Row, call, columns, output, overwriting, source
 from sinkql import physical
-from sinkql.extension.types import parse_type
+from sinkql.connector_api.types import parse_type
 from sinkql.logical import Reference
-from sinkql.lowering.share import named
+from sinkql.lowering.common_subplan import named
 
 LEFT = {"lk": "integer", "lx": "bigint", "ls": "text"}
 RIGHT = {"rk": "integer", "rs": "text", "ry": "bigint"}

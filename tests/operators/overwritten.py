@@ -10,8 +10,8 @@ import msgspec
 
 from operators.pipeline import Change, Row
 from sinkql import ast, logical, physical
-from sinkql.extension.plan import Planning, SourcePlan
-from sinkql.extension.registry import Registry, discover
+from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.registry import Registry, discover
 from sinkql.logical.type import decoded, parse_type
 from sinkql.lowering.job import lower_view
 from sinkql.program.compiler import compile_text

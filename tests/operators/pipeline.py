@@ -20,14 +20,14 @@ import pyarrow as pa
 
 from expressions import vectors
 from sinkql import physical
-from sinkql.extension.home import Home
-from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
-from sinkql.extension.types import arrow_type
-from sinkql.runtime.batch.conservation import account
+from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
+from sinkql.connector_api.types import arrow_type
+from sinkql.runtime.batch.accounting import account
 from sinkql.runtime.batch.engine import Batch, Engine
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
+from sinkql.state_store.directory import Home
 
 Row = tuple[Any, ...]
 Change = tuple[Row, int]
@@ -107,12 +107,12 @@ class Taking:
 def in_parts() -> Iterator[None]:
     """Have rows come to the operators in parts of some hashes, and runs have pieces."""
     with (
-        patch("sinkql.spill.MOST", 1),
-        patch("sinkql.spill.PART", 300),
+        patch("sinkql.storage.spill.MOST", 1),
+        patch("sinkql.storage.spill.PART", 300),
         patch("sinkql.runtime.state.arrangement._MERGED_AT_ONCE", 1000),
-        patch("sinkql.runtime.state.sorted._MERGED_AT_ONCE", 1000),
-        patch("sinkql.runtime.state.sorted._SAMPLED", 1),
-        patch("sinkql.runtime.state.sorted._AT_ONCE", 5),
+        patch("sinkql.runtime.state.ordered_run._MERGED_AT_ONCE", 1000),
+        patch("sinkql.runtime.state.ordered_run._SAMPLED", 1),
+        patch("sinkql.runtime.state.ordered_run._AT_ONCE", 5),
     ):
         yield
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Measure, Preparation, identity, values_of
+from sinkql.lowering.task_input import COUNT, Measure, Preparation, identity, values_of
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, one_chunk, unsigned

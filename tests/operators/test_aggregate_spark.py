@@ -12,7 +12,7 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Pipeline, source
 from operators.test_aggregate import EVENT, VIEWS, changes, everything, plain_total
 from sinkql import physical
-from sinkql.lowering.spark.preparation import spark_steps
+from sinkql.lowering.spark.task_input import spark_steps
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.state.operator import stateful
 

@@ -15,8 +15,8 @@ from operators.pipeline import Change, Pipeline, Row, call, columns, plain, sour
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.operator.bound import BoundState
 from sinkql.runtime.state.operator.protocol import Bucket
+from sinkql.runtime.state.operator.temporal_filter import BoundState
 from sinkql.runtime.state.timed import DUE
 
 ROW = {"b": "bigint", "e": "bigint", "x": "integer"}

@@ -18,14 +18,14 @@ from operators import pipeline as pipeline_module
 from operators import test_here_like_spark as sized
 from operators.pipeline import Pipeline, Taking, call, overwriting, plain
 from sinkql import physical
+from sinkql.connector_api.stream import WriteResult
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import WriteResult
 from sinkql.logical import Reference
+from sinkql.runtime.local.murmur3 import buckets_of
 from sinkql.runtime.spark import engine as spark_engine
-from sinkql.runtime.spark.bucket import buckets_of
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.netting import Netting
+from sinkql.state_store.directory import Home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def _handed_on(below: physical.Operator, **names: str) -> physical.Map:
 
 
 def _typed(below: physical.Operator) -> list[Any]:
-    from sinkql.extension.types import parse_type
+    from sinkql.connector_api.types import parse_type
 
     return [Reference(each.name, parse_type(each.type), each.nullable) for each in physical.columns_of(below)]
 
@@ -209,8 +209,8 @@ def test_what_comes_and_goes_at_once_is_left_out_in_parts_as_in_one(
         total[tuple(row)] += diff
     netting = Netting(("g", "h"), ("text", "bigint"), Home(tmp_path))
     for most in (1 << 20, 1):
-        monkeypatch.setattr("sinkql.spill.MOST", most)
-        monkeypatch.setattr("sinkql.spill.PART", 300)
+        monkeypatch.setattr("sinkql.storage.spill.MOST", most)
+        monkeypatch.setattr("sinkql.storage.spill.PART", 300)
         found = [tuple(row.values()) for batch in netting(iter(batches)) for row in batch.to_pylist()]
         assert len(found) == len({row[:3] for row in found})
         assert {row[:3]: row[3] for row in found} == {row: diff for row, diff in total.items() if diff}

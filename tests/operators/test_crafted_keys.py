@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from operators.pipeline import call, source
 from sinkql import physical
-from sinkql.extension.home import Home
-from sinkql.hashkey import HashKey
-from sinkql.runtime.spark.xxhash64 import prepared, xxhash64
+from sinkql.hash_key import HashKey
+from sinkql.runtime.local.xxhash64 import prepared, xxhash64
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
+from sinkql.state_store.directory import Home
 
 _PRIME_1, _PRIME_2 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F
 _WORD = 1 << 64

@@ -18,9 +18,9 @@ import pytest
 from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Listed, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
-from sinkql.extension.stream import Split
+from sinkql.connector_api.stream import Split
 from sinkql.lowering.together import together
-from sinkql.runtime.spark import here
+from sinkql.runtime.local import in_process
 from sinkql.runtime.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _kept(pipeline: Pipeline) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
 
 def _too_large(*given: object) -> None:
     """Say so at the last moment: all state is there by then."""
-    raise here._ElsewhereError
+    raise in_process._ElsewhereError
 
 
 @pytest.mark.share(4)
@@ -207,7 +207,7 @@ def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
             before = asked
             with monkeypatch.context() as patch:
                 if name == "large":
-                    patch.setattr(here.Here, "_written", _too_large)
+                    patch.setattr(in_process.Here, "_written", _too_large)
                 rows, state = pipeline.attempt()
             assert (asked > before) is (name == "large" or not small[0]), name
             pipeline.commit(rows, state)
@@ -232,7 +232,7 @@ def test_a_batch_without_rows_of_a_side_is_the_drivers_however_large_a_merge_of_
     pipeline = Pipeline(tmp_path, view, engine=SparkEngine(none, buckets=1))
     pipeline.readers = {name: Sized(read, [], [True]) for name, read in pipeline.reads.items()}
     pipeline.batch(f=[((key, key), 1) for key in range(40)])
-    monkeypatch.setattr(here, "_MERGED_ROWS", 30)
+    monkeypatch.setattr(in_process, "_MERGED_ROWS", 30)
     pipeline.offer(f=[((1, 5), 1)])
     with pytest.raises(_SparkAskedError):
         pipeline.attempt()

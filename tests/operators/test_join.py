@@ -41,9 +41,8 @@ from operators.pipeline import Change, Pipeline, Row, output, plain, source
 from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import Home
 from sinkql.lowering.together import together
-from sinkql.rowhash import Hashes
+from sinkql.row_hash import Hashes
 from sinkql.runtime.local import engine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
@@ -51,6 +50,7 @@ from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.pairs import ROWS
 from sinkql.runtime.state.report import collect
+from sinkql.state_store.directory import Home
 from support.arrow_memory import most_of
 from support.hashes import KEY, hashes_as
 

@@ -27,8 +27,8 @@ from operators.joined import (
 from operators.nested import nested
 from operators.pipeline import Pipeline
 from sinkql import physical
+from sinkql.runtime.spark.arrow import hashes_of
 from sinkql.runtime.spark.engine import SparkEngine
-from sinkql.runtime.spark.placing import hashes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,12 +11,12 @@ import pytest
 
 from operators.pipeline import overwriting
 from sinkql import physical
-from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulTask, task_of
 from sinkql.runtime.state.report import collect
+from sinkql.state_store.directory import Home
 from support.arrow_memory import most_of
 
 ROWS = 4096
@@ -35,7 +35,11 @@ def _batches(task: StatefulTask, count: int, note: str) -> Iterator[pa.RecordBat
 
 
 def test_many_rows_take_no_more_than_a_quarter_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("sinkql.spill.MOST", "sinkql.spill.PART", "sinkql.runtime.state.arrangement._MERGED_AT_ONCE"):
+    for name in (
+        "sinkql.storage.spill.MOST",
+        "sinkql.storage.spill.PART",
+        "sinkql.runtime.state.arrangement._MERGED_AT_ONCE",
+    ):
         monkeypatch.setattr(name, 1 << 16)
     normalize = physical.Normalize(overwriting("e", "k", k="integer", t="text"), "rows", ("k",))
     found = {}

@@ -13,12 +13,12 @@ from operators import tallying
 from operators.pipeline import Pipeline, columns, source
 from operators.tallying import RowTally
 from sinkql import physical
-from sinkql.extension.home import Home
 from sinkql.runtime.batch.engine import Engine
-from sinkql.runtime.spark.fusion import fusable
+from sinkql.runtime.local.fusion import fusable
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import KINDS
+from sinkql.state_store.directory import Home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

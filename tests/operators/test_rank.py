@@ -18,11 +18,11 @@ import pytest
 from operators.pipeline import Pipeline, plain, source
 from operators.test_aggregate import EVENT, changes
 from sinkql import physical
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
-from sinkql.rowhash import Hashes
+from sinkql.row_hash import Hashes
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state import order as orders
+from sinkql.runtime.state import sort_key as orders
 from support.hashes import KEY, hashes_as
 
 SIZES = (3, 0, 12, 20, 5, 30, 1)
@@ -130,7 +130,7 @@ def test_ranks_show_ties_and_offsets(function: Any, last: int | None, reach: int
     rng = random.Random(f"{function}{last}")
     operator = rank(terms("k", "x desc"), function=function, first=2, last=last, number="number")
     pipeline = Pipeline(tmp_path, operator)
-    with patch("sinkql.runtime.state.head._TOGETHER", reach):
+    with patch("sinkql.runtime.state.operator.head._TOGETHER", reach):
         for size in SIZES[:6]:
             pipeline.batch(e=changes(rng, pipeline.inputs["e"], size, retract=True))
             check(pipeline, operator)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinkql import runs
-from sinkql.runs import Tiers, find, hits, newest, repeats, sort_places, sweep
+from sinkql.storage import sorted_run
+from sinkql.storage.sorted_run import Tiers, find, hits, newest, repeats, sort_places, sweep
 
 FEW = st.integers(0, 3)  # hashes that collide in one half, and in both
 Keys = list[tuple[int, int]]
@@ -99,7 +99,7 @@ def test_few_hashes_of_a_large_run_are_looked_at_for_a_key(monkeypatch: pytest.M
         raise AssertionError("searched for")
 
     monkeypatch.setattr(np, "take", counting)
-    monkeypatch.setattr(runs, "_searched", searched)
+    monkeypatch.setattr(sorted_run, "_searched", searched)
     costs = []
     for rows in (100_000, 3_000_000):
         h1 = np.sort(rng.integers(0, 2**64 - 1, rows, np.uint64))

@@ -16,8 +16,8 @@ from operators.crash_child import BATCHES, VIEWS, view
 from operators.crash_child import changes as crash_changes
 from operators.pipeline import Pipeline, plain
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
+from sinkql.state_store.directory import Home
 from support.fault import armed
 from support.patience import PATIENCE_S
 

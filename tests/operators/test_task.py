@@ -15,12 +15,12 @@ import pytest
 from operators.pipeline import Pipeline, call, columns, source
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import Home
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulTask, task_of
 from sinkql.runtime.state.report import collect
+from sinkql.state_store.directory import Home
 
 
 def totals(change: physical.Change = "retract", type_: str = "bigint") -> physical.Aggregate:

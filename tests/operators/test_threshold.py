@@ -19,8 +19,8 @@ from operators.test_bound import check_rule
 from operators.test_join import told
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.sides import prepare
-from sinkql.runtime.state.sorted import Sorted
+from sinkql.lowering.join_input import prepare
+from sinkql.runtime.state.ordered_run import Sorted
 
 VALUES: dict[str, list[Any]] = {
     "integer": [-(2**31), -1, 0, 1, 7, 2**31 - 1],
@@ -126,8 +126,8 @@ def test_only_what_the_value_passes_is_read(
 
 
 def test_what_the_value_passes_comes_in_parts(tmp_path: Path, read: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.runtime.state.sorted._AT_ONCE", 100)
-    monkeypatch.setattr("sinkql.runtime.state.sorted._SAMPLED", 1)
+    monkeypatch.setattr("sinkql.runtime.state.ordered_run._AT_ONCE", 100)
+    monkeypatch.setattr("sinkql.runtime.state.ordered_run._SAMPLED", 1)
     pipeline = Pipeline(tmp_path, beyond("integer", "<"), buckets=1)
     pipeline.offer(l=[((number, 0), 1) for number in range(1000)])
     pipeline.commit(*pipeline.attempt())

@@ -85,10 +85,10 @@ def test_a_row_shows_while_the_comparison_is_true(type_: str) -> None:
 @pytest.mark.spark
 def test_the_times_are_the_same_in_spark(spark: SparkSession) -> None:
     from sinkql import logical
+    from sinkql.connector_api.types import parse_type
     from sinkql.evaluate import function_of
-    from sinkql.extension.types import parse_type
     from sinkql.lowering.spark.expression import spark_sql
-    from sinkql.lowering.spark.text import spark_type
+    from sinkql.lowering.spark.sql import spark_type
 
     for type_ in ("timestamp", "timestamptz", "date", "numeric(38,10)", "bigint"):
         script = f"CREATE SOURCE t (id integer NOT NULL, v {type_} NOT NULL) FROM FILES (PATH = 't') FORMAT JSON;"

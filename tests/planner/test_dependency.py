@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from expressions import vectors
-from sinkql.extension.types import parse_type
+from sinkql.connector_api.types import parse_type
 from sinkql.logical import Column, Shape
 
 

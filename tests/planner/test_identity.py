@@ -16,13 +16,13 @@ from golden import casefile
 from golden.casefile import Case
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError, Span
 from sinkql.explain import to_text
-from sinkql.extension.registry import discover
 from sinkql.logical import function as functions
 from sinkql.lowering.job import lower_sink
 from sinkql.lowering.spark import expression as lowering
-from sinkql.lowering.spark.text import Form, Infix, Spelling
+from sinkql.lowering.spark.sql import Form, Infix, Spelling
 from sinkql.parser import parse
 from sinkql.planner import plan as plan_statement
 
@@ -177,7 +177,7 @@ def test_a_new_meaning_of_a_cast_is_another_plan(monkeypatch: pytest.MonkeyPatch
 def test_a_new_meaning_of_an_aggregate_is_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     query = "SELECT count(b) AS x FROM e"
     before = _plan(query)
-    monkeypatch.setattr("sinkql.lowering.view.AGGREGATES", {**functions.AGGREGATES, "count": 2})
+    monkeypatch.setattr("sinkql.lowering.relation.AGGREGATES", {**functions.AGGREGATES, "count": 2})
     assert _plan(query) != before
 
 

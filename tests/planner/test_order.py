@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinkql.planner.order import in_order, reached
+from sinkql.planner.dependency import in_order, reached
 
 
 @settings(deadline=None)

@@ -7,8 +7,8 @@ import pytest
 
 from sinkql import ast
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import Registry, discover
 from sinkql.parser import parse
 from sinkql.planner import plan_drop
 from sinkql.printer import to_sql
@@ -86,7 +86,7 @@ def test_planning_loads_nothing_that_runs() -> None:
     script = (
         "import sys\n"
         "from sinkql.catalog.memory import MemoryCatalog\n"
-        "from sinkql.extension.registry import Registry, discover\n"
+        "from sinkql.connector_api.registry import Registry, discover\n"
         "from sinkql.parser import parse\n"
         "catalog = MemoryCatalog(discover())\n"
         f"for statement in parse({SCRIPT!r}):\n"

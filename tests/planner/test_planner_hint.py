@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.extension.type_hint import type_hint
-from sinkql.extension.types import column_type
+from sinkql.connector_api.type_hint import type_hint
+from sinkql.connector_api.types import column_type
 
 
 @pytest.mark.parametrize(

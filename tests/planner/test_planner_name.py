@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from sinkql import ast
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.name import join_name, locate, named, path_parts, resolve, short_name, split_name
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sinkql.extension.options import duration
+from sinkql.connector_api.options import duration
 
 
 @pytest.mark.parametrize(

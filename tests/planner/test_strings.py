@@ -8,7 +8,7 @@ import pytest
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
-from sinkql.planner.query import syntax
+from sinkql.planner.syntax import sqlglot_tree
 from sinkql.session import Session
 
 _STRINGS = (
@@ -33,8 +33,8 @@ def test_a_string_in_a_query_has_its_value(written: str, value: str, tmp_path: P
         ].rows
         assert ((value,),) == rows
     text = f"SELECT {written} AS s"
-    found = syntax.parse(ast.Query(text, Span(0, len(text))))
-    assert value == syntax.string_value(found, found.tree.expressions[0].unalias())
+    found = sqlglot_tree.parse(ast.Query(text, Span(0, len(text))))
+    assert value == sqlglot_tree.string_value(found, found.tree.expressions[0].unalias())
 
 
 @pytest.mark.parametrize("between", [" ", "/* \n */", "\t"])

@@ -29,7 +29,7 @@ import sys
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from sinkql.session import Session
-from sinkql.shell.command.listed import BY_NAME
+from sinkql.shell.command.command_list import BY_NAME
 from sinkql.shell.editor.completer import SqlCompleter
 from sinkql.shell.editor.history import may_be_kept
 from sinkql.shell.setting import Settings

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sinkql
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 
 _PACKAGE = Path(sinkql.__file__).parent
 _GRAMMAR = _PACKAGE.parent / "grammar"
 _LANGUAGE = {"KEY", "LOAD GENERATOR", "TABLE", "VALUE"}
 _ELSEWHERE = {
     # what a message or a form shows as an example, and system relations that other systems have too
-    "parser/mistake/complaint.py",
+    "parser/hint/syntax_error.py",
     "catalog/system/mz_internal.py",
     "catalog/system/properties.py",
     # logs of captured sources, which are in S3 for connectors that do not know each other
-    "extension/keeping.py",
+    "connector_api/source_options.py",
 }
 
 

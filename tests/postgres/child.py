@@ -15,9 +15,9 @@ import pytest
 
 from capture.child import PASSED, prepare
 from capture.pipeline import QUICK, FakeHost, Sinks, once
-from sinkql.capture.process import Capture
+from sinkql.capture.runner import Capture
 from sinkql.capture.snapshot import Snapshots
-from sinkql.connectors.postgres.connect import failure
+from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.errors import SinkqlError
 from support.fault import armed

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sinkql.capture.hole import Lacking
 from sinkql.capture.session import Session
 from sinkql.capture.snapshot import Snapshots
+from sinkql.capture.unchanged_values import Lacking
 from sinkql.connectors.postgres import slot
 from sinkql.connectors.postgres.stream import PostgresStream
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sinkql.runtime.batch.engine import Engine
-from sinkql.runtime.process.captures import captured
+from sinkql.runtime.process.capture_processes import captured
 from sinkql.session import Session
-from sinkql.session.sink.desk import CatalogDesk
-from sinkql.session.sink.roster import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogDesk
+from sinkql.session.sink.workload import CatalogRoster
 from support import running
 from support.patience import Deadline
 from support.running import loop_of

@@ -11,12 +11,12 @@ import msgspec
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connectors.postgres.connect import Login, failure
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Changed, Event, LogNotes, Moved, TableRows
+from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.facts import find
 from sinkql.connectors.postgres.publication import found_of
 from sinkql.connectors.postgres.stream import PostgresStream
-from sinkql.connectors.postgres.types import ServerTable, table_json
-from sinkql.extension.capture import CapturedSource, CapturedTable, Changed, Event, LogNotes, Moved, TableRows
+from sinkql.connectors.postgres.type import ServerTable, table_json
 from support.patience import Deadline
 from support.postgres import Postgres
 

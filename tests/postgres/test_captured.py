@@ -17,19 +17,19 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from capture.pipeline import drain, run_once
-from sinkql.capture import mark
-from sinkql.capture.bucket import BucketStore
-from sinkql.capture.process import discard
+from sinkql.capture import messages
+from sinkql.capture.object_log_store import BucketStore
+from sinkql.capture.runner import discard
+from sinkql.connector_api.health_check import Check
 from sinkql.errors import SinkqlError
-from sinkql.extension.check import Check
 from sinkql.physical.job import encode
-from sinkql.runtime.batch.meter import Meter
-from sinkql.runtime.batch.progress import Event
+from sinkql.runtime.batch.events import Event
+from sinkql.runtime.batch.metrics import Meter
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.server_check import checks_of_catalog
 from sinkql.session.session import Session
-from sinkql.session.sink.desk import CatalogDesk
-from sinkql.session.sink.roster import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogDesk
+from sinkql.session.sink.workload import CatalogRoster
 from support.catalog import server_url
 from support.command import start
 from support.patience import Deadline
@@ -152,7 +152,7 @@ def test_changes_that_the_server_lost_are_skipped(
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
             desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
             notes, deadline = desk.folder(desk.captures()[0]).notes, Deadline()
-            while not mark.era(notes).begin:
+            while not messages.era(notes).begin:
                 deadline.check("another slot")
             run_once(session)
             database.execute("DELETE FROM orders WHERE id % 3 = 0")

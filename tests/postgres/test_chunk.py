@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from sinkql.connector_api.cdc import CapturedTable, Changed, Key, TableRows
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.errors import SinkqlError, TableError
-from sinkql.extension.capture import CapturedTable, Changed, Key, TableRows
 from support.postgres import Postgres
 
 from .reading import Reading, reading, shown, tables

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sinkql.capture.columnar import Block
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.postgres import column as columns
 from sinkql.connectors.postgres.column import Places
-from sinkql.connectors.postgres.types import ServerColumn, ServerType, sql_type
+from sinkql.connectors.postgres.type import ServerColumn, ServerType, sql_type
 from sinkql.connectors.postgres.value import UnfitError
-from sinkql.extension.types import arrow_type
+from sinkql.decode.columnar import Block
 
 from .values import SCALARS, TYPES
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from sinkql.connectors.postgres.connect import failure
+from sinkql.connectors.postgres.client import failure
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from support.authority import authority

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postgres.pipeline import capturing, catch_up
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.planner.name import as_name
 from sinkql.session import Session
 from support.postgres import Postgres

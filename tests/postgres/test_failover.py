@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from capture.pipeline import run_once
-from sinkql.capture import mark
+from sinkql.capture import messages
 from sinkql.errors import SinkqlError
 from sinkql.session.session import Session
-from sinkql.session.sink.desk import CatalogDesk
-from sinkql.session.sink.roster import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogDesk
+from sinkql.session.sink.workload import CatalogRoster
 from support.patience import Deadline
 from support.postgres import Postgres, run, standby
 from support.postgres import postgres as postgres_server
@@ -156,7 +156,7 @@ def _skip(session: Session) -> None:
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
     desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
     notes = desk.folder(desk.captures()[0]).notes
-    _wait(lambda: mark.era(notes).begin)
+    _wait(lambda: messages.era(notes).begin)
     run_once(session)
 
 

@@ -13,18 +13,18 @@ import psycopg
 import pytest
 
 from capture.pipeline import drained, run_once
-from sinkql.capture import mark
-from sinkql.capture.bucket import BucketStore
+from sinkql.capture import messages
 from sinkql.capture.log import LogFolder
+from sinkql.capture.object_log_store import BucketStore
 from sinkql.capture.reader import LogReader
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
+from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import EXECUTOR
-from sinkql.extension.stream import Limit
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
-from sinkql.session.sink.desk import CatalogDesk
-from sinkql.session.sink.roster import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogDesk
+from sinkql.session.sink.workload import CatalogRoster
+from sinkql.state_store.directory import EXECUTOR
 from support.catalog import server_address
 from support.patience import Deadline
 from support.postgres import Postgres
@@ -162,7 +162,7 @@ def _is_told_to_skip(one: Session, two: Session, folder: Path, database: _Connec
     with pytest.raises(SinkqlError, match="SQ3701"):
         run_once(two, "b")
     assert [each.code for each in two.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-    while not mark.era(_log(two).notes).begin:
+    while not messages.era(_log(two).notes).begin:
         deadline.check("another slot")
     for session, name in ((one, "a"), (two, "b")):
         run_once(session, name)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postgres.pipeline import capturing, catch_up
-from sinkql.cli.group import run_command
+from sinkql.cli.main import run_command
 from sinkql.session import Session
 from support.postgres import Postgres
 from support.postgres import postgres as new_server

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+from sinkql.connector_api import dead_connection
 from sinkql.connectors.postgres.copy import copy_out
 from sinkql.connectors.postgres.slot import drop_slot
 from sinkql.errors import SinkqlError
-from sinkql.extension import silence
 from support.front import Front, front, noting
 from support.patience import Deadline
 from support.postgres import Postgres
@@ -26,8 +26,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return what has connections be asked for soon."""
 
     def hurry() -> None:
-        monkeypatch.setattr(silence, "SILENCE_S", 0.3)
-        monkeypatch.setattr(silence, "_LOOK_S", 0.1)
+        monkeypatch.setattr(dead_connection, "SILENCE_S", 0.3)
+        monkeypatch.setattr(dead_connection, "_LOOK_S", 0.1)
 
     return hurry
 

@@ -15,17 +15,17 @@ import psycopg
 import pytest
 
 from capture.pipeline import QUICK, FakeHost
-from sinkql.capture.confirm import Roll
 from sinkql.capture.log import Log
-from sinkql.capture.place import Place
+from sinkql.capture.position import Place
 from sinkql.capture.reader import LogReader
+from sinkql.capture.retention import Roll
 from sinkql.capture.session import Session
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable
+from sinkql.connector_api.stream import Limit
 from sinkql.connectors.postgres.chunk import PostgresChunkRead
-from sinkql.connectors.postgres.connect import failure
+from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.stream import PostgresStream, forget
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import CapturedSource, CapturedTable
-from sinkql.extension.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
 from support.patience import Deadline, joined
 from support.postgres import Postgres

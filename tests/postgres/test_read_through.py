@@ -16,13 +16,13 @@ import pytest
 
 from capture.pipeline import Running, Sinks, once
 from sinkql import physical
-from sinkql.capture.host import Client
+from sinkql.capture.control import Client
 from sinkql.capture.log import LogFolder, source_folder
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable, source_options, table_options
 from sinkql.connectors.postgres.chunk import PostgresChunkRead
-from sinkql.connectors.postgres.connect import failure
+from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.stream import PostgresStream, forget
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import CapturedSource, CapturedTable, source_options, table_options
 from support.patience import PATIENCE_S
 from support.postgres import Postgres
 from support.readers import duckdb_folder

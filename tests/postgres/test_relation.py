@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sinkql.connectors.postgres.relation import SentColumn, fitting
-from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType
+from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType
 
 
 def _digits(precision: int, scale: int) -> int:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from capture.pipeline import run_once
+from sinkql.connector_api.cdc import CapturedTable
 from sinkql.connectors.postgres.chunk import PostgresChunkRead
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import CapturedTable
 from sinkql.session.session import Session
 from support.patience import PATIENCE_S, Deadline
 from support.postgres import Postgres

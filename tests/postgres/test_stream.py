@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from sinkql.extension.capture import Changed, Moved, Reshaped
+from sinkql.connector_api.cdc import Changed, Moved, Reshaped
 from support.postgres import Postgres
 
 from .reading import Reading, reading, shown

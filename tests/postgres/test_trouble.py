@@ -12,12 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from sinkql.connectors.postgres.connect import failure
-from sinkql.connectors.postgres.message import HEADER
+from sinkql.connector_api.cdc import CapturedTable
+from sinkql.connectors.postgres.client import failure
+from sinkql.connectors.postgres.pgoutput import HEADER
 from sinkql.connectors.postgres.slot import Timelines, application_name, read_place, slot_name
 from sinkql.connectors.postgres.stream import PostgresStream, forget
 from sinkql.errors import SinkqlError, codes
-from sinkql.extension.capture import CapturedTable
 from support.patience import Deadline, joined
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sinkql.connector_api.tunnel_keys import Kept
 from sinkql.errors import SinkqlError
-from sinkql.extension.tunnel_keys import Kept
 from sinkql.session import Session
 from support.front import front
 from support.port import free_ports

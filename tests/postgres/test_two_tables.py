@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from capture.pipeline import drain
-from sinkql.capture import mark
+from sinkql.capture import messages
 from sinkql.capture.log import LogFolder
-from sinkql.capture.process import discard
-from sinkql.extension.stream import Limit
+from sinkql.capture.runner import discard
+from sinkql.connector_api.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
@@ -73,9 +73,9 @@ def test_log_that_is_lost_begins_again_where_the_sink_is_in_the_table_that_it_re
             _commits_changes_of(_loop(session), "people")
             (folder,) = (tmp_path / "capture").iterdir()
             notes = LogFolder.local(folder).notes
-            least = min(at.to for _, at in mark.all_of(notes, "at", mark.At))
+            least = min(at.to for _, at in messages.all_of(notes, "at", messages.At))
             deadline = Deadline()
-            while (said := mark.word(notes)) is None or said.confirmed < least:
+            while (said := messages.word(notes)) is None or said.confirmed < least:
                 deadline.check("the confirmation")
         discard(LogFolder.local(folder))
         database.execute("UPDATE orders SET name = 'new'")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from capture.pipeline import QUICK, Running, once
-from sinkql.capture import mark
-from sinkql.capture.process import discard
+from sinkql.capture import messages
 from sinkql.capture.reader import LogReader
-from sinkql.connectors.postgres.connect import failure
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import CapturedSource
+from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.stream import PostgresStream, forget
-from sinkql.extension.capture import CapturedSource
 from support.postgres import Postgres
 
 from .reading import login, tables
@@ -68,7 +68,7 @@ class Pipeline:
 
     def has_a_generation(self) -> bool:
         """Tell whether the capture has told the sink, which waits as far as it knows, where to join."""
-        said = mark.word(self.sinks.place.notes)
+        said = messages.word(self.sinks.place.notes)
         first = self.sinks.place.numbers()[:1]
         return bool(said and first and said.joinable and said.log == self.sinks.place.entry(first[0]).log)  # type: ignore[union-attr]
 

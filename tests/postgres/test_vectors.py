@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from sinkql.connector_api.cdc import CapturedTable, Changed, TableRows
 from sinkql.connectors.postgres.column import binary_as_text
-from sinkql.connectors.postgres.types import server_table
-from sinkql.extension.capture import CapturedTable, Changed, TableRows
+from sinkql.connectors.postgres.type import server_table
 from support.postgres import Postgres
 
 from .reading import Reading, tables

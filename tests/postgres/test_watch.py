@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.capture.store import FolderStore
+from sinkql.capture.log_store import FolderStore
+from sinkql.connector_api.cdc import Changed, Reshaped
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Changed, Reshaped
 from support.patience import Deadline
 from support.postgres import Postgres
 

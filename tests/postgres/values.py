@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sinkql.connectors.postgres.types import ServerType
+from sinkql.connectors.postgres.type import ServerType
 
 Typed = tuple[ServerType, st.SearchStrategy[bytes]]
 """A type, and what a server sends for values of it."""

@@ -23,12 +23,12 @@ import psycopg
 
 from capture.pipeline import Sinks
 from sinkql import physical
-from sinkql.capture.host import Client
+from sinkql.capture.control import Client
 from sinkql.capture.log import LogFolder, source_folder
-from sinkql.capture.process import discard
-from sinkql.connectors.postgres.connect import failure
+from sinkql.capture.runner import discard
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable, source_options, table_options
+from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.stream import forget
-from sinkql.extension.capture import CapturedSource, CapturedTable, source_options, table_options
 from support.forking import Children
 from support.patience import Deadline, joined
 from support.postgres import Postgres

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 from sinkql.runtime.process.application import Workload, _Spark
 from sinkql.runtime.spark.session import Starting
 from support.running import FixedRoster, MemoryControl, contexts, counter, job

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.runtime.spark import archive, session
-from sinkql.runtime.spark.archive import Archive, archive_of, tidy
+from sinkql.runtime.spark import class_archive, session
+from sinkql.runtime.spark.class_archive import Archive, archive_of, tidy
 from sinkql.runtime.spark.java import check_java
 from support.patience import Deadline
 
@@ -48,7 +48,7 @@ def test_only_one_makes_it_and_nobody_again_on_the_same_day(
 ) -> None:
     made.make()
     assert _asked(tmp_path, 1) == [str(made.path)]
-    monkeypatch.setattr(archive, "_TRY_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(class_archive, "_TRY_AGAIN_SECONDS", 0.0)
     made.make()  # another holds the lock
     _opened(tmp_path)
     lock, deadline = made.path.with_suffix(".tried"), Deadline()
@@ -129,7 +129,7 @@ def test_what_is_no_archive_is_no_error(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_rehearsal_makes_what_java_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = archive_of(check_java().home, session.HOME).path
-    os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-m", "sinkql.runtime.spark.rehearsal", str(path))
+    os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-m", "sinkql.runtime.spark.class_archive_run", str(path))
     assert [each.name for each in path.parent.glob("spark-*")] == [path.name]
     assert str(path) in _starts(tmp_path)
 

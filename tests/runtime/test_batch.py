@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from sinkql import faults, physical
-from sinkql.connectors.iceberg.keyindex.run import open_run
+from sinkql import physical
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Committed, Marker, RedoBatchError, Writer
+from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Committed, Marker, RedoBatchError, Writer
+from sinkql.runtime.batch.events import Event, SinkCommitted, SinkCompacted, SinkRebuilding
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkCompacted, SinkRebuilding
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.storage import failpoint
 from support.eager import compact_eagerly
 from support.fault import armed
 from support.running import MemoryControl, contexts, counter, csv_files, drain, job, output, rows
@@ -41,9 +42,9 @@ EXPECTED_GROUPS = [(0, 33, 99), (1, 34, 100), (2, 33, 98)]
 
 @pytest.fixture(autouse=True)
 def _no_passes() -> Iterator[None]:
-    faults._passes.clear()
+    failpoint._passes.clear()
     yield
-    faults._passes.clear()
+    failpoint._passes.clear()
 
 
 def open_loop(each: physical.Job, folder: Path, events: list[Event] | None = None) -> BatchLoop:
@@ -212,7 +213,7 @@ def test_a_batch_that_failed_anywhere_is_neither_lost_nor_doubled(
     for epoch in range(1, 4):
         try:
             run_once(each, tmp_path, epoch=epoch)
-        except faults.FaultError:
+        except failpoint.FaultError:
             continue
         break
     expected = EXPECTED_GROUPS if each.write.key else [(number,) for number in range(1, 101)]
@@ -247,7 +248,7 @@ def test_what_a_source_keeps_and_lost_twice_stalls_the_sink(tmp_path: Path) -> N
 def test_a_sink_that_idles_writes_again_what_cleaners_take_for_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, upsert: bool
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.marker._INLINE_LIMIT", 10)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.checkpoint._INLINE_LIMIT", 10)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text("id\n1\n")
     loop = open_loop(job(csv_files(tmp_path), tmp_path, key=("id",) if upsert else ()), tmp_path)
@@ -280,7 +281,7 @@ def _full() -> Marker:
 def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.commit.marker._INLINE_LIMIT", 10)
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.checkpoint._INLINE_LIMIT", 10)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text("id\n1\n")
     loop = open_loop(job(csv_files(tmp_path), tmp_path), tmp_path)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from sinkql.extension.types import arrow_type
-from sinkql.lowering.preparation import Preparation, Value, identity
-from sinkql.lowering.spark.preparation import spark_steps
-from sinkql.runtime.spark.bucket import HASHED, buckets_of
-from sinkql.runtime.spark.xxhash64 import hashable, prepared
+from sinkql.connector_api.types import arrow_type
+from sinkql.lowering.spark.task_input import spark_steps
+from sinkql.lowering.task_input import Preparation, Value, identity
+from sinkql.runtime.local.murmur3 import HASHED, buckets_of
+from sinkql.runtime.local.xxhash64 import hashable, prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

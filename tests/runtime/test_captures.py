@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sinkql import physical
-from sinkql.extension.capture import CapturedSource, Keeping
-from sinkql.runtime.process import captures as module
+from sinkql.connector_api.cdc import CapturedSource, Keeping
+from sinkql.runtime.process import capture_processes as module
 from sinkql.runtime.process.desk import Capturing
 
 

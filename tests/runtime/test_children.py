@@ -17,8 +17,8 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from sinkql.extension.registry import discover
-from sinkql.runtime.batch.progress import Event, SparkStarting
+from sinkql.connector_api.registry import discover
+from sinkql.runtime.batch.events import Event, SparkStarting
 from sinkql.runtime.process import child, supervisor
 from sinkql.runtime.process.application import Workload
 from sinkql.runtime.process.child import Child

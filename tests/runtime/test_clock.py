@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from operators.pipeline import output
-from sinkql import faults, physical
+from sinkql import physical
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit
 from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.storage import failpoint
 from support.running import contexts, counter, job, loop_of, rows
 
 START = 1_700_000_000_000
@@ -216,6 +217,6 @@ def fail_at(monkeypatch: pytest.MonkeyPatch) -> FailAt:
                 monkeypatch.undo()
                 raise error
 
-        monkeypatch.setattr(faults, "point", point)
+        monkeypatch.setattr(failpoint, "point", point)
 
     return fail

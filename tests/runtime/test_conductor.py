@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pytest
 
-from sinkql.extension.stream import JobOffsets, Limit, Offsets
-from sinkql.runtime.batch import conductor
-from sinkql.runtime.batch.conductor import Conductor, Seat
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
+from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.scheduler import Conductor, Seat
 from support.lane import ThreadLane
 from support.patience import PATIENCE_S, Deadline, joined, source_of
 
@@ -88,8 +88,8 @@ def _conductor(
         return lanes[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conductor, "_TEND_SECONDS", tend_seconds)
-        patch.setattr(conductor, "_SLOW_SECONDS", slow_seconds)
+        patch.setattr(scheduler, "_TEND_SECONDS", tend_seconds)
+        patch.setattr(scheduler, "_SLOW_SECONDS", slow_seconds)
         found = Conductor(open_lane, most, round_seconds=round_seconds)
         try:
             yield found
@@ -205,7 +205,7 @@ class _BacklogSink(_Sink):
 def test_a_lane_is_called_before_more_is_due_after_a_round_of_several_batches(
     ahead_seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conductor, "_AHEAD_SECONDS", ahead_seconds)
+    monkeypatch.setattr(scheduler, "_AHEAD_SECONDS", ahead_seconds)
     lanes: list[ThreadLane] = []
     sink = _BacklogSink()
     sink.may.set()
@@ -217,7 +217,7 @@ def test_a_lane_is_called_before_more_is_due_after_a_round_of_several_batches(
 
 
 def test_another_lane_is_there_before_a_round_of_several_batches_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conductor, "_AHEAD_SECONDS", 3600.0)
+    monkeypatch.setattr(scheduler, "_AHEAD_SECONDS", 3600.0)
     lanes: list[ThreadLane] = []
     sink = _BacklogSink()
     with _conductor(lanes, most=2) as found:
@@ -411,7 +411,7 @@ def test_a_lane_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
         lanes[0].broken = RuntimeError("Java ended")
         open_lane = found._open_lane
 
-        def opened_late(round_: Callable[[], None]) -> conductor.Lane:
+        def opened_late(round_: Callable[[], None]) -> scheduler.Lane:
             released.set()  # and it wants a lane again
             assert opening.waited_for.wait(PATIENCE_S)
             return open_lane(round_)

@@ -13,15 +13,15 @@ import pytest
 
 from operators.pipeline import Pipeline, overwriting
 from sinkql import physical
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import WriteResult, WriteTask
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.program import compile_text
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local import engine
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.local.preparation import prepared
+from sinkql.runtime.local.task_input import prepared
 from support.readers import duckdb_folder
 from support.running import MemoryControl, contexts, drain, loop_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sinkql
-from sinkql import durable
+from sinkql.storage import files as storage_files
 
 
 def mode(path: Path) -> int:
@@ -20,26 +20,26 @@ def mode(path: Path) -> int:
 
 def test_a_file_is_replaced_whole_and_nothing_else_stays(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file"
-    durable.write(path, b"first, which is longer")
-    durable.write(path, b"second")
+    storage_files.write(path, b"first, which is longer")
+    storage_files.write(path, b"second")
     assert (path.read_bytes(), os.listdir(path.parent)) == (b"second", ["file"])
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
-    durable.write(path, b"old")
+    storage_files.write(path, b"old")
 
     def full(handle: int) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        durable.write(path, b"new")
+        storage_files.write(path, b"new")
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["file"])
 
 
 def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    durable.make_folder(tmp_path)  # what is above it is synced once
+    storage_files.make_folder(tmp_path)  # what is above it is synced once
     done: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
@@ -53,7 +53,7 @@ def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(Path, "replace", rename)
-    durable.write(tmp_path / "file", b"x")
+    storage_files.write(tmp_path / "file", b"x")
     assert done == ["file", "rename", "folder"]
 
 
@@ -75,7 +75,7 @@ def test_a_folder_that_is_made_again_is_durable_again(tmp_path: Path, monkeypatc
     folder = tmp_path / "log" / "first"
     for _ in range(2):
         done.clear()
-        durable.make_folder(folder)
+        storage_files.make_folder(folder)
         assert {str(tmp_path), str(folder.parent)} <= set(done)
         (tmp_path / "log").rename(tmp_path / "lost")
         shutil.rmtree(tmp_path / "lost")
@@ -84,9 +84,9 @@ def test_a_folder_that_is_made_again_is_durable_again(tmp_path: Path, monkeypatc
 def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FileExistsError):
-        durable.make_folder(tmp_path / "file")
+        storage_files.make_folder(tmp_path / "file")
     with pytest.raises(NotADirectoryError):
-        durable.make_folder(tmp_path / "file" / "folder")
+        storage_files.make_folder(tmp_path / "file" / "folder")
 
 
 def test_files_of_others_are_synced_before_the_folders_that_list_them(
@@ -104,12 +104,12 @@ def test_files_of_others_are_synced_before_the_folders_that_list_them(
         done.append(os.readlink(f"/proc/self/fd/{handle}"))
 
     monkeypatch.setattr(os, "fsync", note)
-    durable.settle(paths)
+    storage_files.settle(paths)
     folders = [tmp_path / "new" / "a", tmp_path / "new" / "b", tmp_path / "new", tmp_path]
     assert {str(path) for path in paths} == set(done[:4])
     assert {str(folder) for folder in folders} <= set(done[4:])
     again = len(done)
-    durable.settle(paths[:2])
+    storage_files.settle(paths[:2])
     assert sorted(map(str, (*paths[:2], paths[0].parent))) == sorted(done[again:])
 
 
@@ -127,34 +127,34 @@ def test_a_file_that_cannot_be_synced_is_an_error(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        durable.settle(paths)
+        storage_files.settle(paths)
 
 
 def test_a_private_file_is_its_owners_alone_and_others_keep_their_mode(tmp_path: Path) -> None:
     private, script = tmp_path / "private", tmp_path / "script"
     private.write_bytes(b"")
     private.chmod(0o644)
-    durable.write(private, b"x", private=True)
+    storage_files.write(private, b"x", private=True)
     script.write_bytes(b"")
     script.chmod(0o755)
-    durable.write(script, b"x")
+    storage_files.write(script, b"x")
     assert (mode(private), mode(script)) == (0o600, 0o755)
 
 
 def test_a_link_is_followed_and_a_device_is_written_to(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "file")
-    durable.write(link, b"x")
-    durable.write(Path("/dev/null"), b"x")
+    storage_files.write(link, b"x")
+    storage_files.write(Path("/dev/null"), b"x")
     assert (link.is_symlink(), (tmp_path / "file").read_bytes()) == (True, b"x")
     assert Path("/dev/null").is_char_device()
 
 
 def test_only_one_creates_a_file(tmp_path: Path) -> None:
-    durable.create(tmp_path / "key", b"mine", private=True)
+    storage_files.create(tmp_path / "key", b"mine", private=True)
     with pytest.raises(FileExistsError):
-        durable.create(tmp_path / "key", b"theirs", private=True)
-    with pytest.raises(FileExistsError), durable.stream(tmp_path / "key"):
+        storage_files.create(tmp_path / "key", b"theirs", private=True)
+    with pytest.raises(FileExistsError), storage_files.stream(tmp_path / "key"):
         pass
     assert ((tmp_path / "key").read_bytes(), mode(tmp_path / "key")) == (b"mine", 0o600)
     assert os.listdir(tmp_path) == ["key"]
@@ -164,4 +164,4 @@ def test_no_other_module_writes_drafts_of_its_own() -> None:
     own = re.compile(r"os\.replace|os\.rename|os\.link\b|os\.fsync|NamedTemporaryFile|mkstemp|hardlink_to")
     folder = Path(sinkql.__file__).parent
     found = {path.name for path in folder.rglob("*.py") if own.search(path.read_text())}
-    assert found == {"durable.py"}
+    assert found == {"files.py"}

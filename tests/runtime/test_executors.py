@@ -15,9 +15,9 @@ from py4j.protocol import Py4JError
 
 from runtime.conftest import SparkOfNoProcess
 from sinkql.errors import SinkqlError
-from sinkql.runtime.spark import remote
+from sinkql.runtime.spark import cluster as spark_cluster
+from sinkql.runtime.spark.cluster import Executors
 from sinkql.runtime.spark.jvm import Jvm
-from sinkql.runtime.spark.remote import Executors
 from sinkql.runtime.spark.session import SparkSettings
 from support.patience import PATIENCE_S
 
@@ -83,10 +83,10 @@ _NOWHERE = Path("none")
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_WATCH_SECONDS", 0.001)
-    monkeypatch.setattr(remote, "_LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(remote, "_ASK_SECONDS", 0.001)
-    monkeypatch.setattr(remote, "own_address", lambda _: "10.0.0.1")
+    monkeypatch.setattr(spark_cluster, "_WATCH_SECONDS", 0.001)
+    monkeypatch.setattr(spark_cluster, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(spark_cluster, "_ASK_SECONDS", 0.001)
+    monkeypatch.setattr(spark_cluster, "own_address", lambda _: "10.0.0.1")
 
 
 def _executors(cluster: Cluster, *, waiting: str = "0s", end: Callable[[], None] = lambda: None) -> Executors:
@@ -208,7 +208,7 @@ def test_an_application_that_a_master_knows_or_may_know_goes_on(applications: tu
 
 
 def test_a_batch_that_failed_with_its_application_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_WATCH_SECONDS", 3600.0)
+    monkeypatch.setattr(spark_cluster, "_WATCH_SECONDS", 3600.0)
     cluster, jvm = Cluster(stopped=True), Jvm()
     executors = _executors(cluster, end=jvm.abandon)
     error = executors.look()
@@ -219,10 +219,10 @@ def test_a_batch_that_failed_with_its_application_is_told_so_at_once(monkeypatch
 
 def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not_start() -> None:
     told = Py4JError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
-    error = remote.not_begun(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
+    error = spark_cluster.not_begun(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
     assert error is not None
     assert (error.code, error.detail) == ("SQ4051", "executors are to reach this process at 10.0.0.1")
-    assert remote.not_begun(Py4JError("no such class"), "spark://far:7077", {}) is None
+    assert spark_cluster.not_begun(Py4JError("no such class"), "spark://far:7077", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not
 )
 def test_an_application_that_kubernetes_refuses_as_it_begins_is_told(told: str, code: str, detail: str) -> None:
     error = Py4JError(f"An error occurred while calling x.\n: io.fabric8.client.KubernetesClientException: {told}")
-    refused = remote.not_begun(error, "k8s://https://far:6443", {})
+    refused = spark_cluster.not_begun(error, "k8s://https://far:6443", {})
     assert refused is not None
     assert (refused.code, refused.detail, refused.retryable) == (code, detail, True)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sinkql import faults
+from sinkql.storage import failpoint
 from support.fault import armed
 
 
 @pytest.fixture(autouse=True)
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
-    faults._passes.clear()
-    for name in (faults.RULES, faults.CONFIRMED_BY):
+    failpoint._passes.clear()
+    for name in (failpoint.RULES, failpoint.CONFIRMED_BY):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -22,11 +22,11 @@ def test_one_variable_alone_arms_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     for name, value in both.items():
         with monkeypatch.context() as alone:
             alone.setenv(name, value)
-            faults.point("here")
+            failpoint.point("here")
     for name, value in both.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(faults.FaultError, match="here"):
-        faults.point("here")
+    with pytest.raises(failpoint.FaultError, match="here"):
+        failpoint.point("here")
 
 
 @pytest.mark.parametrize("said", [None, "", "other=fail", "here=fail\n"])
@@ -36,24 +36,24 @@ def test_a_file_that_does_not_repeat_the_rules_arms_nothing(
     path = tmp_path / "rules"
     if said is not None:
         path.write_text(said)
-    monkeypatch.setenv(faults.RULES, "here=fail")
-    monkeypatch.setenv(faults.CONFIRMED_BY, str(path))
-    faults.point("here")
+    monkeypatch.setenv(failpoint.RULES, "here=fail")
+    monkeypatch.setenv(failpoint.CONFIRMED_BY, str(path))
+    failpoint.point("here")
 
 
 def test_rules_that_a_file_says_change_with_it_and_count_passes_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "rules"
-    monkeypatch.setenv(faults.RULES, faults.CHANGING)
-    faults.point("here")
-    monkeypatch.setenv(faults.CONFIRMED_BY, str(path))
-    faults.point("here")
+    monkeypatch.setenv(failpoint.RULES, failpoint.CHANGING)
+    failpoint.point("here")
+    monkeypatch.setenv(failpoint.CONFIRMED_BY, str(path))
+    failpoint.point("here")
     for rules in ("here#2=fail", "here#2=fail,once more="):
         path.write_text(rules)
-        faults.point("here")
-        with pytest.raises(faults.FaultError, match="here"):
-            faults.point("here")
-        faults.point("here")
+        failpoint.point("here")
+        with pytest.raises(failpoint.FaultError, match="here"):
+            failpoint.point("here")
+        failpoint.point("here")
     path.unlink()
-    faults.point("here")
+    failpoint.point("here")

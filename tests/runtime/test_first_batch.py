@@ -11,9 +11,9 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from sinkql import physical
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import JobOffsets
 from sinkql.errors import LeaseLostError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import JobOffsets
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine

@@ -40,7 +40,7 @@ decoded = lambda: physical.decode(data)
 """
 _TYPES = """
 import msgspec
-from sinkql import typed
+from sinkql import codec as typed
 
 names = [f"Of{number}" for number in range(40)]
 for name in names:
@@ -70,7 +70,7 @@ def test_types_of_the_program_are_decoded_by_one_module() -> None:
     found = [
         f"{path.relative_to(root)}: {line.strip()}"
         for path in root.rglob("*.py")
-        if path.name != "typed.py"
+        if path.name != "codec.py"
         for line in path.read_text().splitlines()
         if _ELSEWHERE.search(line) and not (_WITH_ITS_MODULE.match(line) or _OF_TYPES_MADE_THERE.search(line))
     ]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sinkql import physical
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.spark import here
+from sinkql.runtime.local import in_process
 from sinkql.runtime.spark.engine import SparkEngine
 from support.running import MemoryControl, contexts, counter, csv_files, drain, job, loop_of, output, rows
 
@@ -60,7 +60,7 @@ def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: p
     for to in (3, 7):
         _commit(loop, to)
     assert rows(tmp_path) == [(20,), (40,), (60,)]
-    monkeypatch.setattr(here, "_COMPUTED_ROWS", 2)
+    monkeypatch.setattr(in_process, "_COMPUTED_ROWS", 2)
     with pytest.raises(_SparkAskedError):
         _commit(loop, 10)
 
@@ -100,7 +100,7 @@ def test_a_batch_whose_rows_turn_out_to_be_large_is_done_by_spark(
     path.write_text("id\n1\n2\n")
     os.utime(path, (1_700_000_000, 1_700_000_000))
     loop = _loop(tmp_path, csv_files(tmp_path), key=("id",))
-    monkeypatch.setattr(here, "_BYTES", 10)
+    monkeypatch.setattr(in_process, "_BYTES", 10)
     with pytest.raises(_SparkAskedError):
         drain(loop)
     monkeypatch.undo()

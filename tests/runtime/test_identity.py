@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from sinkql.extension import identity
+from sinkql.connector_api import identity
 from support.authority import authority
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.lane import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkLane
 
     played = threading.Semaphore(0)
     lane = SparkLane(spark, tmp_path / "[my] {own} *?\\ folder", played.release)
@@ -37,7 +37,7 @@ def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_p
 
 
 def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.lane import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkLane
 
     def play() -> None:
         raise ValueError("no round")
@@ -51,7 +51,7 @@ def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.lane import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkLane
 
     def play() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -66,7 +66,7 @@ def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.lane import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkLane
 
     begun, ended = threading.Event(), threading.Event()
 

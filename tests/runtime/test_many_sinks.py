@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from sinkql import physical
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.runtime.batch import conductor
-from sinkql.runtime.batch.conductor import Conductor
+from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.engine import Batch, Outcome
-from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
+from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
+from sinkql.runtime.batch.scheduler import Conductor
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink import runner
 from sinkql.runtime.sink.host import Host, SinkOutcome
@@ -102,8 +102,8 @@ def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
     monkeypatch.setattr(runner, "SparkEngine", lambda session, *, buckets: found.engine)
     monkeypatch.setattr(runner, "_FIRST_WAIT", 0.001)
     monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(conductor, "_TEND_SECONDS", 0.01)
-    monkeypatch.setattr(conductor, "_SLOW_SECONDS", PATIENCE_S)  # a slow machine opens no lane beside
+    monkeypatch.setattr(scheduler, "_TEND_SECONDS", 0.01)
+    monkeypatch.setattr(scheduler, "_SLOW_SECONDS", PATIENCE_S)  # a slow machine opens no lane beside
     return found
 
 

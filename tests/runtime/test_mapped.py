@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sinkql.lowering.spark.text import quoted
+from sinkql.lowering.spark.sql import quoted
 from sinkql.runtime.spark.mapped import map_in_arrow
 
 pytestmark = pytest.mark.spark

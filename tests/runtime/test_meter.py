@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from sinkql.connector_api.stream import FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
-from sinkql.runtime.batch.meter import Meter
-from sinkql.runtime.batch.progress import Event, SinkSnapshotting
+from sinkql.runtime.batch.events import Event, SinkSnapshotting
+from sinkql.runtime.batch.metrics import Meter
 from support.running import MemoryControl
 
 

@@ -9,10 +9,10 @@ from typing import Any, Literal, NoReturn
 
 import pytest
 
+from sinkql.connector_api.registry import discover
 from sinkql.errors import LateError, SinkqlError, UnforeseenError
-from sinkql.extension.registry import discover
-from sinkql.runtime.batch.conductor import Conductor
-from sinkql.runtime.batch.progress import Event, SinkStage, SinkStalled, SinkStarted
+from sinkql.runtime.batch.events import Event, SinkStage, SinkStalled, SinkStarted
+from sinkql.runtime.batch.scheduler import Conductor
 from sinkql.runtime.sink import runner
 from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.spark.session import CancelledError

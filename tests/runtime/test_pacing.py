@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
 from sinkql.runtime.batch.pacing import Orders, Pacer
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import EXECUTOR
-from sinkql.runtime.spark import package, remote
+from sinkql.runtime.spark import cluster, package
 from sinkql.runtime.spark.master import own_address
 from sinkql.runtime.spark.session import SparkSettings, start
 from sinkql.session import Session
 from sinkql.session.server_check import checks_of_clusters
+from sinkql.state_store.directory import EXECUTOR
 from support.port import held_ports
 
 
@@ -44,11 +44,11 @@ def test_executors_of_kubernetes_are_told_where_the_driver_is(tmp_path: Path, mo
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as server:
         master = f"k8s://http://127.0.0.1:{server.getsockname()[1]}"
-        found = remote.completed(master, {"spark.archives": ""}, tmp_path)
+        found = cluster.completed(master, {"spark.archives": ""}, tmp_path)
         folder = "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1.mount.path"
         assert (found["spark.driver.host"], found[folder]) == ("127.0.0.1", "/var/data/spark")
         theirs = {"spark.kubernetes.executor.volumes.hostPath.spark-local-dir-1.mount.path": "/mnt"}
-        assert folder not in remote.completed(master, {"spark.archives": "", **theirs}, tmp_path)
+        assert folder not in cluster.completed(master, {"spark.archives": "", **theirs}, tmp_path)
 
 
 def test_an_api_server_behind_a_proxy_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,15 +86,15 @@ def test_what_is_packed_is_sinkql_with_all_that_it_needs_but_spark() -> None:
 
 def test_executors_get_the_certificates_that_variables_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own.pem").write_text("-----BEGIN CERTIFICATE-----")
-    monkeypatch.setattr(remote, "packed", lambda: [tmp_path / "a.zip", tmp_path / "b.zip"])
+    monkeypatch.setattr(cluster, "packed", lambda: [tmp_path / "a.zip", tmp_path / "b.zip"])
     for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "own.pem"))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "gone.pem"))
     theirs = {"spark.executorEnv.SSL_CERT_FILE": "/etc/ssl/theirs.pem", "spark.files": "/opt/one.txt"}
-    found = remote.completed("yarn", theirs, tmp_path)
+    found = cluster.completed("yarn", theirs, tmp_path)
     assert found == {
         **theirs,
-        **dict.fromkeys(remote._LEAVING, "true"),
+        **dict.fromkeys(cluster._LEAVING, "true"),
         "spark.archives": f"{tmp_path}/a.zip#sinkql,{tmp_path}/b.zip#sinkql1",
         "spark.executorEnv.PYTHONPATH": "sinkql:sinkql1",
         f"spark.executorEnv.{EXECUTOR}": "1",
@@ -107,9 +107,9 @@ def test_executors_get_the_certificates_that_variables_name(tmp_path: Path, monk
 
 
 def test_an_archive_that_is_named_is_all_that_executors_get(tmp_path: Path) -> None:
-    found = remote.completed("yarn", {"spark.archives": "s3a://b/x.zip#sinkql"}, tmp_path)
+    found = cluster.completed("yarn", {"spark.archives": "s3a://b/x.zip#sinkql"}, tmp_path)
     assert (found["spark.archives"], found["spark.executorEnv.PYTHONPATH"]) == ("s3a://b/x.zip#sinkql", "sinkql")
-    found = remote.completed("yarn", {"spark.archives": ""}, tmp_path)
+    found = cluster.completed("yarn", {"spark.archives": ""}, tmp_path)
     assert (found["spark.archives"], "spark.executorEnv.PYTHONPATH" in found) == ("", False)
 
 
@@ -142,7 +142,7 @@ PYTHONPATH was:
     ],
 )
 def test_executors_without_the_right_python_are_told(said: str, message: str) -> None:
-    refused = remote._refused(_JAVA.format(said), "p")
+    refused = cluster._refused(_JAVA.format(said), "p")
     assert (refused.code, refused.message) == ("SQ4052", message)
     assert "/opt/spark" not in (refused.detail or "")
 
@@ -150,7 +150,7 @@ def test_executors_without_the_right_python_are_told(said: str, message: str) ->
 def test_a_daemon_of_another_python_says_so() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sinkql.runtime.spark.daemon"],
-        env={**os.environ, remote.EXPECTED: "3.99"},
+        env={**os.environ, cluster.EXPECTED: "3.99"},
         capture_output=True,
         text=True,
         check=False,

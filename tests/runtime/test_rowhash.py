@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinkql.connectors.iceberg.keyindex.change import check_alike
+from sinkql.connectors.iceberg.key_index.change import check_alike
 from sinkql.errors import SinkqlError
-from sinkql.hashkey import OPEN, HashKey
-from sinkql.rowhash import hashes
+from sinkql.hash_key import OPEN, HashKey
+from sinkql.row_hash import hashes
 
 _SECRET = bytes(range(16))
 _EPOCH = datetime(1970, 1, 1)

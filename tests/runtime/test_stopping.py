@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sinkql.runtime.process.forked import settle, signals_kept
+from sinkql.runtime.process.signals import settle, signals_kept
 from sinkql.runtime.process.stopping import Stopping
 from sinkql.runtime.process.supervisor import _signals
 from support.patience import PATIENCE_S

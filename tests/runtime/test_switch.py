@@ -13,14 +13,14 @@ import pytest
 
 from runtime.test_batch import open_loop
 from sinkql import physical
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import NO_PLAN, Switch
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import NO_PLAN, Switch
+from sinkql.runtime.batch.events import silent
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.progress import silent
 from sinkql.runtime.sink.host import Host, SinkOutcome
-from sinkql.runtime.sink.roster import Work
 from sinkql.runtime.sink.runner import SinkRunner
+from sinkql.runtime.sink.workload import Work
 from support.lake import Lake, Sink
 from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, drain, job, output, rows
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sinkql.extension.stream import Derived, JobOffsets, Limit, Offsets, Reader, Split, Tally
-from sinkql.numbered import Numbered
+from sinkql.connector_api.stream import Derived, JobOffsets, Limit, Offsets, Reader, Split, Tally
 from sinkql.runtime.batch.tick import Ticks
 from sinkql.runtime.batch.timeline import Timeline
+from sinkql.storage.numbered_log import Numbered
 
 _LIMIT = Limit(1000)
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from sinkql import physical
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.runtime.sink import waiting
+from sinkql.runtime.sink import wait_for_views
 from sinkql.runtime.sink.host import Host
-from sinkql.runtime.sink.waiting import await_views
+from sinkql.runtime.sink.wait_for_views import await_views
 from support.running import COUNTER, FixedRoster, MemoryControl, contexts, counter, job
 
 
@@ -45,7 +45,7 @@ def test_a_view_that_has_ended_without_an_error_is_read(tmp_path: Path) -> None:
 
 
 def test_a_view_that_failed_in_another_process_fails_its_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_BEGUN_SECONDS", -1.0)
+    monkeypatch.setattr(wait_for_views, "_BEGUN_SECONDS", -1.0)
     view, sink = _jobs(tmp_path)
     registry = SimpleNamespace(reader=discover().reader, writer=lambda *_: SimpleNamespace(marker=lambda: None))
     host = _host(tmp_path, view, sink, elsewhere={view.sink_id}, registry=registry)

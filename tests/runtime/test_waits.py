@@ -9,12 +9,12 @@ import pytest
 
 from runtime.test_batch import open_loop
 from sinkql import physical
+from sinkql.connector_api.stream import Context
+from sinkql.connector_api.wait_request import ask, is_done, wait_notes
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context
-from sinkql.extension.wait_request import ask, is_done, wait_notes
-from sinkql.note import Notes
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.sink.waits import Answers, Waits
+from sinkql.storage.key_value import Notes
 from support.running import contexts, counter, drain, job, output
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch import failure
-from sinkql.runtime.spark.word import words_of
+from sinkql.runtime.spark.task_report import words_of
 
 _BEYOND = 1100
 

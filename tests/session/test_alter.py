@@ -10,12 +10,12 @@ import pytest
 
 from session.script import NAME, PIPELINE, fails, sink_id
 from sinkql import ast, logical, physical
+from sinkql.connector_api.planning import Access
+from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.plan import Access
-from sinkql.extension.registry import Registry, discover
-from sinkql.runtime.sink.roster import Following
+from sinkql.runtime.sink.workload import Following
 from sinkql.session import Session
-from sinkql.session.sink.roster import CatalogRoster
+from sinkql.session.sink.workload import CatalogRoster
 
 _AWS = """
 CREATE SECRET key AS 'one';

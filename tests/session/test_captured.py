@@ -11,18 +11,18 @@ import pytest
 
 from capture.server import COLUMNS, FakeStream, Server, table
 from sinkql import ast, logical
-from sinkql.capture import mark, open_reader
-from sinkql.capture.host import Doing
+from sinkql.capture import messages, open_reader
+from sinkql.capture.control import Doing
+from sinkql.connector_api.cdc import CapturedSource, Keeping, Reveal, source_options, table_options
+from sinkql.connector_api.planning import Planning, SourceKind, SourcePlan
+from sinkql.connector_api.registry import Registry, discover
+from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError, as_data
-from sinkql.extension.capture import CapturedSource, Keeping, Reveal, source_options, table_options
-from sinkql.extension.plan import Planning, SourceKind, SourcePlan
-from sinkql.extension.registry import Registry, discover
-from sinkql.extension.types import parse_type
-from sinkql.runtime.process.captures import captured
+from sinkql.runtime.process.capture_processes import captured
 from sinkql.runtime.process.desk import Capturing
 from sinkql.session.session import Session
-from sinkql.session.sink.desk import CatalogDesk
-from sinkql.session.sink.roster import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogDesk
+from sinkql.session.sink.workload import CatalogRoster
 from support.patience import Deadline
 
 _SQL = """
@@ -183,19 +183,21 @@ def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -
     (capturing,) = _desk(session).captures()
     notes = _desk(session).folder(capturing).notes
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
-    mark.put(
-        notes, "word", mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ4011", "no answer")), 0.0, 0.0))
+    messages.put(
+        notes,
+        "word",
+        messages.Word(1, 0.0, trouble=messages.Trouble(as_data(SinkqlError("SQ4011", "no answer")), 0.0, 0.0)),
     )
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
     assert notes.read("skip") is None
-    mark.put(
+    messages.put(
         notes,
         "word",
-        mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ3436", "the log is lost")), 0.0, 0.0)),
+        messages.Word(1, 0.0, trouble=messages.Trouble(as_data(SinkqlError("SQ3436", "the log is lost")), 0.0, 0.0)),
     )
     (notice,) = session.execute("ALTER SOURCE s SKIP;")[0].notices
     assert (notice.code, notice.message) == ("SQ2353", "skipped: the log is lost")
-    assert mark.take(notes, "skip", mark.Skip) == mark.Skip("SQ3436")
+    assert messages.take(notes, "skip", messages.Skip) == messages.Skip("SQ3436")
 
 
 def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> None:
@@ -207,7 +209,7 @@ def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> N
     (notice,) = session.execute("ALTER SOURCE s SKIP;")[0].notices
     assert notice.message == "skipped: it is gone"
     (read,) = job.reads()
-    assert notes.names("skip") == [mark.reader_name(job.sink_id, read.options["table"]["id"])]
+    assert notes.names("skip") == [messages.reader_name(job.sink_id, read.options["table"]["id"])]
     assert session.catalog.control.desired(job.sink_id) == "running"
 
 

@@ -12,15 +12,15 @@ import pytest
 
 from session.script import NAME, PIPELINE, fails, sink_id
 from sinkql import ast
-from sinkql.catalog.file.database import Database
-from sinkql.catalog.running.control import Control
+from sinkql.catalog.coordination.control import Control
+from sinkql.catalog.sqlite.database import Database
 from sinkql.catalog.system import LAYOUT
+from sinkql.connector_api.stream import Context
 from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context
 from sinkql.parser import parse
 from sinkql.session import Session
-from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.drop import drop, sink_folder
 from support.fault import armed
 from support.patience import Deadline, ended, joined

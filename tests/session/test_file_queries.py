@@ -16,7 +16,7 @@ import pytest
 from session.script import fails
 from sinkql import ast
 from sinkql.errors import Span
-from sinkql.planner.query.file_text import named_files
+from sinkql.planner.syntax.file_query import named_files
 from sinkql.session import Session
 
 _FUNCTIONS = ("read_csv", "read_json", "read_parquet")

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from sinkql.catalog.running.control import Control
-from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.catalog.coordination.control import Control
+from sinkql.connector_api.stream import Compacted
+from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import LateError, SinkqlError
-from sinkql.extension.stream import Compacted
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.optimize import answer
+from sinkql.runtime.sink.requests import answer
 from sinkql.session.session import Session
-from sinkql.session.sink import optimize
+from sinkql.session.sink import maintenance
 from support.patience import PATIENCE_S, Deadline, joined
 from support.running import drain, loop_of, rows
 
@@ -146,7 +146,7 @@ def test_it_tells_how_far_it_is(session: Session, tmp_path: Path, monkeypatch: p
     there = sum(files(tmp_path)[:2])
     told: list[str] = []
     session.telling = told.append
-    monkeypatch.setattr(optimize, "_for_now", _one_step)
+    monkeypatch.setattr(maintenance, "_for_now", _one_step)
     session.execute("OPTIMIZE SINK s")
     assert told[-1] == f"compacted {there} of at most {there} files"
     assert told[-2].startswith("compacted 0 of at most")
@@ -164,7 +164,7 @@ def test_a_running_sink_tells_how_far_it_is(session: Session, tmp_path: Path, mo
         seen.append(dict(zip(columns, status, strict=True))["files_optimized"])
         return _one_step()
 
-    monkeypatch.setattr("sinkql.runtime.sink.optimize._until", step)
+    monkeypatch.setattr("sinkql.runtime.sink.requests._until", step)
     answer(loop, control, threading.Lock(), lambda: False)
     assert seen[0] == "0 of 0"
     assert seen[-1] == f"{there} of {there}"
@@ -287,7 +287,7 @@ def test_errors(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     put(tmp_path, "a")
     loop = run(session)
     control = session.catalog.control
-    monkeypatch.setattr(optimize, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "WAIT_SECONDS", 0.0)
     control.acquire(loop.job.sink_id, owner="runner", takeover=False)
     with pytest.raises(SinkqlError) as caught:
         session.execute("OPTIMIZE SINK s")

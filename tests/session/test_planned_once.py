@@ -15,11 +15,11 @@ from sqlglot.parsers.postgres import PostgresParser
 
 from sinkql import ast, physical
 from sinkql.errors import Span
-from sinkql.parser.read import lexical
+from sinkql.parser.read import lexer
 from sinkql.planner.item.statement import plan
-from sinkql.planner.query.grammar import select
 from sinkql.planner.query.once import plan_once
 from sinkql.planner.query.select import plan_select
+from sinkql.planner.syntax.grammar import select
 from sinkql.session import Session
 
 from .script import COUNTER, LAKE
@@ -48,11 +48,11 @@ def calls(**functions: Callable[..., Any]) -> Iterator[Counter[str]]:
         sys.setprofile(before)
 
 
-_ONCE = {"lexemes": lexical._lexeme, "parsed": PostgresParser.parse, "planned": plan_select}
+_ONCE = {"lexemes": lexer._lexeme, "parsed": PostgresParser.parse, "planned": plan_select}
 
 
 def _lexemes(text: str) -> int:
-    return sum(lexeme.kind != "END" for lexeme in lexical.scan(text))
+    return sum(lexeme.kind != "END" for lexeme in lexer.scan(text))
 
 
 def test_a_view_is_lexed_parsed_and_planned_once(session: Session) -> None:
@@ -73,7 +73,7 @@ def test_a_view_is_lexed_parsed_and_planned_once(session: Session) -> None:
     ],
 )
 def test_an_item_that_asks_nobody_is_lexed_and_planned_once(session: Session, text: str) -> None:
-    with calls(lexemes=lexical._lexeme, items=plan) as found:
+    with calls(lexemes=lexer._lexeme, items=plan) as found:
         session.execute(text)
     assert found == {"lexemes": _lexemes(text), "items": 1}
 
@@ -118,7 +118,7 @@ def test_an_ordered_query_is_planned_once(session: Session, text: str, width: in
 @pytest.mark.parametrize("change", ["UPDATE t SET id = id + 1 WHERE name = 'a';", "DELETE FROM t WHERE id = 1;"])
 def test_an_expression_is_lexed_and_parsed_once(session: Session, change: str) -> None:
     session.execute(_TABLE)
-    with calls(lexemes=lexical._lexeme, parsed=PostgresParser.parse) as found:
+    with calls(lexemes=lexer._lexeme, parsed=PostgresParser.parse) as found:
         session.execute(change)
     assert found == {"lexemes": _lexemes(change), "parsed": change.count("SET") + change.count("WHERE")}
 

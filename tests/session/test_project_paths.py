@@ -16,10 +16,10 @@ from sqlalchemy import make_url
 from session.script import fails
 from sinkql import physical
 from sinkql.catalog.address import Address, address_of, project_of
+from sinkql.connector_api.option_help import OptionHelp, offered
+from sinkql.connector_api.registry import discover
 from sinkql.connectors.iceberg.table.catalog import located_url
 from sinkql.errors import SinkqlError
-from sinkql.extension.option_help import OptionHelp, offered
-from sinkql.extension.registry import discover
 from sinkql.local_path import located
 from sinkql.planner.item.cluster import ClusterOptions
 from sinkql.session import Session
@@ -134,7 +134,7 @@ def test_only_one_module_makes_paths_whole() -> None:
         "capture/log.py",  # who captures, by the folder of the catalog
         "capture/storage.py",
         "connectors/files/plan.py",  # a sample where there is no catalog
-        "extension/stream/context.py",  # of a job that has no catalog
+        "connector_api/stream/context.py",  # of a job that has no catalog
     }
 
 

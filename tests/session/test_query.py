@@ -13,10 +13,10 @@ import pytest
 
 from session.script import PIPELINE, fails
 from sinkql import ast, logical, physical
+from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.registry import Registry, discover
+from sinkql.connector_api.stream import Context, Reader, Split, Tally
 from sinkql.connectors.generator.reader import GeneratorReader
-from sinkql.extension.plan import Planning, SourcePlan
-from sinkql.extension.registry import Registry, discover
-from sinkql.extension.stream import Context, Reader, Split, Tally
 from sinkql.session import Session
 from sinkql.session.row import inputs
 

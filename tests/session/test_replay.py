@@ -16,10 +16,10 @@ from pyiceberg.catalog import load_catalog
 
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.errors import SinkqlError
-from sinkql.note import FolderNotes, Notes
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.sink.replay import replay_asked
 from sinkql.session.session import Session
+from sinkql.storage.key_value import FolderNotes, Notes
 from support.catalog import server_address
 from support.patience import Deadline
 from support.postgres import Postgres

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.note import NoNotes
 from sinkql.session import Session
-from sinkql.session.sink.reaching import Reaching
 from sinkql.session.sink.started import RunningSinks
+from sinkql.session.sink.wait_for_target import Reaching
+from sinkql.storage.key_value import NoNotes
 
 _SAYS = """
 import signal, sys

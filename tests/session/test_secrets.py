@@ -15,7 +15,7 @@ from sinkql.catalog.catalog import ChangedError
 from sinkql.catalog.operation import redefining, rotating
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError, as_data
-from sinkql.script.mask import mask
+from sinkql.script.redaction import mask
 from sinkql.session import Session
 from support.words import WORDS
 

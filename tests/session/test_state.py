@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sinkql.errors import SinkqlError
+from sinkql.runtime.batch.events import silent
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.meter import Meter
-from sinkql.runtime.batch.progress import silent
+from sinkql.runtime.batch.metrics import Meter
 from sinkql.session.session import Session
 from support.running import drain, loop_of
 

@@ -14,9 +14,9 @@ import pytest
 from session.script import COUNTER, LAKE, NAME, PIPELINE, SINK, fails, sink_id
 from sinkql import logical
 from sinkql.catalog.address import address_of
+from sinkql.connector_api.planning import Access
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.plan import Access
-from sinkql.extension.registry import discover
 from sinkql.session import Session
 from support.patience import PATIENCE_S, ended
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from sinkql.connector_api.option_help import offered
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.extension.option_help import offered
-from sinkql.extension.registry import discover
 from sinkql.parser import parse
-from sinkql.parser.assist import syntax as grammar
+from sinkql.parser.assist import syntax_help as grammar
 from sinkql.shell.command.help import Topic, help_on_statement, topics
 
 _REGISTRY = discover()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sinkql.shell.command.listed import COMMANDS
+from sinkql.shell.command.command_list import COMMANDS
 from sinkql.shell.setting import FORMATS
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "shell.md").read_text()

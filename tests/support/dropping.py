@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.connectors.iceberg.commit.dropping import drop_table
+from sinkql.connectors.iceberg.commit.drop_table import drop_table
 from sinkql.errors import SinkqlError
 from support.lake import NAMESPACE, Lake, Sink
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sinkql.connectors.iceberg.commit import expire, leftover
-from sinkql.connectors.iceberg.compact import choose, pick
-from sinkql.connectors.iceberg.keyindex import fold
+from sinkql.connectors.iceberg.commit import leftover, maintenance
+from sinkql.connectors.iceberg.compact import choose, selection
+from sinkql.connectors.iceberg.key_index import compaction
 from sinkql.connectors.iceberg.write import writer
 from sinkql.runtime.batch import loop
 
@@ -17,13 +17,15 @@ def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
     """Let two files of like size be one too many, fold the index each time, and wait for no left file to be old."""
     patch.setattr(leftover, "_OLD", -10.0)
     patch.setattr(choose, "_TIERS", replace(choose._TIERS, fan=2))
-    files, deletes = replace(pick._LEAST.files, fan=3), replace(pick._LEAST.deletes, fan=3)
-    patch.setattr(pick, "_LEAST", replace(pick._LEAST, files=files, deletes=deletes, as_well=(2, 2), dead_rows=1))
-    patch.setattr(fold, "_SLACK", 0)
+    files, deletes = replace(selection._LEAST.files, fan=3), replace(selection._LEAST.deletes, fan=3)
+    patch.setattr(
+        selection, "_LEAST", replace(selection._LEAST, files=files, deletes=deletes, as_well=(2, 2), dead_rows=1)
+    )
+    patch.setattr(compaction, "_SLACK", 0)
 
 
 def expire_hastily(patch: pytest.MonkeyPatch) -> None:
     """Expire snapshots when there are two too many, and sweep what nothing needs after each second batch."""
-    patch.setattr(expire, "_AT_ONCE", 2)
+    patch.setattr(maintenance, "_AT_ONCE", 2)
     patch.setattr(writer, "_SWEEP_EVERY", 2)
     patch.setattr(loop, "_SWEEP_EVERY", 2)

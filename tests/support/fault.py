@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sinkql import durable, faults
+from sinkql.storage import failpoint, files
 
 
 def armed(rules: str) -> dict[str, str]:
     """Return the variables that arm these rules, and write the file that confirms them; it goes with this process."""
     path = Path(_folder().name) / hashlib.sha256(rules.encode()).hexdigest()[:16]
-    durable.write(path, rules.encode(), sync=False)
-    return {faults.RULES: rules, faults.CONFIRMED_BY: str(path)}
+    files.write(path, rules.encode(), sync=False)
+    return {failpoint.RULES: rules, failpoint.CONFIRMED_BY: str(path)}
 
 
 @cache

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sinkql.extension.silence import Silence
+from sinkql.connector_api.dead_connection import Silence
 
 _BYTES = 1 << 16
 _RESET = struct.pack("ii", 1, 0)

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from sinkql.hashkey import HashKey
-from sinkql.rowhash import Hashes, hashes
-from sinkql.runtime.state import identity
+from sinkql.hash_key import HashKey
+from sinkql.row_hash import Hashes, hashes
+from sinkql.runtime.state import row_identity
 
 KEY = 1
 """The domain of what tells keys apart."""
@@ -20,5 +20,5 @@ def hashes_as(of: Callable[[int, list[Any], Hashes, Hashes], tuple[Hashes, Hashe
     def other(key: HashKey, columns: Any, *, domain: int = 0, count: int = 0) -> tuple[Hashes, Hashes]:
         return of(domain, list(columns), *hashes(key, columns, domain=domain, count=count))
 
-    with patch.object(identity, "hashes", other):
+    with patch.object(row_identity, "hashes", other):
         yield

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sinkql.connectors.iceberg.keyindex.index import Index
-from sinkql.connectors.iceberg.keyindex.run import Entries, merge, open_run
+from sinkql.connectors.iceberg.key_index.index import Index
+from sinkql.connectors.iceberg.key_index.run import Entries, merge, open_run
 
 
 def live_entries(index: Index, folder: Path) -> Entries:

@@ -12,11 +12,11 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from sinkql import physical
+from sinkql.connector_api.stream import Committed, Context, Marker, WriteResult, WriteTask
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.stream import Committed, Context, Marker, WriteResult, WriteTask
-from sinkql.extension.types import arrow_type
+from sinkql.object_store.store import ObjectStore
 from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
 from support.seaweed import SECRET, Seaweed
 

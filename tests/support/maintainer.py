@@ -24,12 +24,11 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from sinkql import faults
 from sinkql.connectors.iceberg.commit import snapshot as snapshots
-from sinkql.connectors.iceberg.commit.marker import ancestry
+from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
-from sinkql.connectors.iceberg.file.data import FileEntry, for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.delete import (
+from sinkql.connectors.iceberg.file.data_file import FileEntry, for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.deletes import (
     LiveFiles,
     live_files,
     read_dead,
@@ -37,8 +36,9 @@ from sinkql.connectors.iceberg.file.delete import (
     write_position_deletes,
 )
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of
-from sinkql.connectors.iceberg.file.place import Partitions, Place
+from sinkql.connectors.iceberg.file.partition import Partitions, Place
 from sinkql.connectors.iceberg.file.vector import Positions
+from sinkql.storage import failpoint
 from support.strangers import REWRITTEN
 
 _COMMITS = 20
@@ -95,7 +95,7 @@ class Maintainer:
                 for _ in range(self.chance.choice([1, 1, 3])):
                     self.step()
 
-        patch.setattr(faults, "point", point)
+        patch.setattr(failpoint, "point", point)
 
     def rewrite_data(self) -> None:
         """Write data files of one partition again, or commit what was written before."""

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import ast, logical, physical
-from sinkql.extension.plan import Planning, SourcePlan
-from sinkql.extension.registry import Registry, discover
-from sinkql.extension.stream import Context, Limit, Offsets, Reader, Split, Tally
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.registry import Registry, discover
+from sinkql.connector_api.stream import Context, Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.types import arrow_type
 from sinkql.logical.type import parse_type
 
 COLUMNS = {"k": "integer not null", "x": "bigint", "t": "text not null"}

@@ -15,7 +15,6 @@ import pytest
 
 from capture.pipeline import drained
 from sinkql.errors import LostStateError
-from sinkql.extension.home import Home
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.rebuild import rebuild
 from sinkql.runtime.local.engine import LocalEngine
@@ -23,6 +22,7 @@ from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder
 from sinkql.runtime.state.run import open_run
 from sinkql.session import Session
+from sinkql.state_store.directory import Home
 from sinkql.testing.target import MemoryWriter
 from support.running import loop_of
 

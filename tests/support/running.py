@@ -16,18 +16,18 @@ from pyiceberg.catalog import load_catalog
 
 from expressions import vectors
 from sinkql import physical
+from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.registry import Registry
-from sinkql.extension.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
+from sinkql.runtime.batch.dead_letter import dead_letters
 from sinkql.runtime.batch.engine import Engine
-from sinkql.runtime.batch.letter import dead_letters
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.sink.roster import Work
+from sinkql.runtime.sink.workload import Work
+from sinkql.state_store.directory import Home
 from support.patience import PATIENCE_S
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sinkql.connector_api.stream import RedoBatchError
 from sinkql.connectors.iceberg.commit.publish import publish
-from sinkql.extension.stream import RedoBatchError
 from support.eager import compact_eagerly
 from support.fault import armed
 from support.lake import Lake, Pairs, Sink

@@ -12,8 +12,8 @@ from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
 
 from sinkql.connectors.iceberg.commit import snapshot as snapshots
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
-from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.deletes import live_files
 
 REWRITTEN = {"entries-processed": "0"}
 """What Spark says of a snapshot for which it has rewritten manifests, and no files."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sinkql import physical
-from sinkql.extension.registry import discover
-from sinkql.runtime.batch.progress import Event
+from sinkql.connector_api.registry import discover
+from sinkql.runtime.batch.events import Event
 from sinkql.runtime.process import supervisor
 from sinkql.runtime.process.application import Workload
 from support.running import FixedRoster, MemoryControl, contexts, counter, job

@@ -1,5 +1,5 @@
 """The words of the connectors that are installed."""
 
-from sinkql.extension.registry import discover
+from sinkql.connector_api.registry import discover
 
 WORDS = discover().vocabulary

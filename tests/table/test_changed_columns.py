@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from sinkql import ast
+from sinkql.connector_api.stream import Marker
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Marker
 from sinkql.parser import parse
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from sinkql.session.row.modify import run
+from sinkql.session.row.dml import run
 from sinkql.table.file import TableFile, create, put_back
 from sinkql.table.row import Codec
 from support.readers import duckdb_folder, open_table, pyiceberg_rows

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
+from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.spark.engine import SparkEngine

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sinkql import faults
 from sinkql.catalog.backup import back_up_all, restore
-from sinkql.cli.group import run_command as run
+from sinkql.cli.main import run_command as run
+from sinkql.connector_api.stream import Limit, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit, Tally
 from sinkql.session import Session
+from sinkql.storage import failpoint
 from sinkql.table.file import TableFile
 from sinkql.table.row import Codec
 from support.fault import armed
@@ -224,7 +224,7 @@ def test_a_restore_that_was_cut_short_is_done_again(session: Session, monkeypatc
     with monkeypatch.context() as patch:
         for name, value in armed("tables-restored#1=fail").items():
             patch.setenv(name, value)
-        with pytest.raises(faults.FaultError):
+        with pytest.raises(failpoint.FaultError):
             restore(_CATALOG, Path("copy.db"))
     changes = last(session)
     restore(_CATALOG, Path("copy.db"))

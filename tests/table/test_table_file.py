@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import pytest
 
 import sinkql
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context, Limit, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context, Limit, Tally
 from sinkql.session import Session
 from sinkql.table import file
 from table.test_table_sinks import _SETUP, KINDS, sink

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sinkql import logical, physical
+from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.stream import Context, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.rows import python_values
-from sinkql.extension.stream import Context, Tally
 from sinkql.lowering.job import lower_relation
 from sinkql.session import Session
 from sinkql.table.reader import TableReader

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from sinkql import faults, physical
+from sinkql import physical
+from sinkql.connector_api.stream import Context, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, Tally
 from sinkql.lowering.job import lower_relation
 from sinkql.session import Session
+from sinkql.storage import failpoint
 from sinkql.table.reader import TableReader
 from support.fault import armed
 from support.patience import PATIENCE_S, ended
@@ -116,7 +117,7 @@ def killed(statement: str, point: str) -> int | None:
 
 def run(statement: str, point: str) -> None:
     os.environ.update(armed(f"{point}=kill"))
-    faults._passes.clear()  # the process that forked may have passed the point
+    failpoint._passes.clear()  # the process that forked may have passed the point
     Session().execute(statement)
 
 

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from sinkql.extension.stream import Limit
+from sinkql.connector_api.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
 from support.readers import duckdb_folder, open_table, pyiceberg_rows

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.logical.composite import write_nested
+from sinkql.logical.nested import write_nested
 from sinkql.logical.type import parse_type
 from sinkql.session import Session
-from sinkql.session.row import modify, query
+from sinkql.session.row import dml, query
 from table.test_table_model import replayed
 
 _WAYS = {
@@ -92,7 +92,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def spark(*args: object, **named: object) -> None:
         raise _SparkError
 
-    monkeypatch.setattr(modify, "by_spark", spark)
+    monkeypatch.setattr(dml, "by_spark", spark)
     monkeypatch.setattr(query, "by_spark", spark)
 
 

@@ -17,18 +17,18 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from sinkql import physical
+from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
-from sinkql.connectors.iceberg.compact.job import Attempt
-from sinkql.connectors.iceberg.compact.keyed import Rewriting
-from sinkql.connectors.iceberg.compact.pick import choose
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
-from sinkql.connectors.iceberg.keyindex.key import key_columns
-from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
-from sinkql.connectors.iceberg.keyindex.vector import one_each
-from sinkql.connectors.iceberg.table.sql import KnowingCatalog
-from sinkql.connectors.iceberg.write.keyed import UpsertTask
-from sinkql.extension.home import Home
-from sinkql.extension.stream import WriteResult
+from sinkql.connectors.iceberg.compact.compaction import Attempt
+from sinkql.connectors.iceberg.compact.selection import choose
+from sinkql.connectors.iceberg.compact.upsert import Rewriting
+from sinkql.connectors.iceberg.key_index.index import Index, IndexChange
+from sinkql.connectors.iceberg.key_index.key_hash import key_columns
+from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.key_index.vector import one_each
+from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
+from sinkql.connectors.iceberg.write.upsert_task import UpsertTask
+from sinkql.state_store.directory import Home
 from support.index import live_entries
 
 T = TypeVar("T")

@@ -8,11 +8,11 @@ import pytest
 import xxhash
 from pyiceberg.types import StringType
 
-from sinkql.connectors.iceberg.keyindex import change, rebuild
-from sinkql.connectors.iceberg.keyindex.index import Index
+from sinkql.connectors.iceberg.key_index import change, rebuild
+from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.errors import SinkqlError
-from sinkql.hashkey import HashKey
-from sinkql.rowhash import hashes
+from sinkql.hash_key import HashKey
+from sinkql.row_hash import hashes
 from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows
 
 TYPES = {"id": pa.string(), "note": pa.string(), "$seq": pa.int64(), "$diff": pa.int64()}

@@ -13,14 +13,14 @@ import pytest
 from msgspec import structs
 from pyiceberg.types import LongType, StringType
 
-from sinkql.connectors.iceberg.file.delete import live_files
-from sinkql.connectors.iceberg.keyindex import fold
-from sinkql.connectors.iceberg.keyindex.fold import folded
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, sweep
-from sinkql.connectors.iceberg.keyindex.layer import DeleteNote, FileNote, Layer, delete_of, file_of, merged
-from sinkql.connectors.iceberg.keyindex.run import TOMBSTONE, Entries, write_run
-from sinkql.extension.home import Home
-from sinkql.runs import Tiers
+from sinkql.connectors.iceberg.file.deletes import live_files
+from sinkql.connectors.iceberg.key_index import compaction
+from sinkql.connectors.iceberg.key_index.compaction import folded
+from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run, sweep
+from sinkql.connectors.iceberg.key_index.layer import DeleteNote, FileNote, Layer, delete_of, file_of, merged
+from sinkql.connectors.iceberg.key_index.run import TOMBSTONE, Entries, write_run
+from sinkql.state_store.directory import Home
+from sinkql.storage.sorted_run import Tiers
 from support.index import live_entries
 from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows
 
@@ -207,7 +207,7 @@ def test_layers_merged_anyhow_say_the_same() -> None:
 def test_runs_that_each_look_up_asks_stay_few_without_writing_all_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fold, "_TIERS", Tiers(fan=2, small=64))
+    monkeypatch.setattr(compaction, "_TIERS", Tiers(fan=2, small=64))
     rng = random.Random(1)
     index = Index(NAME, 1, "c", ())
     entries: dict[int, tuple[int, int]] = {}

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from sinkql import faults
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
-from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.delete import read_position_deletes
-from sinkql.connectors.iceberg.keyindex import rebuild as rebuilding
-from sinkql.connectors.iceberg.keyindex.index import Index, sweep
-from sinkql.connectors.iceberg.keyindex.key import key_columns
-from sinkql.connectors.iceberg.keyindex.run import TIERS
+from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.deletes import read_position_deletes
+from sinkql.connectors.iceberg.key_index import rebuild as rebuilding
+from sinkql.connectors.iceberg.key_index.index import Index, sweep
+from sinkql.connectors.iceberg.key_index.key_hash import key_columns
+from sinkql.connectors.iceberg.key_index.run import TIERS
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import Home
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
 from support.fault import armed
 from upsert.keyed_sink import NAME, Sink, batch_of, changes, create_table, duckdb_rows, pyiceberg_rows
 
@@ -184,7 +184,7 @@ def test_saving_twice_is_once_and_never_replaces(sink: Sink) -> None:
 
 
 def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert_task.TIERS", replace(TIERS, fan=2))
     sink.apply(_rows(range(200)))
     sink.rebuild()
     (base,) = sink.index.runs
@@ -196,7 +196,7 @@ def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyP
 
 
 def test_merge_of_all_runs_forgets_keys_that_are_gone(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert_task.TIERS", replace(TIERS, fan=2))
     sink.buckets, sink.change = 1, "retract"
     sink.apply(_rows([1, 2], last="$diff"))
     sink.apply(batch_of({"id": [1], "note": ["a"], "$diff": [-1]}, TYPES))
@@ -208,7 +208,7 @@ def test_merge_of_all_runs_forgets_keys_that_are_gone(sink: Sink, monkeypatch: p
 
 
 def test_merge_does_not_cross_a_foreign_run(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert_task.TIERS", replace(TIERS, fan=2))
     sink.buckets, sink.change = 1, "retract"
     sink.apply(_rows([1, 2], last="$diff"))
     sink.apply(batch_of({"id": [1], "note": ["a"], "$diff": [-1]}, TYPES))
@@ -340,10 +340,10 @@ def test_failure_at_each_point_is_mended_by_trying_again(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     sink.apply(_rows(range(10)))
-    faults._passes.clear()
+    failpoint._passes.clear()
     for name, value in armed(f"{point}=fail").items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(faults.FaultError, match=point):
+    with pytest.raises(failpoint.FaultError, match=point):
         sink.apply(_rows(range(5), "lost"))
     sink.apply(_rows(range(8), "b"))
     assert {(id_, "b" if id_ < 8 else "a") for id_ in range(10)} == set(duckdb_rows(sink.table))

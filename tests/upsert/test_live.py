@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sinkql.connectors.iceberg.keyindex import live
-from sinkql.connectors.iceberg.keyindex.fold import folded
-from sinkql.connectors.iceberg.keyindex.index import Index, Run
-from sinkql.connectors.iceberg.keyindex.layer import FileNote, Layer
-from sinkql.connectors.iceberg.keyindex.live import live_rows, lives
-from sinkql.connectors.iceberg.keyindex.run import TOMBSTONE, Entries, map_run, probe, write_run
+from sinkql.connectors.iceberg.key_index import live
+from sinkql.connectors.iceberg.key_index.compaction import folded
+from sinkql.connectors.iceberg.key_index.index import Index, Run
+from sinkql.connectors.iceberg.key_index.layer import FileNote, Layer
+from sinkql.connectors.iceberg.key_index.live import live_rows, lives
+from sinkql.connectors.iceberg.key_index.run import TOMBSTONE, Entries, map_run, probe, write_run
 
 Places = dict[tuple[int, int], tuple[int, int]]
 

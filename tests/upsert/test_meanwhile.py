@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
-from sinkql.connectors.iceberg.compact import pick
-from sinkql.connectors.iceberg.compact.job import UnreadableFileError
-from sinkql.connectors.iceberg.keyindex import fold
-from sinkql.connectors.iceberg.keyindex.fold import folded
-from sinkql.connectors.iceberg.keyindex.run import TIERS
+from sinkql.connectors.iceberg.compact import selection
+from sinkql.connectors.iceberg.compact.compaction import UnreadableFileError
+from sinkql.connectors.iceberg.key_index import compaction
+from sinkql.connectors.iceberg.key_index.compaction import folded
+from sinkql.connectors.iceberg.key_index.run import TIERS
 from upsert.keyed_sink import Sink, create_table, pyiceberg_rows
 
 KEYS = range(60)
@@ -64,8 +64,10 @@ class Kept:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
-    least = pick._LEAST
-    monkeypatch.setattr(pick, "_LEAST", replace(least, files=replace(least.files, fan=2), as_well=(2, 2), dead_rows=1))
+    least = selection._LEAST
+    monkeypatch.setattr(
+        selection, "_LEAST", replace(least, files=replace(least.files, fan=2), as_well=(2, 2), dead_rows=1)
+    )
     return Kept(tmp_path)
 
 
@@ -102,9 +104,9 @@ def test_a_row_that_goes_meanwhile_stays_away_though_the_index_forgets_it(
         assert sum(run.rows for run in kept.sink.index.runs) == len(kept.rows)
 
     if forgets == "merge":
-        monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
+        monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert_task.TIERS", replace(TIERS, fan=2))
     else:
-        monkeypatch.setattr(fold, "_SLACK", -1 << 16)
+        monkeypatch.setattr(compaction, "_SLACK", -1 << 16)
     kept.compact(step, deed)
 
 
@@ -117,7 +119,7 @@ def test_older_runs_that_become_one_meanwhile_say_nothing_of_newer_rows(
     def deed() -> None:
         newest = kept.sink.index.runs[0]
         with monkeypatch.context() as patch:
-            patch.setattr(fold, "fold_due", lambda index: slice(1, len(index.runs)))
+            patch.setattr(compaction, "fold_due", lambda index: slice(1, len(index.runs)))
             kept.sink.index = folded(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
         assert [run.name for run in kept.sink.index.runs] == [newest.name, "folded.run"]
 

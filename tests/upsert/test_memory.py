@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from sinkql.connectors.iceberg.write.keyed import UpsertTask
-from sinkql.extension.stream import WriteResult
+from sinkql.connector_api.stream import WriteResult
+from sinkql.connectors.iceberg.write.upsert_task import UpsertTask
 from support.arrow_memory import most_of
 from upsert.keyed_sink import Sink, create_table, pyiceberg_rows
 
@@ -30,7 +30,11 @@ def _batches(count: int) -> Iterator[pa.RecordBatch]:
 def test_a_batch_of_many_rows_takes_no_more_than_one_of_a_quarter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("sinkql.spill.MOST", "sinkql.spill.PART", "sinkql.connectors.iceberg.file.ordered.MOST"):
+    for name in (
+        "sinkql.storage.spill.MOST",
+        "sinkql.storage.spill.PART",
+        "sinkql.connectors.iceberg.file.partitioned_writer.MOST",
+    ):
         monkeypatch.setattr(name, 1 << 16)
     found = {}
     for count in (2, 8):

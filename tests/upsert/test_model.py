@@ -20,20 +20,20 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, NestedField, StringType, StructType
 
-from sinkql import spill
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
-from sinkql.connectors.iceberg.compact import pick
-from sinkql.connectors.iceberg.file import ordered, read
-from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.delete import live_files, read_dead
+from sinkql.connectors.iceberg.compact import selection
+from sinkql.connectors.iceberg.file import partitioned_writer, reader
+from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
 from sinkql.connectors.iceberg.file.manifest import vector_of
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.file.order import sorted_numbers
-from sinkql.connectors.iceberg.file.place import Partitions, divide
+from sinkql.connectors.iceberg.file.partition import Partitions, divide
+from sinkql.connectors.iceberg.file.sort_order import sorted_numbers
 from sinkql.connectors.iceberg.file.vector import read_vector
-from sinkql.connectors.iceberg.keyindex import fold, run
-from sinkql.connectors.iceberg.keyindex.run import TIERS
-from sinkql.connectors.iceberg.write import keyed
+from sinkql.connectors.iceberg.key_index import compaction, run
+from sinkql.connectors.iceberg.key_index.run import TIERS
+from sinkql.connectors.iceberg.write import upsert_task
+from sinkql.storage import spill
 from support.index import live_entries
 from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 
@@ -128,12 +128,12 @@ def test_table_holds_what_a_dict_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, change: Any, granularity: str, spec: PartitionSpec
 ) -> None:
     # merges must happen between changes of the buckets
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=3))
-    files, deletes = replace(pick._LEAST.files, fan=5), replace(pick._LEAST.deletes, fan=6)
-    monkeypatch.setattr(pick, "_LEAST", replace(pick._LEAST, files=files, deletes=deletes))
-    monkeypatch.setattr(fold, "_SLACK", 100)
-    monkeypatch.setattr(read, "_ROWS", 30)
-    monkeypatch.setattr(read, "_AT_ONCE", 10)
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert_task.TIERS", replace(TIERS, fan=3))
+    files, deletes = replace(selection._LEAST.files, fan=5), replace(selection._LEAST.deletes, fan=6)
+    monkeypatch.setattr(selection, "_LEAST", replace(selection._LEAST, files=files, deletes=deletes))
+    monkeypatch.setattr(compaction, "_SLACK", 100)
+    monkeypatch.setattr(reader, "_ROWS", 30)
+    monkeypatch.setattr(reader, "_AT_ONCE", 10)
     rng, spilling = random.Random(f"{change} {granularity}"), random.Random(version)
     table = create_table(
         tmp_path, COLUMNS, {"format-version": str(version), "write.delete.granularity": granularity}, spec
@@ -205,9 +205,9 @@ def _may_spill(monkeypatch: pytest.MonkeyPatch, *, often: bool) -> bool:
     most, part, entries = (300, 1000, 10) if often else (1 << 20, 1 << 20, 1 << 20)
     monkeypatch.setattr(spill, "MOST", most)
     monkeypatch.setattr(spill, "PART", part)
-    monkeypatch.setattr(ordered, "MOST", most)
-    monkeypatch.setattr(keyed, "_WAITING", entries)
-    for module in (keyed, run):
+    monkeypatch.setattr(partitioned_writer, "MOST", most)
+    monkeypatch.setattr(upsert_task, "_WAITING", entries)
+    for module in (upsert_task, run):
         monkeypatch.setattr(module, "MERGED_AT_ONCE", entries)
     return often
 

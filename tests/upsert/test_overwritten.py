@@ -17,8 +17,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context
 from sinkql.program.compiler import compile_text
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sinkql.connectors.iceberg.keyindex.run import (
+from sinkql.connectors.iceberg.key_index.run import (
     TIERS,
     TOMBSTONE,
     Entries,

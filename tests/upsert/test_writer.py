@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connectors.iceberg.keyindex.index import Index
-from sinkql.connectors.iceberg.keyindex.key import key_columns
+from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connectors.iceberg.key_index.index import Index
+from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import RedoBatchError
 from support.lake import Lake, Sink
 
 

@@ -13,15 +13,16 @@ from typing import Any
 from unittest.mock import patch
 
 from operators.pipeline import Change, Listed, Row, call, columns, source
-from sinkql import faults, physical
+from sinkql import physical
+from sinkql.connector_api.registry import discover
+from sinkql.connector_api.stream import Context, Reader
 from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.connectors.view.rows import read_runs, schema_of
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.registry import discover
-from sinkql.extension.stream import Context, Reader
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
 from support.running import MemoryControl, contexts, drain
 
 Rows = Counter[Row]
@@ -230,7 +231,7 @@ class History:
                     self.left = None
                     raise BoomError(name)
 
-        with patch.object(ViewLog, "publish", published), patch.object(faults, "point", point):
+        with patch.object(ViewLog, "publish", published), patch.object(failpoint, "point", point):
             yield
 
     def run(self, steps: int) -> None:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from sinkql import physical
 from sinkql.lowering.job import lower
-from sinkql.runtime.batch import anew
+from sinkql.runtime.batch import full_refresh
 from sinkql.session import Session
 from view.histories import Rows, contents
 from view.ticks import SOURCES, TickHistory
@@ -103,7 +103,7 @@ class IndexHistory(TickHistory):
     def turn(self, name: str, *, failing: bool) -> None:
         """Let a job go on; one that waits for an index, which its view has not made yet, goes on later."""
         try:
-            with patch.object(anew, "time", SimpleNamespace(sleep=_wait, time_ns=time.time_ns)):
+            with patch.object(full_refresh, "time", SimpleNamespace(sleep=_wait, time_ns=time.time_ns)):
                 super().turn(name, failing=failing)
         except (AssertionError, _WaitingError) as error:
             waits = isinstance(error, _WaitingError) or "does not get on" in str(error)

@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from sinkql import physical, spill
+from sinkql import physical
+from sinkql.storage import spill
 from view.indexed import JOINED, KEPT, IndexHistory, looking_up, variants
 
 _SEEDS, _STEPS = 4, 10
@@ -27,8 +28,8 @@ def _run(folder: Path, seed: int, made: Sequence[Mapping[str, physical.Job]]) ->
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
         patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
         patch("sinkql.runtime.batch.loop._SWEEP_EVERY", 1 if seed % 2 else 20),
-        patch("sinkql.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
-        patch("sinkql.spill.PART", 64 if seed % 3 == 1 else spill.PART),
+        patch("sinkql.storage.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
+        patch("sinkql.storage.spill.PART", 64 if seed % 3 == 1 else spill.PART),
     ):
         history.run(_STEPS)
     return history

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.session import Session
 from support.command import run, start
 from support.fault import armed

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.lowering.log import view_id
+from sinkql.lowering.materialized_view import view_id
 from sinkql.session import Result, Session
 from view.test_view_jobs import expected, jobs, run, sink, sources, table
 

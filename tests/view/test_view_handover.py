@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 import pytest
 
-from sinkql import durable, faults
 from sinkql.errors import FencedError
-from sinkql.extension import stored
-from sinkql.extension.home import BucketState, FolderState, Home, StateStore
-from sinkql.extension.s3 import Keys
-from sinkql.extension.stored import StoredNumbered
-from sinkql.numbered import Numbered, Numbers
+from sinkql.object_store.s3 import Keys
+from sinkql.state_store import numbered_log
+from sinkql.state_store.directory import BucketState, FolderState, Home, StateStore
+from sinkql.state_store.numbered_log import StoredNumbered
+from sinkql.storage import failpoint, files
+from sinkql.storage.numbered_log import Numbered, Numbers
 from support.running import drain
 from support.seaweed import Seaweed, seaweed
 from view.histories import History
@@ -58,7 +58,7 @@ def _asleep(at: int, other: Callable[[], None], act: Callable[[], None]) -> None
         if left == 0:
             other()
 
-    really, put = durable.create, Home.put_data
+    really, put = files.create, Home.put_data
 
     def create(path: Path, data: bytes) -> None:
         place()
@@ -71,9 +71,9 @@ def _asleep(at: int, other: Callable[[], None], act: Callable[[], None]) -> None
         place()
 
     with (
-        patch.object(durable, "create", create),
+        patch.object(files, "create", create),
         patch.object(Home, "put_data", put_data),
-        patch.object(faults, "point", lambda name: place()),
+        patch.object(failpoint, "point", lambda name: place()),
     ):
         act()
 
@@ -117,7 +117,7 @@ def _history(open_files: Open, seed: int) -> None:
         assert there == {number: data for number, data in told.items() if number > forgotten}
         assert list(there) == list(range(forgotten + 1, forgotten + 1 + len(there)))
         assert all(files.read(number) is None for number in range(1, forgotten + 1))
-        with patch.dict(stored._listings, clear=True):
+        with patch.dict(numbered_log._listings, clear=True):
             assert files.numbers() == list(there)
 
 
@@ -176,7 +176,7 @@ def test_an_entry_at_which_readers_stand_is_not_taken_back(tmp_path: Path) -> No
     change((1, 5))
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 1),
-        patch.object(faults, "point", point),
+        patch.object(failpoint, "point", point),
         pytest.raises(FencedError),
     ):
         drain(first)

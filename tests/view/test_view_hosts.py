@@ -14,11 +14,11 @@ import pytest
 
 from home.test_remote import Elsewhere
 from sinkql import physical
+from sinkql.connector_api.stream import Context
 from sinkql.connectors.view.log import Entry, ViewLog, kept_log
-from sinkql.extension import stored
-from sinkql.extension.home import Home
-from sinkql.extension.stream import Context
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.state_store import numbered_log
+from sinkql.state_store.directory import Home
 from support.running import contexts
 from view.histories import JOBS, MV, BoomError, History, contents
 
@@ -97,7 +97,7 @@ class Wandering(History):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each host see at once what others made: they are one process here."""
-    monkeypatch.setattr(stored, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(numbered_log, "_LOOK_SECONDS", 0.0)
 
 
 @pytest.mark.share(4)
@@ -108,7 +108,7 @@ def test_each_entry_is_the_view_at_its_offsets_on_whichever_host(tmp_path: Path,
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
         patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
-        patch("sinkql.connectors.view.pins._PUT_SECONDS", 30.0 if seed % 3 else 0.0),
+        patch("sinkql.connectors.view.reader_positions._PUT_SECONDS", 30.0 if seed % 3 else 0.0),
     ):
         history.run(_STEPS)
     assert history.failures > 0
@@ -249,8 +249,8 @@ def test_a_commit_is_one_though_the_store_does_not_answer_after_it(tmp_path: Pat
         history.listed.batches.append([((1, 99), 1)])
         history.turn("mv", failing=False)
         with (
-            patch("sinkql.connectors.view.pins._PUT_SECONDS", 0.0),
-            patch("sinkql.connectors.view.pins.Pins._store", broken),
+            patch("sinkql.connectors.view.reader_positions._PUT_SECONDS", 0.0),
+            patch("sinkql.connectors.view.reader_positions.Pins._store", broken),
             patch("sinkql.connectors.view.reader.ViewReader.lag", broken),
         ):
             history.turn("copy", failing=False)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from sinkql import physical
-from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
-from sinkql.lowering.log import view_jobs
+from sinkql.lowering.materialized_view import view_jobs
 from sinkql.session import Result, Session
 from support.readers import open_table, pyiceberg_rows
 from support.running import drain, loop_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.view.log import Entry, ViewLog
 from sinkql.connectors.view.rows import read_runs, schema_of
 from sinkql.physical import Column

@@ -10,11 +10,11 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from sinkql import spill
+from sinkql.connector_api.stream import NO_PLAN, Limit, Marker
 from sinkql.connectors.view.log import ViewLog, entry_after
 from sinkql.connectors.view.rows import added_up
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.extension.stream import NO_PLAN, Limit, Marker
+from sinkql.storage import spill
 from support.running import contexts, drain
 from view.histories import COPY, JOBS, MV, REGISTRY, History, Rows, contents, reading
 
@@ -29,8 +29,8 @@ def _run(folder: Path, seed: int) -> History:
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
         patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
-        patch("sinkql.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
-        patch("sinkql.spill.PART", 64 if seed % 3 == 1 else spill.PART),
+        patch("sinkql.storage.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
+        patch("sinkql.storage.spill.PART", 64 if seed % 3 == 1 else spill.PART),
     ):
         history.run(_STEPS)
     return history

@@ -11,8 +11,8 @@ from sinkql.cli.output import Output
 from sinkql.cli.progress import LiveProgress
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
-from sinkql.runtime.batch.meter import Meter
-from sinkql.runtime.batch.progress import SinkCommitted, SinkElsewhere, SinkStarting, SinkStopped, silent
+from sinkql.runtime.batch.events import SinkCommitted, SinkElsewhere, SinkStarting, SinkStopped, silent
+from sinkql.runtime.batch.metrics import Meter
 from sinkql.session import Session
 from support.running import drain, loop_of
 from view.test_view_jobs import sink

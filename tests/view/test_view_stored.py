@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sinkql.connector_api.stream import Marker
 from sinkql.connectors.view.log import Entry, Run, ViewLog, run_file
-from sinkql.connectors.view.pins import Pins
+from sinkql.connectors.view.reader_positions import Pins
 from sinkql.connectors.view.writer import ViewWriter
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import FolderState, Home
-from sinkql.extension.stored import StoredNumbered
-from sinkql.extension.stream import Marker
+from sinkql.state_store.directory import FolderState, Home
+from sinkql.state_store.numbered_log import StoredNumbered
 
 
 @dataclass(frozen=True, slots=True)

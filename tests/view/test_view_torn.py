@@ -11,7 +11,7 @@ import pytest
 
 from operators.pipeline import Listed
 from sinkql.errors import SinkqlError
-from sinkql.numbered import file_name
+from sinkql.storage.numbered_log import file_name
 from support.damage import damage
 from support.running import drain
 from view.histories import JOBS, SOURCE, History

@@ -16,14 +16,14 @@ import msgspec
 
 from operators.pipeline import Change, Listed
 from sinkql import physical
+from sinkql.connector_api.stream import Limit, Offsets, Reader
 from sinkql.connectors.view.log import Entry, ViewLog, view_folder
-from sinkql.extension.stream import Limit, Offsets, Reader
 from sinkql.lowering.job import lower
-from sinkql.numbered import Numbered
 from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.tick import Ticks
 from sinkql.session import Session
+from sinkql.storage.numbered_log import Numbered
 from support.running import contexts
 from view.histories import REGISTRY, History, Rows, contents
 

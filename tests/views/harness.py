@@ -19,14 +19,14 @@ import pyarrow as pa
 
 import sinkql.testing
 from sinkql import logical, physical
-from sinkql.extension.stream import Reader
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.stream import Reader
+from sinkql.connector_api.types import arrow_type
 from sinkql.lowering.job import lower
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.testing.constant import RowsOfQuery
-from sinkql.testing.given import GivenReader, GivenSource, Refused
+from sinkql.testing.sources import GivenReader, GivenSource, Refused
 from sinkql.testing.target import MemoryWriter, Unwatched
 from views.rows import Row, Rows, different, plain
 

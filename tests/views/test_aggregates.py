@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sinkql.planner.function.call import AGGREGATES, WINDOW_FUNCTIONS
-from sinkql.planner.function.rows import HANDLERS
+from sinkql.planner.function.set_returning import HANDLERS
 from sinkql.runtime.batch.engine import Engine
 from views import harness
 from views.aggregates import RELATION, batches, queries, together

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sinkql import faults
 from sinkql.lowering.job import lower
 from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.spark.engine import SparkEngine
+from sinkql.storage import failpoint
 from sinkql.testing import target
 from support.fault import armed
 from support.readers import connect
@@ -86,9 +86,9 @@ def _loop(views: Views, folder: Path, session: SparkSession) -> BatchLoop:
 def _fail(loop: BatchLoop, end: Mapping[str, Any], point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a batch end where its process would die."""
     with monkeypatch.context() as patch:
-        for name, value in armed(f"{point}#{faults._passes[point] + 1}=fail").items():
+        for name, value in armed(f"{point}#{failpoint._passes[point] + 1}=fail").items():
             patch.setenv(name, value)
-        with pytest.raises(faults.FaultError):
+        with pytest.raises(failpoint.FaultError):
             loop.process(loop.marker.end, end)
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from capture.pipeline import drained
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.process.captures import captured
+from sinkql.runtime.process.capture_processes import captured
 from sinkql.session.session import Session
-from sinkql.session.sink.desk import CatalogDesk
-from sinkql.session.sink.roster import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogDesk
+from sinkql.session.sink.workload import CatalogRoster
 from support.patience import Deadline
 from support.readers import Rows, duckdb_folder
 from support.running import loop_of

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from sinkql import physical
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Changed
 from sinkql.connectors.webhook.layout import Layout
-from sinkql.connectors.webhook.listener import Listeners
+from sinkql.connectors.webhook.server import Listeners
 from sinkql.connectors.webhook.stream import WebhookStream
-from sinkql.extension.capture import CapturedSource, CapturedTable, Changed
 from support.patience import Deadline
 
 BEGINNING = f"{0:016X}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sinkql import logical
-from sinkql.connectors.webhook.judge import Given, judge
+from sinkql.connectors.webhook.check_eval import Given, judge
 from sinkql.session.session import Session
 
 _BODY = '{"id": 1, "text": "ä"}'

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from sinkql.connectors.webhook import crowd, door, protocol
-from sinkql.connectors.webhook.journal import Journal, Request
-from sinkql.connectors.webhook.listener import Listeners
+from sinkql.connectors.webhook import endpoint, port_connections
+from sinkql.connectors.webhook import http as webhook_http
+from sinkql.connectors.webhook.request_log import Journal, Request
+from sinkql.connectors.webhook.server import Listeners
 from support.authority import authority
 from support.patience import Deadline
 from webhook.sending import Sender, path_of
@@ -106,8 +107,8 @@ def test_whoever_sends_no_whole_request_goes_first(
     listeners: Listeners,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
-    monkeypatch.setattr(crowd, "_IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(port_connections, "_IDLE_SECONDS", 60.0)
     trusted, identity = authority(tmp_path)
     text = identity.read_text()
     more: dict[str, Any] = {"ssl": {"certificate": text, "key": text}} if secure else {}
@@ -126,17 +127,17 @@ def test_whoever_sends_no_whole_request_goes_first(
 def test_connections_beyond_so_many_are_told_and_then_closed(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
-    monkeypatch.setattr(crowd, "_IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(port_connections, "_IDLE_SECONDS", 60.0)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
         kept = []
-        for number in range(5 + crowd._TOLD_CONNECTIONS):
+        for number in range(5 + port_connections._TOLD_CONNECTIONS):
             kept.append(stack.enter_context(closing(_connected(sender.port))))
             kept[-1].sendall(_ONE)
             assert kept[-1].recv(100).split()[1] == (b"200" if number < 5 else b"429")
         with closing(_connected(sender.port)) as beyond, suppress(ConnectionError):
             assert beyond.recv(100) == b""
-        monkeypatch.setattr(crowd, "_IDLE_SECONDS", -1.0)
+        monkeypatch.setattr(port_connections, "_IDLE_SECONDS", -1.0)
         assert sender.send(path_of("s"), "a").status == 429  # it has the place of the one that was idle longest
         assert kept[0].recv(100) == b""
         for each in kept[5:]:
@@ -149,7 +150,7 @@ def test_connections_beyond_so_many_are_told_and_then_closed(
 def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "MOST_BYTES", 900)
+    monkeypatch.setattr(port_connections, "MOST_BYTES", 900)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
         (port,) = listeners._ports.values()
         slow = [stack.enter_context(closing(_connected(sender.port))) for _ in range(2)]
@@ -171,7 +172,7 @@ def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
 def test_a_request_that_comes_byte_by_byte_is_cut(
     begun: bytes, tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(webhook_http, "_REQUEST_SECONDS", 0.2)
     with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as slow:
         slow.sendall(_ONE + begun)
         assert _answers(slow, 1) == {b"HTTP/1.1 200"}
@@ -185,20 +186,20 @@ def test_a_request_that_comes_byte_by_byte_is_cut(
 def test_a_request_that_waits_for_its_answer_is_not_cut(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, looks, append, look = threading.Event(), [threading.Event()], Journal.append, protocol.Connection._look
+    go_on, looks, append, look = threading.Event(), [threading.Event()], Journal.append, webhook_http.Connection._look
 
     def waiting(journal: Journal, requests: Sequence[Request]) -> int:
         assert go_on.wait(60)
         return append(journal, requests)
 
-    def looking(connection: protocol.Connection) -> None:
+    def looking(connection: webhook_http.Connection) -> None:
         look(connection)
         looks[0].set()
 
     monkeypatch.setattr(Journal, "append", waiting)
-    monkeypatch.setattr(protocol.Connection, "_look", looking)
-    monkeypatch.setattr(protocol, "_REQUEST_SECONDS", 0.05)
-    monkeypatch.setattr(protocol, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(webhook_http.Connection, "_look", looking)
+    monkeypatch.setattr(webhook_http, "_REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(webhook_http, "_IDLE_SECONDS", 0.05)
     with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as one:
         try:
             one.sendall(_ONE)
@@ -213,10 +214,10 @@ def test_a_request_that_waits_for_its_answer_is_not_cut(
 def test_more_than_the_capture_takes_is_told_to_come_again(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "_WAITING_BYTES", 2000)
+    monkeypatch.setattr(endpoint, "_WAITING_BYTES", 2000)
     with open_stream(source(tmp_path, sender.port), listeners) as stream:
         assert [sender.send(path_of("s"), "x" * 1000).status for _ in range(2)] == [200, 200]
         full = sender.send(path_of("s"), "x")
-        assert (full.status, full.headers["retry-after"]) == (429, str(door.FULL_SECONDS))
+        assert (full.status, full.headers["retry-after"]) == (429, str(endpoint.FULL_SECONDS))
         received(stream, 2)
         assert sender.send(path_of("s"), "x").status == 200

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.group import run_command
-from sinkql.connectors.webhook.listener import Listeners
+from sinkql.cli.main import run_command
+from sinkql.connectors.webhook.server import Listeners
 from support.port import free_ports
 from webhook.streams import open_stream, source
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sinkql.capture.log import LogFolder
-from sinkql.capture.process import discard
+from sinkql.capture.runner import discard
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
-from sinkql.connectors.webhook.journal import Journal, LostJournalError, Request, mend, segments
+from sinkql.connectors.webhook.request_log import Journal, LostJournalError, Request, mend, segments
 from sinkql.errors import SinkqlError
 from sinkql.session.session import Session
 from support.catalog import server_url

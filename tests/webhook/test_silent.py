@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sinkql.connectors.webhook import acceptor, crowd, protocol
-from sinkql.connectors.webhook.crowd import Crowd, Member
-from sinkql.connectors.webhook.door import Door, Reply
-from sinkql.connectors.webhook.listener import Listeners
+from sinkql.connectors.webhook import acceptor, http, port_connections
+from sinkql.connectors.webhook.endpoint import Door, Reply
+from sinkql.connectors.webhook.port_connections import Crowd, Member
+from sinkql.connectors.webhook.server import Listeners
 from support.authority import authority
 from support.patience import Deadline
 from webhook.sending import Sender
@@ -84,7 +84,7 @@ def test_the_port_is_rid_of_the_silent(
     """Those who have begun a request are told."""
     monkeypatch.setattr(acceptor, "_SILENT_SECONDS", 0.05)
     monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(protocol, "_REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(http, "_REQUEST_SECONDS", 0.05)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
         silent, part = (stack.enter_context(closing(_connected(sender.port))) for _ in range(2))
         part.sendall(_PART)
@@ -95,7 +95,7 @@ def test_the_port_is_rid_of_the_silent(
 def test_silent_ones_go_before_a_request_that_is_on_its_way(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 5)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
         slow = stack.enter_context(closing(_connected(sender.port)))
         slow.sendall(_ONE[:-1])
@@ -112,7 +112,7 @@ def test_silent_ones_go_before_a_request_that_is_on_its_way(
 def test_whoever_has_just_come_has_time_for_a_request_where_others_have_begun_theirs(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 8)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
         slow = [stack.enter_context(closing(_connected(sender.port))) for _ in range(8)]
         for each in slow:

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from sinkql import faults, physical
-from sinkql.connectors.webhook import listener
-from sinkql.connectors.webhook.journal import FencedJournalError, Journal, Request, segments
+from sinkql import physical
+from sinkql.connector_api.cdc import Changed
+from sinkql.connectors.webhook import server
 from sinkql.connectors.webhook.layout import Filter, Header, Layout
-from sinkql.connectors.webhook.listener import Listeners
 from sinkql.connectors.webhook.plan import path_of as quoted_path_of
+from sinkql.connectors.webhook.request_log import FencedJournalError, Journal, Request, segments
+from sinkql.connectors.webhook.server import Listeners
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Changed
+from sinkql.storage import failpoint
 from support.authority import authority
 from support.fault import armed
 from support.patience import PATIENCE_S
@@ -285,7 +286,7 @@ def test_a_disk_that_fails(
 ) -> None:
     for name, value in armed("journal-written#2=fail").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(faults, "_passes", type(faults._passes)())
+    monkeypatch.setattr(failpoint, "_passes", type(failpoint._passes)())
     given = source(tmp_path, sender.port)
     with open_stream(given, listeners) as stream:
         assert [sender.send(_PATH, each).status for each in "abc"] == [200, 503, 503]
@@ -301,12 +302,12 @@ def test_a_disk_that_fails(
 def test_a_disk_that_is_full_when_the_journal_is_opened(
     tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "_LEFT_SECONDS", 0.0)  # who is not kept is forgotten at once
+    monkeypatch.setattr(server, "_LEFT_SECONDS", 0.0)  # who is not kept is forgotten at once
     given = source(tmp_path, sender.port)
     with open_stream(given, listeners):
         pass
     files = _open_below(tmp_path)
-    monkeypatch.setattr(listener, "_LEFT_SECONDS", 60.0)
+    monkeypatch.setattr(server, "_LEFT_SECONDS", 60.0)
     with monkeypatch.context() as full:
         full.setattr(Journal, "_begin", _full)
         with pytest.raises(SinkqlError) as caught, open_stream(given, listeners):

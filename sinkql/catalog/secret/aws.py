@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sinkql.errors import SinkqlError
-from sinkql.extension.boto import hush
+from sinkql.object_store.boto import hush
 
 _PATIENCE_S = 5.0
 _REFUSED = ("denied", "unrecognizedclient", "invalidclient", "signature", "expired", "notauthorized")

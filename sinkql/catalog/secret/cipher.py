@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sinkql import durable
 from sinkql.catalog.address import Address, ServerUrl
 from sinkql.catalog.secret.reference import resolve
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError
+from sinkql.storage import files
 
 KEY_VARIABLE = "SINKQL_CATALOG_KEY"
 _KEY_BYTES = 32
@@ -155,7 +155,7 @@ def _read_key(path: Path) -> bytes:
 def _create_key(path: Path) -> bytes:
     """Create the key file whole or not at all; where another process was quicker, its key holds."""
     with suppress(FileExistsError):
-        durable.create(path, base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n", private=True)
+        files.create(path, base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n", private=True)
     return _read_key(path)
 
 

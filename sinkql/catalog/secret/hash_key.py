@@ -7,7 +7,7 @@ stays as long as the catalog does, so that state that is computed again is order
 from __future__ import annotations
 
 from sinkql.catalog.store import Connection, Store
-from sinkql.hashkey import HashKey
+from sinkql.hash_key import HashKey
 
 _OWNER, _NAME = "catalog", "hash key"
 

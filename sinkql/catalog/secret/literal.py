@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sinkql import ast
+from sinkql.keywords import Vocabulary
 from sinkql.printer.redaction import change_literals
-from sinkql.vocabulary import Vocabulary
 
 MARK = "<sealed:"
 _END = ">"

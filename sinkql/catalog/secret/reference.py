@@ -40,7 +40,7 @@ def _resolve(name: str, kind: str, arguments: Sequence[str], project: Path) -> s
         case "keyring":
             return _from_keyring(name, *arguments)
         case "vault":
-            from sinkql.catalog.secret.vault import from_vault
+            from sinkql.catalog.secret.providers import from_vault
 
             return from_vault(name, *arguments)
         case "aws_secret":

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from sinkql import ast
 from sinkql.planner.item.secret import literal_text
-from sinkql.script.mask import REDACTED
+from sinkql.script.redaction import REDACTED
 
 
 class SecretValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from sinkql.catalog.running.process import now
+from sinkql.catalog.coordination.process import now
 from sinkql.catalog.store import Connection
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql.catalog.system import types
+from sinkql.catalog.system import pg_type
 from sinkql.catalog.system.relation import relation
 
 _PLACE = "JOIN mz_schemas AS s ON s.id = r.schema_id\nLEFT JOIN mz_databases AS d ON d.id = s.database_id"
@@ -12,7 +12,7 @@ _TABLE_TYPE = (
 )
 _LONG_TYPE = (
     "CASE c.type WHEN 'timestamptz' THEN 'timestamp with time zone' WHEN 'timestamp' THEN 'timestamp without time zone'"
-    " WHEN 'time' THEN 'time without time zone' ELSE " + types.base("c.type") + " END"
+    " WHEN 'time' THEN 'time without time zone' ELSE " + pg_type.base("c.type") + " END"
 )
 
 INFORMATION = (
@@ -44,10 +44,10 @@ column_default text c."default"
 is_nullable text CASE WHEN c.nullable THEN 'YES' ELSE 'NO' END
 data_type text {_LONG_TYPE}
 character_maximum_length integer -
-numeric_precision integer CASE WHEN c.type LIKE 'numeric(%)' THEN {types.precision("c.type")} END
-numeric_scale integer CASE WHEN c.type LIKE 'numeric(%)' THEN {types.scale("c.type")} END
+numeric_precision integer CASE WHEN c.type LIKE 'numeric(%)' THEN {pg_type.precision("c.type")} END
+numeric_scale integer CASE WHEN c.type LIKE 'numeric(%)' THEN {pg_type.scale("c.type")} END
 datetime_precision integer CASE WHEN c.type IN ('timestamp', 'timestamptz', 'time') THEN 6 END
-udt_name text {types.short_name("c.type")}
+udt_name text {pg_type.short_name("c.type")}
 """,
         f"FROM mz_columns AS c\nJOIN mz_relations AS r ON r.id = c.id\n{_PLACE}",
     ),

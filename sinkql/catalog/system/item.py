@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
-from sinkql.catalog.extended import Extended
+from sinkql.catalog.overlay import Extended
 from sinkql.catalog.store import Store
 from sinkql.catalog.system import ON_PATH, RELATIONS
+from sinkql.catalog.system.function import known, stored_type, taken
 from sinkql.catalog.system.relation import Relation
-from sinkql.catalog.system.value import known, stored_type, taken
 from sinkql.planner import types
 from sinkql.planner.name import join_name, split_name, system
 
@@ -76,7 +76,7 @@ class SystemRows:
         """Return what the rows are."""
         import pyarrow as pa
 
-        from sinkql.extension.types import arrow_type
+        from sinkql.connector_api.types import arrow_type
 
         return pa.schema([(each.name, arrow_type(str(_type(each.type)))) for each in self.relation.columns])
 

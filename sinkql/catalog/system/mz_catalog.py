@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql.catalog.system import types
+from sinkql.catalog.system import pg_type
 from sinkql.catalog.system.namespace import (
     DATABASES,
     ITEM_OID,
@@ -174,8 +174,8 @@ position uint8 c.key + 1
 nullable boolean coalesce(json_extract(c.value, '$.nullable'), 1)
 type text {_TYPE}
 default text json_extract(c.value, '$.default')
-type_oid oid {types.oid(_TYPE)}
-type_mod integer {types.modifier(_TYPE)}
+type_oid oid {pg_type.oid(_TYPE)}
+type_mod integer {pg_type.modifier(_TYPE)}
 """,
         "FROM (\n"
         f"  SELECT id, json_extract(details, '$.columns') AS columns FROM items WHERE kind IN ({_RELATION_KINDS})\n"

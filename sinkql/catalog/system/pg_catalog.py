@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sinkql.catalog.system import types
+from sinkql.catalog.system import pg_type
 from sinkql.catalog.system.namespace import ITEM_OID, SCHEMA_ID
 from sinkql.catalog.system.relation import literal, relation
 
@@ -14,7 +14,7 @@ _POSITIONS = (
     "'{' || (SELECT group_concat(c.key + 1, ',') FROM json_each(k.value, '$.columns') AS n"
     " JOIN json_each(i.details, '$.columns') AS c ON json_extract(c.value, '$.name') = n.value) || '}'"
 )
-_TYPE_ROWS = literal(json.dumps([[each.oid, each.short, each.length, each.category] for each in types.TYPES]))
+_TYPE_ROWS = literal(json.dumps([[each.oid, each.short, each.length, each.category] for each in pg_type.TYPES]))
 
 POSTGRES = (
     relation(

@@ -9,16 +9,16 @@ from sqlglot import exp
 
 from sinkql import ast
 from sinkql.catalog.store import Store
-from sinkql.catalog.system.lower import lower
+from sinkql.catalog.system.expression import SUPPORTED
+from sinkql.catalog.system.function import shown
 from sinkql.catalog.system.postgres_query import without_postgres
 from sinkql.catalog.system.resolve import VIEWS, resolve
-from sinkql.catalog.system.sqlite_expression import SUPPORTED
 from sinkql.catalog.system.sqlite_function import register
-from sinkql.catalog.system.value import shown
+from sinkql.catalog.system.to_sqlite import lower
 from sinkql.catalog.system.view import Table
 from sinkql.errors import NoFormError, SinkqlError, Span, too_deep
 from sinkql.planner.name import DATABASE, SCHEMA
-from sinkql.planner.query.syntax import parse
+from sinkql.planner.syntax.sqlglot_tree import parse
 
 MAX_TOKENS = 10_000
 """How many a query may have: what SQLite can take is far less, and sqlglot's time grows with the square."""

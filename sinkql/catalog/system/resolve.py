@@ -16,7 +16,7 @@ from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.catalog.system.relation import Relation
 from sinkql.errors import NoFormError, SinkqlError, Span, nearest
 from sinkql.planner.query.select import output_name
-from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 VIEWS = {each.view: each for each in RELATIONS.values()}
 """The system relations by the names of their views."""

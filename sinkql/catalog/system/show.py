@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from sinkql import ast, logical
 from sinkql.catalog.system import ON_PATH, RELATIONS, relation_id
 from sinkql.catalog.system.listing import LISTINGS, Listing
-from sinkql.catalog.system.named import check_items
 from sinkql.catalog.system.namespace import SYSTEM_SCHEMAS
 from sinkql.catalog.system.relation import literal
+from sinkql.catalog.system.system_names import check_items
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
 from sinkql.planner.item.setting import DEFAULTS, unknown_setting
 from sinkql.planner.name import find, join_name, split_name
-from sinkql.printer.part import name as print_name
+from sinkql.printer.clause import name as print_name
 
 _ANY = "any"
 _NOWHERE = ("CLUSTERS", "CLUSTER REPLICAS", "DATABASES")
@@ -41,8 +41,8 @@ def checked_query(
     """Return the listing's query; raises SQ2201 and SQ2001 at what is wrong with the user's condition by itself."""
     query = listing_query(statement, listing, conditions)
     if statement.where is not None:
+        from sinkql.planner.query.rename import relations
         from sinkql.planner.query.scalar import expression  # sqlglot loads only where there is something to read
-        from sinkql.planner.query.text import relations
 
         where = statement.where.span
         expression(ast.Expression(statement.where.text, where))  # it has to be closed in itself

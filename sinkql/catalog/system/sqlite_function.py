@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from sinkql import __version__
-from sinkql.catalog.system.types import TYPES
+from sinkql.catalog.system.pg_type import TYPES
 from sinkql.logical import Type
 from sinkql.planner.types import BOOLEAN, TEXT
 

@@ -64,7 +64,7 @@ def verify(context: click.Context) -> int:
     """Check the catalog and all items in it. Exits with 4 if anything is wrong. Changes nothing."""
     from sinkql.catalog.catalog import Catalog
     from sinkql.catalog.verify import problems
-    from sinkql.extension.registry import discover
+    from sinkql.connector_api.registry import discover
 
     address, output = address_in(context)
     opened = Catalog(address, discover(), existing=True)
@@ -86,8 +86,8 @@ def upgrade_(context: click.Context) -> int:
 
     A backup stays beside the file. In Postgres the upgrade is one transaction, and leaves no backup.
     """
-    from sinkql.catalog.file.layout import VERSION
-    from sinkql.catalog.opening import upgrade
+    from sinkql.catalog.open_store import upgrade
+    from sinkql.catalog.sqlite.layout import VERSION
     from sinkql.catalog.system import LAYOUT
 
     address, output = address_in(context)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql import durable
 from sinkql.cli.context import open_or_empty, open_session
 from sinkql.cli.output import Output
 from sinkql.cli.script import VARIABLES, fill_script
 from sinkql.errors import codes
 from sinkql.script.file import script_files
+from sinkql.storage import files
 
 if TYPE_CHECKING:
     from sinkql.session import Session
@@ -51,7 +51,7 @@ def plan(
     if out is not None:
         from sinkql.session.deploy.saved import encode
 
-        durable.write(out, encode(deployment, session.catalog.registry.vocabulary) + b"\n")
+        files.write(out, encode(deployment, session.catalog.registry.vocabulary) + b"\n")
         output.note(f"\nsaved; carry it out with sinkql apply {out}")
     refused = next((step.refused for step in deployment.steps if step.refused is not None), None)
     if refused is not None:

@@ -15,7 +15,7 @@ from sinkql.cli.output import Output
 from sinkql.cli.script import VARIABLES, fill_scripts
 
 if TYPE_CHECKING:
-    from sinkql.extension.check import Check
+    from sinkql.connector_api.health_check import Check
 
 _MARKS = {"ok": "ok", "warning": "warning", "wrong": "WRONG"}
 _ENVIRONMENT = 4
@@ -50,7 +50,7 @@ def doctor(
     """
     from sinkql.catalog.address import address_of, project_of
     from sinkql.session.doctor import checks
-    from sinkql.session.draft import examine
+    from sinkql.session.scaffold import examine
     from sinkql.session.server_check import checks_of_script
 
     name, output = context.obj

@@ -49,7 +49,7 @@ def preview(
     Topics and tables of other systems are read as they are now, and nothing is left there: no slot, no group.
     """
     if address is not None:
-        from sinkql.session.draft import look
+        from sinkql.session.scaffold import look
 
         return _print(context.obj[1], look(address, item, limit, registry=registry), types=types)
     if file is not None:
@@ -77,7 +77,7 @@ def _from_script(context: click.Context, path: Path, item: str, limit: int, *, t
     from sinkql.catalog.address import project_of
     from sinkql.errors import SinkqlError
     from sinkql.parser import parse
-    from sinkql.script.mask import mask
+    from sinkql.script.redaction import mask
     from sinkql.session import Session
 
     address, output = address_in(context)
@@ -120,7 +120,7 @@ def subscribe(context: click.Context, view: str, no_snapshot: bool, progress: bo
     session, output = open_existing(context)
     from sinkql.errors import SinkqlError
     from sinkql.planner.name import as_name
-    from sinkql.printer.part import name
+    from sinkql.printer.clause import name
 
     snapshot, told = str(not no_snapshot).lower(), str(progress).lower()
     text = f"SUBSCRIBE TO {name(as_name(view))} WITH (SNAPSHOT = {snapshot}, PROGRESS = {told});"

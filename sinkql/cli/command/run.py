@@ -32,7 +32,7 @@ def exec_(
 
     Items that exist already and are the same are left as they are. Ctrl-C finishes the running batch and stops.
     """
-    from sinkql.cli.running import execute, jobs_among, run_sinks
+    from sinkql.cli.execute import execute, jobs_among, run_sinks
 
     session, output = open_session(context)
     names: list[str] = []
@@ -56,7 +56,7 @@ def up(context: click.Context, names: tuple[str, ...], once: bool, takeover: boo
     A sink that another process runs is left to it until that process ends. Ctrl-C finishes the running batches and
     stops.
     """
-    from sinkql.cli.running import run_up
+    from sinkql.cli.execute import run_up
 
     session, output = open_session(context)
     return run_up(session, output, names or None, once=once, takeover=takeover)
@@ -70,7 +70,7 @@ def up(context: click.Context, names: tuple[str, ...], once: bool, takeover: boo
 def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
     """Run the jobs of FILE, as `sinkql compile -o FILE` wrote them."""
     import sinkql
-    from sinkql.cli.running import run_jobs
+    from sinkql.cli.execute import run_jobs
 
     session, output = open_session(context)
     program = sinkql.Program.from_json(file.read_text())

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql import durable
 from sinkql.cli.address import of_server
 from sinkql.cli.output import Output
 from sinkql.cli.script import FILES, VARIABLES, fill_script, fill_scripts
 from sinkql.errors import as_data, escaped, printable
 from sinkql.script.file import read_script, script_files
+from sinkql.storage import files as storage_files
 
 if TYPE_CHECKING:
     from sinkql.program.lint import Finding
@@ -42,8 +42,8 @@ def compile_(
     Needs no Spark, no network and no catalog.
     """
     import sinkql
-    from sinkql.extension.registry import discover
-    from sinkql.script.mask import mask
+    from sinkql.connector_api.registry import discover
+    from sinkql.script.redaction import mask
 
     _, output = context.obj
     known = json.loads(facts.read_text()) if facts is not None else None
@@ -56,7 +56,7 @@ def compile_(
         click.echo(escaped(program.to_json()))
     else:
         # a job holds what the options of its connections say
-        durable.write(target, (program.to_json() + "\n").encode(), private=True)
+        storage_files.write(target, (program.to_json() + "\n").encode(), private=True)
         jobs = "1 job" if len(program.jobs) == 1 else f"{len(program.jobs)} jobs"
         output.line(f"wrote {jobs} to {target}", jobs=len(program.jobs), file=target)
     return 0
@@ -93,7 +93,7 @@ def init(
     sinkql exec pipeline.sql
     """
     from sinkql.errors import SinkqlError
-    from sinkql.session.draft import write_script
+    from sinkql.session.scaffold import write_script
 
     _, output = context.obj
     if str(target) != "-" and target.exists():
@@ -102,7 +102,7 @@ def init(
     if str(target) == "-":
         click.echo(_shown(text), nl=False)
         return 0
-    durable.write(target, text.encode())
+    storage_files.write(target, text.encode())
     output.line(f"wrote {target}", file=target, variables=variables, left_out=left_out)
     if left_out:
         output.note(f"{', '.join(left_out)}: left out, {target} says why")
@@ -163,8 +163,8 @@ def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, s
 
 
 def _findings(path: Path, output: Output, variables: dict[str, str]) -> tuple[Finding, ...]:
-    from sinkql.program.folder import lint_folder
     from sinkql.program.lint import lint as lint_script
+    from sinkql.program.script_folder import lint_folder
 
     if not path.is_dir():
         return lint_script(fill_script(path, output, variables), str(path))
@@ -198,16 +198,16 @@ def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
         elif str(path) == "-":
             click.echo(_shown(formatted), nl=False)
         elif text != formatted:
-            durable.write(path, formatted.encode())
+            storage_files.write(path, formatted.encode())
             click.echo(printable(str(path)))
     return 1 if check and changed else 0
 
 
 def _formatted(text: str, path: str) -> str:
+    from sinkql.connector_api.registry import discover
     from sinkql.errors import SinkqlError
-    from sinkql.extension.registry import discover
     from sinkql.script.format import format_script
-    from sinkql.script.mask import mask
+    from sinkql.script.redaction import mask
 
     words = discover().vocabulary
     try:

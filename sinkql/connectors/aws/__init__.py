@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sinkql import ast, logical
+from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Later
 from sinkql.connectors.aws.plan import OWNER, AwsOptions, plan
 from sinkql.connectors.aws.store import open_store
-from sinkql.extension.plan import Access, ConnectionKind, Connector, Later
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinkql import logical
+from sinkql.connector_api.planning import Access
 from sinkql.connectors.aws.session import client
 from sinkql.connectors.aws.store import open_store
 from sinkql.errors import SinkqlError
-from sinkql.extension.aws_failure import failure
-from sinkql.extension.plan import Access
-from sinkql.extension.store import Options
+from sinkql.object_store.aws_failure import failure
+from sinkql.object_store.store import Options
 
 
 def validate(connection: logical.Connection, access: Access) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast
+from sinkql.connector_api.options import SecretOnly, SecretPart, bind, described, option_span
+from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.secret import secret_data
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.options import SecretOnly, SecretPart, bind, described, option_span
-from sinkql.extension.plan import Planning
-from sinkql.extension.secret import secret_data
 from sinkql.logical import SecretText
 
 OWNER = "AWS connections"

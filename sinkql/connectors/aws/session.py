@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sinkql.extension.boto import hush, no_boto3
-from sinkql.extension.store import Options
+from sinkql.object_store.boto import hush, no_boto3
+from sinkql.object_store.store import Options
 
 ANY_REGION = "us-east-1"
 """What servers other than AWS's own expect where no region is given, and where AWS's STS always answers."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from sinkql.connector_api.secret import reveal
 from sinkql.connectors.aws.session import ANY_REGION, client
-from sinkql.extension.aws_failure import failure
-from sinkql.extension.renewal import Keys, Renewal
-from sinkql.extension.secret import reveal
-from sinkql.extension.store import ObjectStore, Options, RevealSecret
+from sinkql.object_store.aws_failure import failure
+from sinkql.object_store.renewal import Keys, Renewal
+from sinkql.object_store.store import ObjectStore, Options, RevealSecret
 
 LIFE = timedelta(hours=1)
 """How long a role is assumed for: all roles allow an hour, and those that were assumed by a role no more."""

@@ -3,12 +3,17 @@
 * `connection`: the statement's options → the plan's, checked.
 * `registry`: a planned connection → schemas, by id and by subject.
 * `schema`: FORMAT … USING → the text of a schema, of the statement or the registry.
-* `avro_plan`, `avro_columns`: a schema of Avro → columns, and the decoder's options.
-* `avro`, `avro_change`: messages of Avro → rows, and rows that change, by the schemas that they were written with.
-* `avro_connect`: schemas as Kafka Connect writes them → the same with Avro's own names of dates and times.
-* `avro_fit`: a writer's and a reader's schema → columns of records.
-* `avro_node`, `avro_walk`: a writer's schema, and messages all at once → arrays, and which messages are wrong.
-* `avro_sink`, `avro_derive`: a sink's columns → the schema that it registers. `avro_write`: rows → messages of Avro.
+* `connectors.confluent.avro.avro_plan`, `connectors.confluent.avro.columns`: a schema of Avro → columns, and the
+  decoder's options.
+* `connectors.confluent.avro.avro`, `connectors.confluent.avro.decode`: messages of Avro → rows, and rows that change,
+  by the schemas that they were written with.
+* `connectors.confluent.avro.avro_connect`: schemas as Kafka Connect writes them → the same with Avro's own names of
+  dates and times.
+* `connectors.confluent.avro.resolution`: a writer's and a reader's schema → columns of records.
+* `connectors.confluent.avro.column_reader`, `connectors.confluent.avro.cursor`: a writer's schema, and messages all at
+  once → arrays, and which messages are wrong.
+* `connectors.confluent.avro.plan`, `connectors.confluent.avro.avro_derive`: a sink's columns → the schema that it
+  registers. `connectors.confluent.avro.encode`: rows → messages of Avro.
 * `protobuf_plan`, `protobuf_schema`: a schema of Protobuf → columns, and the decoder's options.
 * `protobuf`: messages of Protobuf → rows.
 """
@@ -21,13 +26,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import logical, physical
-from sinkql.connectors.confluent.avro_plan import plan as plan_avro
-from sinkql.connectors.confluent.avro_sink import plan_avro as plan_written
-from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
-from sinkql.connectors.confluent.protobuf_plan import plan as plan_protobuf
-from sinkql.connectors.confluent.schema import ask
-from sinkql.extension.plan import Access, ConnectionKind, Connector, Later, MessageFormat, MessageWriting
-from sinkql.extension.stream import (
+from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Later, MessageFormat, MessageWriting
+from sinkql.connector_api.stream import (
     ChangeDecoder,
     Context,
     MessageDecoder,
@@ -35,6 +35,11 @@ from sinkql.extension.stream import (
     MessageEncoder,
     MessageEncoding,
 )
+from sinkql.connectors.confluent.avro.avro_plan import plan as plan_avro
+from sinkql.connectors.confluent.avro.plan import plan_avro as plan_written
+from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
+from sinkql.connectors.confluent.protobuf_plan import plan as plan_protobuf
+from sinkql.connectors.confluent.schema import ask
 
 _ABOUT = """\
 The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
@@ -42,8 +47,8 @@ and keys are texts in PEM, as `SECRET name`."""
 
 
 def _validate(connection: logical.Connection, access: Access) -> None:
+    from sinkql.connector_api.tunnel import planned_tunnel
     from sinkql.connectors.confluent.registry import Registry  # only where one is asked
-    from sinkql.extension.tunnel import planned_tunnel
 
     tunnel = planned_tunnel(connection, access)
     with closing(Registry(connection.name, connection.options, access.secret, tunnel)) as registry:
@@ -51,7 +56,10 @@ def _validate(connection: logical.Connection, access: Access) -> None:
 
 
 def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
-    from sinkql.connectors.confluent.avro import AvroMessages, Writers  # pyarrow and fastavro, only where a job runs
+    from sinkql.connectors.confluent.avro.avro import (  # pyarrow and fastavro, only where a job runs
+        AvroMessages,
+        Writers,
+    )
 
     return AvroMessages(tuple(columns), Writers.of(options, context))
 
@@ -59,8 +67,8 @@ def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], c
 def _open_changes(
     options: Mapping[str, Any], columns: Sequence[physical.Column], key: Sequence[str], context: Context
 ) -> ChangeDecoder:
-    from sinkql.connectors.confluent.avro import Writers
-    from sinkql.connectors.confluent.avro_change import AvroChanges
+    from sinkql.connectors.confluent.avro.avro import Writers
+    from sinkql.connectors.confluent.avro.decode import AvroChanges
 
     return AvroChanges(tuple(columns), tuple(key), Writers.of(options, context))
 
@@ -72,13 +80,13 @@ def _open_protobuf(options: Mapping[str, Any], columns: Sequence[physical.Column
 
 
 def _write_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageEncoder:
-    from sinkql.connectors.confluent.avro_write import AvroRows
+    from sinkql.connectors.confluent.avro.encode import AvroRows
 
     return AvroRows.of(options, columns, context)
 
 
 def _avro_schema(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Any:
-    from sinkql.connectors.confluent.avro_derive import derived
+    from sinkql.connectors.confluent.avro.avro_derive import derived
 
     return derived(columns, options)
 
@@ -115,8 +123,8 @@ connector = Connector(
     ),
     later=(Later("FORMAT", "AVRO", SchemaOptions), Later("FORMAT", "PROTOBUF", SchemaOptions)),
     tasks=(
-        "sinkql.connectors.confluent.avro",
-        "sinkql.connectors.confluent.avro_change",
-        "sinkql.connectors.confluent.avro_write",
+        "sinkql.connectors.confluent.avro.avro",
+        "sinkql.connectors.confluent.avro.decode",
+        "sinkql.connectors.confluent.avro.encode",
     ),
 )

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context, DecodedMessages
+from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.connectors.confluent.protobuf_schema import WELL_KNOWN, Descriptor, Types, compiled, is_map
 from sinkql.connectors.confluent.registry import Access, UnknownSchemaError, access_of, opened
 from sinkql.decode.arrow_values import column_of
-from sinkql.decode.convert import Failures
-from sinkql.extension.stream import Context, DecodedMessages
-from sinkql.extension.types import arrow_type, parse_type
+from sinkql.decode.text_column import Failures
 from sinkql.logical import Interval
 from sinkql.logical.interval import show_interval
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sinkql.connector_api.planning import FormatPlan, Messages, Planning
 from sinkql.connectors.confluent.schema import check_declared, known, registry_options, unusable
-from sinkql.extension.plan import FormatPlan, Messages, Planning
 
 
 def plan(messages: Messages, planning: Planning) -> FormatPlan:

@@ -12,12 +12,12 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
-from sinkql import typed
+from sinkql import codec
+from sinkql.connector_api import identity
+from sinkql.connector_api.secret import reveal
+from sinkql.connector_api.stream import Context
+from sinkql.connector_api.tunnel import OPTION, Tunnel
 from sinkql.errors import SinkqlError
-from sinkql.extension import identity
-from sinkql.extension.secret import reveal
-from sinkql.extension.stream import Context
-from sinkql.extension.tunnel import OPTION, Tunnel
 
 Access = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a connection to a registry, and its options with the values of secrets."""
@@ -61,7 +61,7 @@ class _Found(msgspec.Struct):
     references: list[_Reference] = []
 
 
-_FOUND = typed.decoder(_Found)
+_FOUND = codec.decoder(_Found)
 
 
 class _Registered(msgspec.Struct):
@@ -70,9 +70,9 @@ class _Registered(msgspec.Struct):
     id: int
 
 
-_REGISTERED = typed.decoder(_Registered)
-_ANY = typed.decoder(dict[str, Any])
-_SUBJECTS = typed.decoder(list[str])
+_REGISTERED = codec.decoder(_Registered)
+_ANY = codec.decoder(dict[str, Any])
+_SUBJECTS = codec.decoder(list[str])
 
 
 class Registry:

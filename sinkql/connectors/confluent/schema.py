@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.connector_api.planning import Access, Messages, Planning
 from sinkql.connectors.confluent.connection import KIND
 from sinkql.errors import SinkqlError, UnaskedError
-from sinkql.extension.plan import Access, Messages, Planning
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ def ask(messages: Messages, planning: Planning, access: Access) -> logical.Facts
     given = _checked(messages)
     if given.registry is None or _written(messages, given) is not None:
         return {}
+    from sinkql.connector_api.tunnel import planned_tunnel
     from sinkql.connectors.confluent.registry import Registry, UnknownSchemaError  # only where one is asked
-    from sinkql.extension.tunnel import planned_tunnel
 
     assert given.connection is not None
     connection = planning.connection(given.connection, KIND)

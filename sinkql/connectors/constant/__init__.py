@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from sinkql import physical
-from sinkql.extension.plan import Connector
-from sinkql.extension.stream import Context, Reader
+from sinkql.connector_api.planning import Connector
+from sinkql.connector_api.stream import Context, Reader
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:

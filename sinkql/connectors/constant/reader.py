@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.extension.stream import Limit, Measure, Offsets, Reader, Split, Tally
-from sinkql.extension.types import arrow_type, parse_type
+from sinkql.connector_api.stream import Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.logical import Type
 from sinkql.logical.expression import value_of
 from sinkql.logical.type import INTERVAL, TEXT

@@ -2,15 +2,15 @@
 
 * `plan`: the statement → typed columns and the reader's options.
 * `infer`: files → the columns of a source that declares none.
-* `folder`, `unchanged`, `watch`: a folder → its files, what is new in it look by look, and what changed.
-* `bucket`: the same of objects of S3.
+* `local_listing`, `unchanged`, `discovery`: a folder → its files, what is new in it look by look, and what changed.
+* `object_listing`: the same of objects of S3.
 * `seen`, `content`: a file → parts with digests, and its bytes only as they were when it was listed.
-* `listing`: the durable log of the files that were read, in segments that are merged and swept.
+* `processed_files`: the durable log of the files that were read, in segments that are merged and swept.
 * `reader`: offsets → splits → rows.
 * `scan`: files that a query names → rows.
 * `compression`, `encoding`: a file that is compressed, or in another encoding → its text in UTF-8.
 * `json_array`: a file that is one array → its members; lines of JSON, and CSV, are read by `sinkql.decode`.
-* `stored`: files with columns in types of their own → an Arrow array of each declared column.
+* `typed_formats`: files with columns in types of their own → an Arrow array of each declared column.
 * `avro`: the blocks of Avro files, which Arrow does not read.
 """
 
@@ -20,6 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sinkql import physical
+from sinkql.connector_api.on_error import OnErrorOptions
+from sinkql.connector_api.planning import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
+from sinkql.connector_api.stream import Context, Decoder, Decoding, Reader, StoredDecoder
 from sinkql.connectors.files.compression import ENDINGS
 from sinkql.connectors.files.plan import (
     FilesOptions,
@@ -32,11 +35,8 @@ from sinkql.connectors.files.plan import (
     plan_stored,
     sample,
 )
-from sinkql.decode.csv_form import CsvFileOptions
-from sinkql.extension.on_error import OnErrorOptions
-from sinkql.extension.plan import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.stream import Context, Decoder, Decoding, Reader, StoredDecoder
+from sinkql.decode.csv_options import CsvFileOptions
+from sinkql.object_store.store import ObjectStore
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
@@ -57,7 +57,7 @@ def _lines_of_json(options: Mapping[str, Any]) -> bool:
 
 
 def _open_csv(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Decoder:
-    from sinkql.decode.csv_rows import CsvRows
+    from sinkql.decode.csv import CsvRows
 
     return CsvRows.of(options, columns)
 
@@ -69,19 +69,19 @@ def _quote_of_csv(options: Mapping[str, Any]) -> bytes:
 
 
 def _open_parquet(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> StoredDecoder:
-    from sinkql.connectors.files.stored import parquet_rows
+    from sinkql.connectors.files.typed_formats import parquet_rows
 
     return parquet_rows(columns)
 
 
 def _open_orc(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> StoredDecoder:
-    from sinkql.connectors.files.stored import orc_rows
+    from sinkql.connectors.files.typed_formats import orc_rows
 
     return orc_rows(columns)
 
 
 def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> StoredDecoder:
-    from sinkql.connectors.files.stored import avro_rows
+    from sinkql.connectors.files.typed_formats import avro_rows
 
     return avro_rows(columns)
 
@@ -154,7 +154,7 @@ connector = Connector(
         "sinkql.connectors.files.reader",
         "sinkql.connectors.files.json_array",
         "sinkql.decode.json_lines",
-        "sinkql.decode.csv_rows",
-        "sinkql.connectors.files.stored",
+        "sinkql.decode.csv",
+        "sinkql.connectors.files.typed_formats",
     ),
 )

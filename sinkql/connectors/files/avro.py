@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import fastavro
 import pyarrow as pa
 
+from sinkql.connector_api.stream import UndecodableError
 from sinkql.decode.avro_depth import check, nodes
 from sinkql.decode.avro_schema import columns_of, read_schema
-from sinkql.extension.stream import UndecodableError
 
 _MAGIC = b"Obj\x01"
 _MARK = 16

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import BinaryIO, Literal, cast
 
+from sinkql.connector_api.stream import UndecodableError
 from sinkql.connectors.files.seen import SeenFile
-from sinkql.extension.stream import UndecodableError
 
 Compression = Literal["AUTO", "NONE", "GZIP", "BZIP2", "ZSTD", "LZ4", "ZIP"]
 """What files may be compressed with; `AUTO`: what their names end in says it."""

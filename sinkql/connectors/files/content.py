@@ -18,7 +18,7 @@ import xxhash
 
 from sinkql.connectors.files.seen import Part, SeenFile, unreadable
 from sinkql.errors import InvalidFileError, SinkqlError
-from sinkql.repeated import Repeated
+from sinkql.regex_repeat import Repeated
 
 PART_BYTES = 16 << 20
 _KEPT_PARTS = 4

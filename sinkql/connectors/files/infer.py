@@ -17,13 +17,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 from sinkql.connectors.files.compression import Written
 from sinkql.connectors.files.content import Place
 from sinkql.connectors.files.seen import SeenFile
-from sinkql.decode.csv_rows import CsvRows
+from sinkql.decode.csv import CsvRows
 from sinkql.decode.guess import type_of_texts, type_of_values, why_text
 from sinkql.errors import InvalidFileError
-from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 from sinkql.logical.type import Field, Type, parse_type, record_type
 
 _FILES = 6

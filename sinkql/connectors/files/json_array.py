@@ -12,9 +12,9 @@ from typing import BinaryIO
 import msgspec
 
 from sinkql import physical
+from sinkql.connector_api.stream import Decoded, Failure, UndecodableError
 from sinkql.decode.json_lines import JsonDecoder
-from sinkql.extension.stream import Decoded, Failure, UndecodableError
-from sinkql.repeated import Repeated
+from sinkql.regex_repeat import Repeated
 
 BLOCK = 1 << 20
 _LONGEST = 128 << 20

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
+from sinkql.connector_api.on_error import OnErrorOptions
+from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.planning import Access, FormatPlan, Planning, SourcePlan
 from sinkql.connectors.files.compression import Compression, Written
 from sinkql.connectors.files.encoding import encoding_of
-from sinkql.connectors.files.folder import Folder
+from sinkql.connectors.files.local_listing import Folder
 from sinkql.decode.columns import check_names, declared
-from sinkql.decode.csv_form import csv_file_form
+from sinkql.decode.csv_options import csv_file_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
-from sinkql.extension.on_error import OnErrorOptions
-from sinkql.extension.options import bind, described, option_span
-from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
 from sinkql.local_path import located
-from sinkql.printer.part import name as print_name
+from sinkql.printer.clause import name as print_name
 
 if TYPE_CHECKING:
-    from sinkql.connectors.files.bucket import Bucket
     from sinkql.connectors.files.content import Place
+    from sinkql.connectors.files.object_listing import Bucket
     from sinkql.connectors.files.seen import SeenFile
 
 STORED = ("PARQUET", "ORC", "AVRO")
@@ -187,7 +187,7 @@ def look(statement: ast.CreateSource, planning: Planning, access: Access) -> log
 
 
 def _bucket(statement: ast.CreateSource, planning: Planning, access: Access) -> Bucket:
-    from sinkql.connectors.files.bucket import Bucket  # only where one is asked
+    from sinkql.connectors.files.object_listing import Bucket  # only where one is asked
 
     assert statement.connection is not None
     options = bind(statement.options, FilesOptions, owner="", span=statement.kind_span)

@@ -22,29 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connectors.files.bucket import Bucket, BucketWatch
-from sinkql.connectors.files.compression import Written
-from sinkql.connectors.files.content import (
-    LONGEST_LINE,
-    PART_BYTES,
-    ChangedError,
-    ListedFile,
-    ListedStream,
-    LongLineError,
-    changed,
-    digest,
-    listed,
-    measure,
-    undecodable,
-    whole_parts,
-)
-from sinkql.connectors.files.folder import Folder
-from sinkql.connectors.files.listing import Log
-from sinkql.connectors.files.seen import Part, SeenFile, from_data
-from sinkql.connectors.files.watch import Watch
-from sinkql.errors import GoneError, SinkqlError
-from sinkql.extension.on_error import BadRecords, OnError, on_error
-from sinkql.extension.stream import (
+from sinkql.connector_api.on_error import BadRecords, OnError, on_error
+from sinkql.connector_api.stream import (
     Context,
     Decoded,
     DecodedMessages,
@@ -61,7 +40,28 @@ from sinkql.extension.stream import (
     UndecodableError,
     unkept,
 )
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.types import arrow_type
+from sinkql.connectors.files.compression import Written
+from sinkql.connectors.files.content import (
+    LONGEST_LINE,
+    PART_BYTES,
+    ChangedError,
+    ListedFile,
+    ListedStream,
+    LongLineError,
+    changed,
+    digest,
+    listed,
+    measure,
+    undecodable,
+    whole_parts,
+)
+from sinkql.connectors.files.discovery import Watch
+from sinkql.connectors.files.local_listing import Folder
+from sinkql.connectors.files.object_listing import Bucket, BucketWatch
+from sinkql.connectors.files.processed_files import Log
+from sinkql.connectors.files.seen import Part, SeenFile, from_data
+from sinkql.errors import GoneError, SinkqlError
 
 _SMALL_BYTES = 1 << 20
 _SMALL_FILES = 8

@@ -13,16 +13,16 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.stream import Decoding, UndecodableError
 from sinkql.connectors.files.compression import Written
 from sinkql.connectors.files.content import LONGEST_LINE, ChangedError, LongLineError, Place, undecodable
-from sinkql.connectors.files.folder import Folder, regular
 from sinkql.connectors.files.infer import infer
+from sinkql.connectors.files.local_listing import Folder, regular
 from sinkql.connectors.files.reader import text_of, whole_lines
 from sinkql.connectors.files.seen import SeenFile, UnreadableError, seen_file
 from sinkql.errors import GoneError, SinkqlError
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.stream import Decoding, UndecodableError
 from sinkql.local_path import expanded
+from sinkql.object_store.store import ObjectStore
 
 _MOST_FILES = 100_000
 
@@ -131,7 +131,7 @@ def _paths(path: str) -> Sequence[Path]:
 
 def _in_store(path: str, store: ObjectStore) -> tuple[Place, Sequence[SeenFile]]:
     """Return the objects under a path, whose last part may be a pattern."""
-    from sinkql.connectors.files.bucket import Bucket  # only where one is asked
+    from sinkql.connectors.files.object_listing import Bucket  # only where one is asked
 
     parts = re.fullmatch(r"s3://([^/]+)(?:/(.*?))??(?:/([^/]*[*?[][^/]*))?", path, re.DOTALL)
     if parts is None or re.search(r"[*?[]", parts[2] or ""):

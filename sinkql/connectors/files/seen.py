@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from sinkql import typed
+from sinkql import codec
 from sinkql.errors import GoneError, SinkqlError
 
 Part = tuple[int, int, str]
@@ -53,7 +53,7 @@ def seen_file(name: str, status: os.stat_result, parts: tuple[Part, ...] = ()) -
 
 def from_data(data: Any) -> SeenFile:
     """Return a file from JSON."""
-    return typed.convert(data, SeenFile)
+    return codec.convert(data, SeenFile)
 
 
 def open_file(path: Path) -> BinaryIO:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import SecretOnly, bind, described
+from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Planning
+from sinkql.connector_api.secret import secret_data
 from sinkql.connectors.gcp.store import open_store
-from sinkql.extension.options import SecretOnly, bind, described
-from sinkql.extension.plan import Access, ConnectionKind, Connector, Planning
-from sinkql.extension.secret import secret_data
 
 OWNER = "GCP connections"
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from sinkql.connector_api.secret import reveal
 from sinkql.connectors.gcp.failure import bad_key, failure, no_google_auth
-from sinkql.extension.renewal import Keys, Renewal
-from sinkql.extension.secret import reveal
-from sinkql.extension.store import Options, RevealSecret
+from sinkql.object_store.renewal import Keys, Renewal
+from sinkql.object_store.store import Options, RevealSecret
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _LIFE = timedelta(hours=1)

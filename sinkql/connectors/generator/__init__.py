@@ -1,10 +1,10 @@
 """LOAD GENERATOR sources: rows that are a pure function of their place. A generator is a source kind of its own.
 
-* `option`, `shape`, `about`: the words of the generators, the columns of their tables, and what is said of them.
+* `options`, `schema`, `about`: the words of the generators, the columns of their tables, and what is said of them.
 * `plan`: a statement → the reader's options, and columns.
 * `reader`: offsets and splits of a table, by the pace of its ticks; `kind` finds the table.
 * `counter`, `key_value`, `auction`, `marketing`, `tpch`: what the rows are; `table` is what they have in common.
-* `noise`, `column`: random values by place, and Arrow columns of them.
+* `noise`, `columns`: random values by place, and Arrow columns of them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 
 from sinkql import ast, logical, physical
+from sinkql.connector_api.planning import Access, Connector, Later, Planning, PlanSource, SourceKind
+from sinkql.connector_api.stream import Context, Offsets, Reader
 from sinkql.connectors.generator import about, plan
-from sinkql.connectors.generator.option import CounterOptions, KeyValueOptions, TickOptions, TpchOptions
-from sinkql.extension.plan import Access, Connector, Later, Planning, PlanSource, SourceKind
-from sinkql.extension.stream import Context, Offsets, Reader
+from sinkql.connectors.generator.options import CounterOptions, KeyValueOptions, TickOptions, TpchOptions
 
 First = Callable[[Offsets, int], Offsets]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.generator.column import times
+from sinkql.connectors.generator.columns import times
 from sinkql.connectors.generator.table import Pace, Turnover, Window, batch
 
 

@@ -6,17 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 from sinkql import ast, logical
-from sinkql.connectors.generator.option import (
+from sinkql.connector_api.options import bind, option_span
+from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connectors.generator.options import (
     CounterOptions,
     KeyValueOptions,
     Options,
     TickOptions,
     TpchOptions,
 )
-from sinkql.connectors.generator.shape import columns, shapes
+from sinkql.connectors.generator.schema import columns, shapes
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.options import bind, option_span
-from sinkql.extension.plan import Planning, SourcePlan
 
 _SMALLEST_SCALE, _GREATEST_SCALE = 0.001, 1000.0
 _MOST_BYTES = 1 << 20

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.stream import Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.connectors.generator.kind import open_pace, open_table
 from sinkql.connectors.generator.table import Pace, Table, Window
 from sinkql.errors import EndlessError
-from sinkql.extension.stream import Limit, Measure, Offsets, Reader, Split, Tally
 
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 1 << 25

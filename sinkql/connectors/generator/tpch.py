@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.connectors.generator.column import (
+from sinkql.connectors.generator.columns import (
     addresses,
     choice,
     days,

@@ -4,10 +4,10 @@
 * `storage`: files and requests get the keys that hold when they are asked for.
 * `table`: a planned connection → an open catalog; a table → made, or held against what a sink writes; its small files.
 * `file`: rows → Parquet data files and position-delete files; the files that a table has.
-* `keyindex`: where the live row of each key is: hashed keys in sorted runs, rebuilt from the table when they are lost.
+* `key_index`: where the live row of each key is: hashed keys in sorted runs, rebuilt from the table when they are lost.
 * `commit`: what a snapshot says of its sink; files → manifests; a proposal lands exactly once, or is fenced.
 * `compact`: small files and files with dead rows → few of the same rows.
-* `rebuild`: all rows of an upsert sink, computed again → what its table lacks of them.
+* `write`: all rows of an upsert sink, computed again → what its table lacks of them.
 * `write`: the tasks of append and upsert sinks, and the writer that owns a table while a job runs.
 """
 
@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical, physical
+from sinkql.connector_api.planning import Access, ConnectionKind, Connector, SinkKind
+from sinkql.connector_api.stream import Context, Published, Switch, Writer
 from sinkql.connectors.iceberg.plan import connection
 from sinkql.connectors.iceberg.plan import sink as plan
 from sinkql.connectors.iceberg.plan.connection import plan_connection
 from sinkql.connectors.iceberg.plan.sink import check_using, destination, plan_sink
-from sinkql.extension.plan import Access, ConnectionKind, Connector, SinkKind
-from sinkql.extension.stream import Context, Published, Switch, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ def _validate(planned: logical.Connection, access: Access) -> None:
 def _find_facts(
     statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
 ) -> logical.Facts:
-    from sinkql.connectors.iceberg.commit.facts import find
+    from sinkql.connectors.iceberg.commit.table_facts import find
 
     return find(statement, sink, access, job=job)
 
@@ -82,13 +82,13 @@ def _open_writer(write: physical.Write, context: Context) -> Writer:
 
 
 def _reading(write: physical.Write, context: Context) -> list[str]:
-    from sinkql.connectors.iceberg.table.reading import lines
+    from sinkql.connectors.iceberg.table.reader import lines
 
     return lines(write, context)
 
 
 def _count_rows(write: physical.Write, context: Context) -> int | None:
-    from sinkql.connectors.iceberg.table.reading import count_rows
+    from sinkql.connectors.iceberg.table.reader import count_rows
 
     return count_rows(write, context)
 
@@ -106,7 +106,7 @@ def _forget(write: physical.Write, context: Context) -> None:
 
 
 def _drop(write: physical.Write, context: Context, *, dry: bool) -> bool:
-    from sinkql.connectors.iceberg.commit.dropping import drop_table
+    from sinkql.connectors.iceberg.commit.drop_table import drop_table
 
     return drop_table(write, context, dry=dry)
 
@@ -161,5 +161,5 @@ connector = Connector(
             letters=plan.letters,
         ),
     ),
-    tasks=("sinkql.connectors.iceberg.write.append", "sinkql.connectors.iceberg.write.keyed"),
+    tasks=("sinkql.connectors.iceberg.write.append", "sinkql.connectors.iceberg.write.upsert_task"),
 )

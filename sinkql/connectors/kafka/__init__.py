@@ -2,13 +2,13 @@
 
 * `connection`: the statement's options → the plan's, checked.
 * `formats`: FORMAT JSON, CSV, TEXT and BYTES of messages → columns and the decoder's options.
-* `draft`: brokers and messages → a connection and sources, as `sinkql init` writes them.
+* `scaffold`: brokers and messages → a connection and sources, as `sinkql init` writes them.
 * `plan`: the statement → columns of key, value and metadata, and the reader's options.
-* `proxy`: brokers behind SSH servers → ports of this machine; `wire`: what brokers say of brokers.
+* `ssh_proxy`: brokers behind SSH servers → ports of this machine; `wire`: what brokers say of brokers.
 * `client`: a planned connection → what the client library is told, and what its failures mean.
-* `admin`: what brokers say of a topic. `examine`: the brokers are asked → what may keep sources from running.
+* `admin`: what brokers say of a topic. `doctor`: the brokers are asked → what may keep sources from running.
 * `sink`: what sinks write into topics.
-* `reader`: offsets → splits → rows; `consume`: a split → messages; `rows`: messages → rows.
+* `reader`: offsets → splits → rows; `consumer`: a split → messages; `decode`: messages → rows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,9 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from sinkql import logical, physical
-from sinkql.connectors.kafka.connection import KIND, OWNER, KafkaOptions, plan_connection
-from sinkql.connectors.kafka.draft import draft_connection, draft_sources
-from sinkql.connectors.kafka.formats import FORMATS
-from sinkql.connectors.kafka.plan import TopicOptions, ask_formats, find, plan
-from sinkql.connectors.kafka.sink import plan as sink
-from sinkql.extension.check import Check, Examined
-from sinkql.extension.on_error import OnErrorOptions
-from sinkql.extension.plan import (
+from sinkql.connector_api.health_check import Check, Examined
+from sinkql.connector_api.on_error import OnErrorOptions
+from sinkql.connector_api.planning import (
     Access,
     AddressKind,
     ConnectionKind,
@@ -34,7 +29,12 @@ from sinkql.extension.plan import (
     SourceKind,
     SourcePlan,
 )
-from sinkql.extension.stream import Context, Offsets, Reader, Writer
+from sinkql.connector_api.stream import Context, Offsets, Reader, Writer
+from sinkql.connectors.kafka.connection import KIND, OWNER, KafkaOptions, plan_connection
+from sinkql.connectors.kafka.formats import FORMATS
+from sinkql.connectors.kafka.plan import TopicOptions, ask_formats, find, plan
+from sinkql.connectors.kafka.scaffold import draft_connection, draft_sources
+from sinkql.connectors.kafka.sink import plan as sink
 
 _CONNECTION = """\
 The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
@@ -118,7 +118,7 @@ def _validate(connection: logical.Connection, access: Access) -> None:
 
 
 def _examine(connection: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
-    from sinkql.connectors.kafka.examine import examine
+    from sinkql.connectors.kafka.doctor import examine
 
     return examine(connection, examined, access)
 

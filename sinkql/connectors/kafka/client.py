@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from sinkql import logical, physical
+from sinkql.connector_api.planning import Access
+from sinkql.connector_api.secret import reveal
 from sinkql.connectors.kafka.connection import TUNNELS
-from sinkql.connectors.kafka.proxy import Route, Routes, Tls, proxy_of
+from sinkql.connectors.kafka.ssh_proxy import Route, Routes, Tls, proxy_of
 from sinkql.errors import SinkqlError
-from sinkql.extension.plan import Access
-from sinkql.extension.secret import reveal
 
 T = TypeVar("T")
 _REACH_S = 5.0

@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sinkql import logical, physical
-from sinkql.connectors.kafka.sink.plan import plan_bytes, plan_json, plan_text
-from sinkql.decode.columns import check_names
-from sinkql.decode.csv_form import CsvOptions, csv_form
-from sinkql.errors import SinkqlError
-from sinkql.extension.plan import FormatPlan, MessageFormat, Messages, MessageWriting, Planning
-from sinkql.extension.stream import (
+from sinkql.connector_api.planning import FormatPlan, MessageFormat, Messages, MessageWriting, Planning
+from sinkql.connector_api.stream import (
     ChangeDecoder,
     Context,
     MessageDecoder,
@@ -19,6 +15,10 @@ from sinkql.extension.stream import (
     MessageEncoder,
     MessageEncoding,
 )
+from sinkql.connectors.kafka.sink.plan import plan_bytes, plan_json, plan_text
+from sinkql.decode.columns import check_names
+from sinkql.decode.csv_options import CsvOptions, csv_form
+from sinkql.errors import SinkqlError
 
 
 def _plan_json(messages: Messages, planning: Planning) -> FormatPlan:

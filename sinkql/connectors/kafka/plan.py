@@ -9,13 +9,13 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from sinkql import ast, logical
+from sinkql.connector_api.on_error import OnErrorOptions
+from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.planning import Access, FormatPlan, MessageFormat, Messages, Planning, SourcePlan
+from sinkql.connector_api.types import parse_type
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.decode.columns import check_names, declared
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.on_error import OnErrorOptions
-from sinkql.extension.options import bind, described, option_span
-from sinkql.extension.plan import Access, FormatPlan, MessageFormat, Messages, Planning, SourcePlan
-from sinkql.extension.types import parse_type
 
 OWNER = "sources from Kafka"
 _HEADERS = parse_type("record(key text,value bytea) list")

@@ -20,9 +20,22 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api import skip
+from sinkql.connector_api.on_error import BadRecords, OnError, on_error
+from sinkql.connector_api.stream import (
+    Context,
+    DecodedMessages,
+    Limit,
+    Measure,
+    Offsets,
+    Reader,
+    RowError,
+    Split,
+    Tally,
+)
 from sinkql.connectors.kafka.admin import Admin, Topic, UnknownError, admin_of
 from sinkql.connectors.kafka.client import Client
-from sinkql.connectors.kafka.consume import (
+from sinkql.connectors.kafka.consumer import (
     Range,
     compacted,
     last_message,
@@ -34,22 +47,9 @@ from sinkql.connectors.kafka.consume import (
     messages,
     size_of,
 )
-from sinkql.connectors.kafka.rows import Headers, Rows, headers_of
+from sinkql.connectors.kafka.decode import Headers, Rows, headers_of
 from sinkql.errors import SinkqlError
-from sinkql.extension import skip
-from sinkql.extension.on_error import BadRecords, OnError, on_error
-from sinkql.extension.stream import (
-    Context,
-    DecodedMessages,
-    Limit,
-    Measure,
-    Offsets,
-    Reader,
-    RowError,
-    Split,
-    Tally,
-)
-from sinkql.note import Notes
+from sinkql.storage.key_value import Notes
 
 _SPLIT_ROWS = 1 << 18
 _SMALL_SPLITS = 8

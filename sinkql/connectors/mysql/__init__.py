@@ -1,14 +1,15 @@
 """MySQL and MariaDB: connections, and sources that read tables and their changes from the server's binary log.
 
 * `options`: the words of connections, sources and tables.
-* `catalog`: what is known of a server and its tables; `type`: a column's declaration ↔ SinkQL's type.
-* `draft`: an address → a connection and a source, as `sinkql init` writes them.
+* `facts`: what is known of a server and its tables; `type`: a column's declaration ↔ SinkQL's type.
+* `scaffold`: an address → a connection and a source, as `sinkql init` writes them.
 * `plan`: a statement and the facts → what each table reads.
-* `connection`: a connection's options → an open one; what it fails with. `setting`, `facts`, `examine`: the
+* `connection`: a connection's options → an open one; what it fails with. `setting`, `purify`, `doctor`: the
   server is asked.
 * `position`: sets of transactions ↔ positions that sort; `gtid`: MySQL's ids and sets of them, as bytes.
-* `packet`, `event`, `statement`: the log as bytes → events → rows events by table, and what statements do to tables.
-* `wire`, `rows`, `column`: a table's layout → where values stand → Arrow arrays; `decimals`, `charset`, `binary_json`.
+* `binlog_client`, `binlog`, `ddl`: the log as bytes → events → rows events by table, and what statements do to tables.
+* `table_map`, `rows_event`, `column`: a table's layout → where values stand → Arrow arrays; `decimals`, `charset`,
+  `value`.
 * `letter`: a row that does not decode → what can be read of it.
 * `table`: rows events of a table → its changes. `snapshot`, `text`: parts of tables, as a query prints them.
 * `stream`: all of that, as a capture asks for it.
@@ -20,23 +21,23 @@ from collections.abc import Iterator, Sequence
 
 from sinkql import logical
 from sinkql.capture import open_reader
-from sinkql.connectors.mysql.draft import draft_connection, draft_sources, sample, table_options
+from sinkql.connector_api.cdc import CapturedSource, Reveal, Stream
+from sinkql.connector_api.health_check import Check, Examined
+from sinkql.connector_api.planning import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
+from sinkql.connector_api.stream import Offsets
 from sinkql.connectors.mysql.options import CONNECTION_OWNER, ColumnOptions, MySqlOptions, SourceOptions
 from sinkql.connectors.mysql.plan import PLACE, ask, plan, plan_connection, plan_table
-from sinkql.extension.capture import CapturedSource, Reveal, Stream
-from sinkql.extension.check import Check, Examined
-from sinkql.extension.plan import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
-from sinkql.extension.stream import Offsets
+from sinkql.connectors.mysql.scaffold import draft_connection, draft_sources, sample, table_options
 
 
 def _validate(planned: logical.Connection, access: Access) -> None:
-    from sinkql.connectors.mysql.facts import validate  # PyMySQL, only where a server is asked
+    from sinkql.connectors.mysql.purify import validate  # PyMySQL, only where a server is asked
 
     validate(planned, access)
 
 
 def _examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
-    from sinkql.connectors.mysql.examine import examine
+    from sinkql.connectors.mysql.doctor import examine
 
     return examine(planned, examined, access)
 

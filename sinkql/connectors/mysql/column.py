@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sinkql.capture.columnar import Block, binaries, fixed
-from sinkql.connectors.mysql import wire
-from sinkql.connectors.mysql.binary_json import BinaryJsonError, json_text
+from sinkql.connector_api.types import arrow_type
+from sinkql.connectors.mysql import table_map
 from sinkql.connectors.mysql.charset import ASCII_TOO, UTF8, decoder
 from sinkql.connectors.mysql.decimals import decimal_of, groups
-from sinkql.connectors.mysql.rows import Cells, Flags, Numbers, unsigned
-from sinkql.connectors.mysql.wire import Wire
-from sinkql.extension.types import arrow_type
+from sinkql.connectors.mysql.rows_event import Cells, Flags, Numbers, unsigned
+from sinkql.connectors.mysql.table_map import Wire
+from sinkql.connectors.mysql.value import BinaryJsonError, json_text
+from sinkql.decode.columnar import Block, binaries, fixed
 from sinkql.logical.jsonb import jsonb, jsonbs
 
 _EPOCH_DAY = np.datetime64("1970-01-01", "D")
@@ -121,7 +121,7 @@ def _decimal(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad)
     high, low, at = np.zeros(count, np.int64), np.zeros(count, np.uint64), 0
     for digits in groups(column.precision, column.scale):
         group = np.zeros(count, np.int64)
-        for _ in range(wire.DECIMAL_BYTES[digits]):
+        for _ in range(table_map.DECIMAL_BYTES[digits]):
             byte = block.bytes[cells.starts + at].astype(np.int64)
             group = group << 8 | np.where(negative, byte ^ 0xFF, byte) ^ (0x80 if at == 0 else 0)
             at += 1
@@ -398,22 +398,22 @@ def _set(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> 
 def _as_text(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
     """Return what the server prints for values of another type, one by one."""
     match column.type:
-        case wire.DATE:
+        case table_map.DATE:
             packed = unsigned(block, cells.starts, 3).tolist()
             texts = [f"{v >> 9:04}-{v >> 5 & 15:02}-{v & 31:02}" for v in packed]
-        case wire.DATETIME2:
+        case table_map.DATETIME2:
             fractions = _fraction(block, cells.starts + 5, column.scale).tolist()
             wholes = _big_endian(block, cells.starts, 5).tolist()
             texts = [_datetime_text(*each, column.scale) for each in zip(wholes, fractions, strict=True)]
-        case wire.TIMESTAMP2:
+        case table_map.TIMESTAMP2:
             fractions = _fraction(block, cells.starts + 4, column.scale).tolist()
             seconds = _big_endian(block, cells.starts, 4).tolist()
             texts = [_timestamp_text(*each, column.scale) for each in zip(seconds, fractions, strict=True)]
-        case wire.TIME2:
+        case table_map.TIME2:
             texts = [time_text(each, column.scale) for each in _time_micros(block, cells, column).tolist()]
-        case wire.YEAR:
+        case table_map.YEAR:
             texts = [f"{1900 + each if each else 0:04}" for each in unsigned(block, cells.starts, 1).tolist()]
-        case wire.NEWDECIMAL:
+        case table_map.NEWDECIMAL:
             nulls = cells.null.tolist()
             places = zip(cells.starts.tolist(), nulls, strict=True)
             texts = [
@@ -446,12 +446,23 @@ def _timestamp_text(seconds: int, fraction: int, digits: int) -> str:
 
 _Decoder = Callable[[Block, Cells, Wire, Target, Bad], pa.Array]
 _DECODERS: Mapping[int, _Decoder] = {
-    **dict.fromkeys((wire.TINY, wire.SHORT, wire.INT24, wire.LONG, wire.LONGLONG), _integer),
-    wire.FLOAT: _float, wire.DOUBLE: _float, wire.NEWDECIMAL: _decimal, wire.BIT: _bit, wire.YEAR: _year,
-    wire.DATE: _date, wire.DATETIME2: _datetime, wire.TIMESTAMP2: _timestamp, wire.TIME2: _time,
-    **dict.fromkeys((wire.VARCHAR, wire.VAR_STRING, wire.STRING, wire.BLOB), _string),
-    wire.JSON: _json, wire.ENUM: _enum, wire.SET: _set,
+    **dict.fromkeys((table_map.TINY, table_map.SHORT, table_map.INT24, table_map.LONG, table_map.LONGLONG), _integer),
+    table_map.FLOAT: _float, table_map.DOUBLE: _float, table_map.NEWDECIMAL: _decimal, table_map.BIT: _bit,
+    table_map.YEAR: _year,
+    table_map.DATE: _date, table_map.DATETIME2: _datetime, table_map.TIMESTAMP2: _timestamp, table_map.TIME2: _time,
+    **dict.fromkeys((table_map.VARCHAR, table_map.VAR_STRING, table_map.STRING, table_map.BLOB), _string),
+    table_map.JSON: _json, table_map.ENUM: _enum, table_map.SET: _set,
 }  # fmt: skip
 KNOWN = frozenset(_DECODERS)
 """The types of the log that are decoded."""
-_TEXTS = frozenset({wire.VARCHAR, wire.VAR_STRING, wire.STRING, wire.BLOB, wire.JSON, wire.ENUM, wire.SET})
+_TEXTS = frozenset(
+    {
+        table_map.VARCHAR,
+        table_map.VAR_STRING,
+        table_map.STRING,
+        table_map.BLOB,
+        table_map.JSON,
+        table_map.ENUM,
+        table_map.SET,
+    }
+)

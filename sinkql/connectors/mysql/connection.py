@@ -12,13 +12,13 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
+from sinkql.connector_api import identity
+from sinkql.connector_api.cdc import SKIP
+from sinkql.connector_api.dead_connection import Silence
+from sinkql.connector_api.secret import reveal
+from sinkql.connector_api.tunnel import Tunnel
 from sinkql.connectors.mysql.login import GuardedConnection, refusal
 from sinkql.errors import SinkqlError
-from sinkql.extension import identity
-from sinkql.extension.capture import SKIP
-from sinkql.extension.secret import reveal
-from sinkql.extension.silence import Silence
-from sinkql.extension.tunnel import Tunnel
 
 Connection = Any  # PyMySQL publishes no types
 Reveal = Callable[[str], str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from sinkql.connectors.mysql.wire import DECIMAL_BYTES
+from sinkql.connectors.mysql.table_map import DECIMAL_BYTES
 
 
 def groups(precision: int, scale: int) -> list[int]:

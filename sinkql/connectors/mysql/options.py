@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sinkql import ast
-from sinkql.extension.keeping import KeepingOptions
-from sinkql.extension.options import SecretOnly, SecretPart, described
+from sinkql.connector_api.options import SecretOnly, SecretPart, described
+from sinkql.connector_api.source_options import KeepingOptions
 from sinkql.logical import SecretText
 
 CONNECTION_OWNER = "MySQL connections"

@@ -8,8 +8,23 @@ from typing import Any
 
 import msgspec
 
-from sinkql import ast, logical, physical, typed
-from sinkql.connectors.mysql.catalog import Column, Server, Table, found_of, listed
+from sinkql import ast, codec, logical, physical
+from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
+from sinkql.connector_api.chosen import OPTIONS, Chosen, Columns
+from sinkql.connector_api.database_options import (
+    check_certificate,
+    check_clauses,
+    check_encryption,
+    check_host,
+    check_port,
+    connection_of,
+)
+from sinkql.connector_api.options import bind
+from sinkql.connector_api.planning import Access, Planning, SourcePlan
+from sinkql.connector_api.secret import secret_data
+from sinkql.connector_api.source_options import keeping, log_elsewhere
+from sinkql.connector_api.types import parse_type
+from sinkql.connectors.mysql.facts import Column, Server, Table, found_of, listed
 from sinkql.connectors.mysql.options import (
     CONNECTION_OWNER,
     SOURCE_OWNER,
@@ -21,21 +36,6 @@ from sinkql.connectors.mysql.options import (
 )
 from sinkql.connectors.mysql.type import AS_TEXT, declared, sql_type
 from sinkql.errors import SinkqlError, Span, UnaskedError
-from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
-from sinkql.extension.chosen import OPTIONS, Chosen, Columns
-from sinkql.extension.keeping import keeping, log_elsewhere
-from sinkql.extension.options import bind
-from sinkql.extension.plan import Access, Planning, SourcePlan
-from sinkql.extension.secret import secret_data
-from sinkql.extension.server import (
-    check_certificate,
-    check_clauses,
-    check_encryption,
-    check_host,
-    check_port,
-    connection_of,
-)
-from sinkql.extension.types import parse_type
 
 PLACE: tuple[str, ...] = ()
 """What of a connection cannot change: a server may move, and is known by its transactions."""
@@ -88,7 +88,7 @@ def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) 
     connection = planning.connection(name, "MYSQL")
     if access is None:
         return {}
-    from sinkql.connectors.mysql.facts import find  # PyMySQL, only where a server is asked
+    from sinkql.connectors.mysql.purify import find  # PyMySQL, only where a server is asked
 
     try:
         return find(connection, access)
@@ -138,7 +138,7 @@ def plan_table(
     """Plan one of the source's tables that somebody reads; raises what is wrong with it."""
     span = statement.reference.span if statement.reference is not None else statement.span
     bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=OPTIONS)
-    server = typed.convert(table.options["server"], Table, strict=False)
+    server = codec.convert(table.options["server"], Table, strict=False)
     chosen = Chosen.of(statement.with_options, table.name)
     more = chosen.of_table(table.name, [each.name for each in server.columns], server.key)
     chosen.check(_EXAMPLE)

@@ -14,22 +14,22 @@ from pymysql.constants import COMMAND, ER
 from pymysql.err import raise_mysql_exception
 
 from sinkql import physical
-from sinkql.capture.columnar import Block
+from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Reshaped, Snapshot, TableRows
+from sinkql.connector_api.stream import RowError
+from sinkql.connectors.mysql.binlog import log_place
+from sinkql.connectors.mysql.binlog_client import BLOCK, WHOLE, present
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target
 from sinkql.connectors.mysql.connection import Connection, failing, guarded, rows
-from sinkql.connectors.mysql.event import log_place
-from sinkql.connectors.mysql.facts import keyed
 from sinkql.connectors.mysql.letter import Unfit
-from sinkql.connectors.mysql.packet import BLOCK, WHOLE, present
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
-from sinkql.connectors.mysql.rows import Cells
+from sinkql.connectors.mysql.purify import keyed
+from sinkql.connectors.mysql.rows_event import Cells
 from sinkql.connectors.mysql.table import declarations, target_of, without
 from sinkql.connectors.mysql.text import decode_text, joined, locate_values
 from sinkql.connectors.mysql.type import Declared, declared, holds
+from sinkql.decode.columnar import Block
 from sinkql.errors import TableError
-from sinkql.extension.capture import CapturedTable, Chunk, Key, Reshaped, Snapshot, TableRows
-from sinkql.extension.stream import RowError
 
 _DEFINITION_CHANGED = 1412
 _LOCK_S = 2

@@ -9,35 +9,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from sinkql.capture.columnar import Block
-from sinkql.connectors.mysql.connection import (
-    Connection,
-    Reveal,
-    charsets,
-    connect,
-    failing,
-    mariadb,
-    rows,
-    variables,
-)
-from sinkql.connectors.mysql.event import Altered, Log, Section, begun, log_place
-from sinkql.connectors.mysql.facts import keyed
-from sinkql.connectors.mysql.packet import BLOCK, Dump, binlog_end, present, server_id
-from sinkql.connectors.mysql.position import (
-    DomainTransactions,
-    NumberedTransactions,
-    count_of,
-    set_of,
-    since,
-    transactions,
-)
-from sinkql.connectors.mysql.setting import check_settings
-from sinkql.connectors.mysql.snapshot import Look, TableRead, begin
-from sinkql.connectors.mysql.standing import Standings
-from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
-from sinkql.connectors.mysql.wire import TableMap
-from sinkql.errors import SinkqlError
-from sinkql.extension.capture import (
+from sinkql.connector_api.cdc import (
     SKIP,
     CapturedSource,
     CapturedTable,
@@ -49,7 +21,35 @@ from sinkql.extension.capture import (
     TableRows,
     Transactions,
 )
-from sinkql.extension.tunnel import carried_tunnel
+from sinkql.connector_api.tunnel import carried_tunnel
+from sinkql.connectors.mysql.binlog import Altered, Log, Section, begun, log_place
+from sinkql.connectors.mysql.binlog_client import BLOCK, Dump, binlog_end, present, server_id
+from sinkql.connectors.mysql.connection import (
+    Connection,
+    Reveal,
+    charsets,
+    connect,
+    failing,
+    mariadb,
+    rows,
+    variables,
+)
+from sinkql.connectors.mysql.history_check import Standings
+from sinkql.connectors.mysql.position import (
+    DomainTransactions,
+    NumberedTransactions,
+    count_of,
+    set_of,
+    since,
+    transactions,
+)
+from sinkql.connectors.mysql.purify import keyed
+from sinkql.connectors.mysql.setting import check_settings
+from sinkql.connectors.mysql.snapshot import Look, TableRead, begin
+from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
+from sinkql.connectors.mysql.table_map import TableMap
+from sinkql.decode.columnar import Block
+from sinkql.errors import SinkqlError
 
 _LOOK_S = 60.0
 _PAUSE_S = 0.1

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.capture.columnar import Block
+from sinkql.connector_api.cdc import CapturedTable, TableRows
+from sinkql.connector_api.stream import RowError
+from sinkql.connectors.mysql.binlog import Part
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target, decode, strings
-from sinkql.connectors.mysql.event import Part
 from sinkql.connectors.mysql.letter import Unfit
-from sinkql.connectors.mysql.rows import Cells, Flags, Images, locate
+from sinkql.connectors.mysql.rows_event import Cells, Flags, Images, locate
+from sinkql.connectors.mysql.table_map import TableMap, Wire
 from sinkql.connectors.mysql.type import Declared, declared, fits
-from sinkql.connectors.mysql.wire import TableMap, Wire
-from sinkql.extension.capture import CapturedTable, TableRows
-from sinkql.extension.stream import RowError
+from sinkql.decode.columnar import Block
 from sinkql.physical import Column
 
 _DELETE, _UPDATE = 2, 1

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.capture.columnar import Block
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.mysql.column import (
     Bad,
     Target,
@@ -20,8 +20,8 @@ from sinkql.connectors.mysql.column import (
     strings,
     times,
 )
-from sinkql.connectors.mysql.rows import Cells, Numbers, unsigned
-from sinkql.extension.types import arrow_type
+from sinkql.connectors.mysql.rows_event import Cells, Numbers, unsigned
+from sinkql.decode.columnar import Block
 
 _NULL = 0xFB
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sinkql.connectors.mysql import wire
+from sinkql.connectors.mysql import table_map
 from sinkql.connectors.mysql.charset import WIDEST
-from sinkql.connectors.mysql.wire import Wire
+from sinkql.connectors.mysql.table_map import Wire
 
 _INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 _SIGNED = {"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer", "bigint": "bigint"}
@@ -82,17 +82,22 @@ def _digits(column: Declared) -> tuple[int, int]:
 
 
 _FITTING: Mapping[str, frozenset[int]] = {
-    **dict.fromkeys(_INTEGERS, frozenset({wire.TINY, wire.SHORT, wire.INT24, wire.LONG, wire.LONGLONG})),
-    **dict.fromkeys(("varchar", "varbinary"), frozenset({wire.VARCHAR, wire.VAR_STRING, wire.BLOB})),
-    "char": frozenset({wire.STRING, wire.VARCHAR, wire.VAR_STRING, wire.BLOB}), "binary": frozenset({wire.STRING}),
+    **dict.fromkeys(_INTEGERS, frozenset(
+        {table_map.TINY, table_map.SHORT, table_map.INT24, table_map.LONG, table_map.LONGLONG}
+    )),
+    **dict.fromkeys(("varchar", "varbinary"), frozenset({table_map.VARCHAR, table_map.VAR_STRING, table_map.BLOB})),
+    "char": frozenset({table_map.STRING, table_map.VARCHAR, table_map.VAR_STRING, table_map.BLOB}),
+    "binary": frozenset({table_map.STRING}),
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"),
-                    frozenset({wire.BLOB})),
-    **dict.fromkeys(("uuid", "inet4", "inet6"), frozenset({wire.STRING})),
-    "decimal": frozenset({wire.NEWDECIMAL}), "float": frozenset({wire.FLOAT}), "double": frozenset({wire.DOUBLE}),
-    "bit": frozenset({wire.BIT}), "year": frozenset({wire.YEAR}), "date": frozenset({wire.DATE}),
-    "time": frozenset({wire.TIME2}), "datetime": frozenset({wire.DATETIME2}),
-    "timestamp": frozenset({wire.TIMESTAMP2}), "enum": frozenset({wire.ENUM}), "set": frozenset({wire.SET}),
-    "json": frozenset({wire.JSON, wire.BLOB}),
+                    frozenset({table_map.BLOB})),
+    **dict.fromkeys(("uuid", "inet4", "inet6"), frozenset({table_map.STRING})),
+    "decimal": frozenset({table_map.NEWDECIMAL}), "float": frozenset({table_map.FLOAT}),
+    "double": frozenset({table_map.DOUBLE}),
+    "bit": frozenset({table_map.BIT}), "year": frozenset({table_map.YEAR}), "date": frozenset({table_map.DATE}),
+    "time": frozenset({table_map.TIME2}), "datetime": frozenset({table_map.DATETIME2}),
+    "timestamp": frozenset({table_map.TIMESTAMP2}), "enum": frozenset({table_map.ENUM}),
+    "set": frozenset({table_map.SET}),
+    "json": frozenset({table_map.JSON, table_map.BLOB}),
 }  # fmt: skip
 
 
@@ -115,11 +120,11 @@ def fits(column: Declared, found: Wire, charset: str | None) -> bool:
     if column.kind in ("enum", "set"):
         return True
     if column.kind == "binary":
-        return found.collation == wire.BINARY and found.size == (column.sizes or (1,))[0]  # values would be padded
+        return found.collation == table_map.BINARY and found.size == (column.sizes or (1,))[0]  # values would be padded
     if column.kind in _TEXTS:
-        return found.collation != wire.BINARY and _long_enough(column, found, WIDEST.get(charset or "", 1))
+        return found.collation != table_map.BINARY and _long_enough(column, found, WIDEST.get(charset or "", 1))
     if column.kind in _BYTES:
-        return found.collation == wire.BINARY and _long_enough(column, found, 1)
+        return found.collation == table_map.BINARY and _long_enough(column, found, 1)
     return True
 
 
@@ -156,5 +161,5 @@ _BLOBS = {"tiny": 1, "": 2, "medium": 3, "long": 4}
 def _long_enough(column: Declared, found: Wire, widest: int) -> bool:
     """Tell whether a string has not become shorter, which may have cut values."""
     if column.kind.endswith(("text", "blob")):
-        return found.type == wire.BLOB and found.prefix >= _BLOBS[column.kind[:-4]]
+        return found.type == table_map.BLOB and found.prefix >= _BLOBS[column.kind[:-4]]
     return found.size >= (column.sizes[0] if column.sizes else 1) * widest

@@ -1,15 +1,15 @@
 """Postgres: connections, and sources that read a publication's tables and their changes.
 
 * `options`: the words of connections, sources and tables.
-* `connection`, `connect`: a connection's options, and an open connection; what keeps it from opening.
-* `types`, `publication`: tables, columns and types as the server has them; what is known of a publication.
-* `facts`, `typecatalog`: the server is asked → what planning must know.
-* `draft`: an address → a connection and a source, as `sinkql init` writes them.
-* `examine`: the server is asked → what may keep sources from running.
+* `connection`, `client`: a connection's options, and an open connection; what keeps it from opening.
+* `type`, `publication`: tables, columns and types as the server has them; what is known of a publication.
+* `facts`, `type_catalog`: the server is asked → what planning must know.
+* `scaffold`: an address → a connection and a source, as `sinkql init` writes them.
+* `doctor`: the server is asked → what may keep sources from running.
 * `plan`: a statement and the facts → what each table reads.
-* `watch`, `form`: the server's catalog, now and then → the tables of which it has not sent all changes.
+* `gap_detection`, `form`: the server's catalog, now and then → the tables of which it has not sent all changes.
 * `stream`, `slot`: a source's slot → the changes of its tables; positions in the server's log, and snapshots.
-* `message`, `relation`, `rows`, `tuples`: what is received, a block at a time → rows, a table and a column at a time.
+* `pgoutput`, `relation`, `rows`, `tuples`: what is received, a block at a time → rows, a table and a column at a time.
 * `column`, `value`: values of a type → an Arrow column; one value exactly, and why it does not fit.
 * `chunk`, `copy`: parts of a table as one transaction sees them.
 """
@@ -21,15 +21,15 @@ from decimal import Decimal
 
 from sinkql import logical
 from sinkql.capture import open_reader
+from sinkql.connector_api.cdc import CapturedSource, Reveal, Stream
+from sinkql.connector_api.health_check import Check, Examined
+from sinkql.connector_api.planning import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
+from sinkql.connector_api.source_options import KeepingOptions
+from sinkql.connector_api.stream import Offsets
 from sinkql.connectors.postgres.connection import PLACE, plan_connection
-from sinkql.connectors.postgres.draft import draft_connection, draft_sources, sample, table_options
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions, PublicationOptions
 from sinkql.connectors.postgres.plan import ask, plan, plan_table
-from sinkql.extension.capture import CapturedSource, Reveal, Stream
-from sinkql.extension.check import Check, Examined
-from sinkql.extension.keeping import KeepingOptions
-from sinkql.extension.plan import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
-from sinkql.extension.stream import Offsets
+from sinkql.connectors.postgres.scaffold import draft_connection, draft_sources, sample, table_options
 
 _PASSWORDS = """\
 As libpq does, a connection gives the password in the way that the server asks for, in clear text too if it asks for
@@ -38,19 +38,19 @@ TLS, set `PGREQUIREAUTH=scram-sha-256` in the environment of SinkQL: libpq then 
 
 
 def _validate(planned: logical.Connection, access: Access) -> None:
-    from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
+    from sinkql.connectors.postgres.client import Login  # psycopg, only where a server is asked
 
     Login.planned(planned, access).connect().close()
 
 
 def _examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
-    from sinkql.connectors.postgres.examine import examine
+    from sinkql.connectors.postgres.doctor import examine
 
     return examine(planned, examined, access)
 
 
 def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
-    from sinkql.connectors.postgres.connect import Login, failure
+    from sinkql.connectors.postgres.client import Login, failure
     from sinkql.connectors.postgres.stream import PostgresStream
 
     assert source.connection is not None
@@ -58,7 +58,7 @@ def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
 
 
 def _forget(source: CapturedSource, secret: Reveal) -> None:
-    from sinkql.connectors.postgres.connect import Login, failure
+    from sinkql.connectors.postgres.client import Login, failure
     from sinkql.connectors.postgres.stream import forget
 
     assert source.connection is not None

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from sinkql.capture.columnar import Offsets
-from sinkql.connectors.postgres.connect import guarded
+from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, TableRows
+from sinkql.connector_api.rows import python_values
+from sinkql.connectors.postgres.client import guarded
 from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, fitting, lacking, left_of
 from sinkql.connectors.postgres.slot import Connection, look, read_place
-from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType, server_table
+from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, server_table
+from sinkql.decode.columnar import Offsets
 from sinkql.errors import SinkqlError, TableError
-from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, TableRows
-from sinkql.extension.rows import python_values
 
 _FIRST_ROWS = 5_000
 _MOST_ROWS = 500_000
@@ -114,7 +114,7 @@ class Connect:
 
 @dataclass
 class PostgresChunkRead:
-    """A transaction in which parts of a table are read (`sinkql.extension.capture.ChunkRead`).
+    """A transaction in which parts of a table are read (`sinkql.connector_api.cdc.ChunkRead`).
 
     `widths` keeps how many bytes the rows of a table had, to know how many to ask for.
     """

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sinkql.capture import columnar
-from sinkql.capture.columnar import LIMB, Block, Mask, Offsets, either
-from sinkql.connectors.postgres.types import BLANKED, NUMERIC_OID, ServerColumn, ServerType, sql_type
+from sinkql.connector_api.types import arrow_type
+from sinkql.connectors.postgres.type import BLANKED, NUMERIC_OID, ServerColumn, ServerType, sql_type
 from sinkql.connectors.postgres.value import (
     DAY_US,
     EPOCH_DAY,
@@ -29,7 +28,8 @@ from sinkql.connectors.postgres.value import (
     read_binary,
     read_text,
 )
-from sinkql.extension.types import arrow_type
+from sinkql.decode import columnar
+from sinkql.decode.columnar import LIMB, Block, Mask, Offsets, either
 from sinkql.logical.array import levels
 from sinkql.logical.jsonb import has_long_number, jsonbs
 

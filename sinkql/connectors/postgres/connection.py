@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sinkql import ast
+from sinkql.connector_api.database_options import check_certificate, check_encryption, check_host, check_port
+from sinkql.connector_api.options import bind, option_span
+from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.secret import secret_data
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions
 from sinkql.errors import SinkqlError
-from sinkql.extension.options import bind, option_span
-from sinkql.extension.plan import Planning
-from sinkql.extension.secret import secret_data
-from sinkql.extension.server import check_certificate, check_encryption, check_host, check_port
 
 PLACE = ("DATABASE",)
 """What cannot change: a server may move, and is known by its system id then."""

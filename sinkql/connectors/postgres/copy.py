@@ -10,16 +10,16 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 
-from sinkql.capture.columnar import Block, Mask, Offsets, either
+from sinkql.connector_api.cdc import CapturedTable, TableRows
+from sinkql.connector_api.stream import RowError
+from sinkql.connector_api.types import arrow_type
+from sinkql.connectors.postgres.client import guarded
 from sinkql.connectors.postgres.column import Places, decode, read
-from sinkql.connectors.postgres.connect import guarded
 from sinkql.connectors.postgres.rows import AT
 from sinkql.connectors.postgres.tuples import GarbledError
-from sinkql.connectors.postgres.types import ServerColumn
+from sinkql.connectors.postgres.type import ServerColumn
 from sinkql.connectors.postgres.value import UnfitError
-from sinkql.extension.capture import CapturedTable, TableRows
-from sinkql.extension.stream import RowError
-from sinkql.extension.types import arrow_type
+from sinkql.decode.columnar import Block, Mask, Offsets, either
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 _HEADER = len(_SIGNATURE) + 8

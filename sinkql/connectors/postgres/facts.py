@@ -9,10 +9,10 @@ import msgspec
 import psycopg
 
 from sinkql import logical
-from sinkql.connectors.postgres.connect import Login, failure
+from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.publication import UNKNOWN, Found, Problem, quoted
-from sinkql.connectors.postgres.typecatalog import read_types, with_modifier
-from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType, json_lists
+from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, json_lists
+from sinkql.connectors.postgres.type_catalog import read_types, with_modifier
 from sinkql.errors import SinkqlError, nearest
 
 Connection = psycopg.Connection[tuple[Any, ...]]

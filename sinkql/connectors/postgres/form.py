@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from sinkql.connectors.postgres.slot import Connection
-from sinkql.connectors.postgres.types import ServerTable, ServerType
+from sinkql.connectors.postgres.type import ServerTable, ServerType
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True):

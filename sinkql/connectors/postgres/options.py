@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sinkql import ast
-from sinkql.extension.options import SecretOnly, SecretPart, described
+from sinkql.connector_api.options import SecretOnly, SecretPart, described
 from sinkql.logical import SecretText
 
 CONNECTION_OWNER = "Postgres connections"

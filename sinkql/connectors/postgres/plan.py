@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sinkql import ast, logical, physical, typed
+from sinkql import ast, codec, logical, physical
+from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
+from sinkql.connector_api.chosen import EXCLUDE, TEXT, Chosen
+from sinkql.connector_api.database_options import check_clauses, connection_of
+from sinkql.connector_api.options import bind, option_span
+from sinkql.connector_api.planning import Access, Planning, SourcePlan
+from sinkql.connector_api.source_options import KeepingOptions, keeping, log_elsewhere
 from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
-from sinkql.connectors.postgres.types import ServerTable, json_lists, table_json
+from sinkql.connectors.postgres.type import ServerTable, json_lists, table_json
 from sinkql.errors import Notice, SinkqlError, UnaskedError
-from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
-from sinkql.extension.chosen import EXCLUDE, TEXT, Chosen
-from sinkql.extension.keeping import KeepingOptions, keeping, log_elsewhere
-from sinkql.extension.options import bind, option_span
-from sinkql.extension.plan import Access, Planning, SourcePlan
-from sinkql.extension.server import check_clauses, connection_of
 
 _LISTED = 5
 _GENERATED = 180000
@@ -29,7 +29,7 @@ def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) 
     if access is None:
         return {}
     connection = planning.connection(name, "POSTGRES")
-    from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
+    from sinkql.connectors.postgres.client import Login  # psycopg, only where a server is asked
     from sinkql.connectors.postgres.facts import find
 
     try:
@@ -74,10 +74,10 @@ def plan_table(
     span = statement.reference.span if statement.reference is not None else statement.span
     bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=(TEXT, EXCLUDE))
     if "problem" in table.options:
-        problem = typed.convert(table.options["problem"], Problem)
+        problem = codec.convert(table.options["problem"], Problem)
         raise SinkqlError(problem.code, problem.message, span, hint=problem.hint)
     chosen = Chosen.of(statement.with_options, table.name)
-    server = _as_chosen(chosen, typed.convert(table.options["server"], ServerTable))
+    server = _as_chosen(chosen, codec.convert(table.options["server"], ServerTable))
     chosen.check("schema.table.column")
     for each in server.columns:
         if each.sql_type is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from sinkql import logical, typed
-from sinkql.connectors.postgres.types import ServerTable
-from sinkql.vocabulary import QUERY, QUOTED
+from sinkql import codec, logical
+from sinkql.connectors.postgres.type import ServerTable
+from sinkql.keywords import QUERY, QUOTED
 
 _MORE = "CHECK COLUMN CREATE DO FOR GRANT INTO REFERENCES TABLE TO UNIQUE USER"
 _RESERVED = QUERY | QUOTED | frozenset(_MORE.split())
@@ -43,7 +43,7 @@ class Found(msgspec.Struct, frozen=True):
 
 def found_of(facts: logical.Facts) -> Found | None:
     """Read the facts that `find` gave; None where nobody asked."""
-    return typed.convert(facts["postgres"], Found) if "postgres" in facts else None
+    return codec.convert(facts["postgres"], Found) if "postgres" in facts else None
 
 
 def quoted(name: str) -> str:

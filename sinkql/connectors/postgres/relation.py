@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sinkql.connectors.postgres.types import (
+from sinkql.connector_api.cdc import CapturedTable, Reshaped
+from sinkql.connectors.postgres.type import (
     BLANKED,
     NUMERIC_OID,
     ServerColumn,
@@ -19,7 +20,6 @@ from sinkql.connectors.postgres.types import (
     server_table,
     sql_type,
 )
-from sinkql.extension.capture import CapturedTable, Reshaped
 
 KEY_FLAG = 1
 

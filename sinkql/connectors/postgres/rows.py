@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sinkql.capture import columnar
-from sinkql.capture.columnar import Block, Mask, Offsets
+from sinkql.connector_api.cdc import TableRows
+from sinkql.connector_api.stream import RowError
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.postgres.column import decode, read
 from sinkql.connectors.postgres.relation import Relation
 from sinkql.connectors.postgres.tuples import UNCHANGED, WIDTHS, Cells, GarbledError, is_binary, walk
 from sinkql.connectors.postgres.value import UnfitError
-from sinkql.extension.capture import TableRows
-from sinkql.extension.stream import RowError
-from sinkql.extension.types import arrow_type
+from sinkql.decode import columnar
+from sinkql.decode.columnar import Block, Mask, Offsets
 
 INSERT, UPDATE, DELETE = b"IUD"
 _KEY, _OLD = b"KO"

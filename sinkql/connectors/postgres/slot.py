@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 
+from sinkql.connector_api.cdc import Position
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Position
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _PATIENCE_S = 60

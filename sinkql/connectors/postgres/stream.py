@@ -1,4 +1,4 @@
-"""A source's slot on a server → the changes of its tables (`sinkql.extension.capture.Stream`)."""
+"""A source's slot on a server → the changes of its tables (`sinkql.connector_api.cdc.Stream`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,24 @@ from typing import Any, Protocol
 import psycopg
 from psycopg import sql
 
+from sinkql.connector_api import dead_connection
+from sinkql.connector_api.cdc import (
+    SKIP,
+    CapturedSource,
+    CapturedTable,
+    Event,
+    Moved,
+    Position,
+    Reshaped,
+    Snapshot,
+    TableRows,
+)
 from sinkql.connectors.postgres.chunk import END, Connect, DroppedError, PostgresChunkRead, Query, complete
+from sinkql.connectors.postgres.client import guarded, works
 from sinkql.connectors.postgres.column import binary_as_text
-from sinkql.connectors.postgres.connect import guarded, works
-from sinkql.connectors.postgres.message import HEADER, Messages
+from sinkql.connectors.postgres.gap_detection import Sent, Watch, forget_known, look_at
+from sinkql.connectors.postgres.history_check import Comparing, OtherServerError, Standings
+from sinkql.connectors.postgres.pgoutput import HEADER, Messages
 from sinkql.connectors.postgres.publication import UNKNOWN
 from sinkql.connectors.postgres.slot import (
     Connection,
@@ -32,23 +46,9 @@ from sinkql.connectors.postgres.slot import (
     shown,
     slot_name,
 )
-from sinkql.connectors.postgres.standing import Comparing, OtherServerError, Standings
 from sinkql.connectors.postgres.tuples import GarbledError
-from sinkql.connectors.postgres.types import server_table
-from sinkql.connectors.postgres.watch import Sent, Watch, forget_known, look_at
+from sinkql.connectors.postgres.type import server_table
 from sinkql.errors import SinkqlError
-from sinkql.extension import silence
-from sinkql.extension.capture import (
-    SKIP,
-    CapturedSource,
-    CapturedTable,
-    Event,
-    Moved,
-    Position,
-    Reshaped,
-    Snapshot,
-    TableRows,
-)
 
 _BLOCK = 8 << 20
 _FEEDBACK_S = 1.0
@@ -455,7 +455,7 @@ class PostgresStream:
         self._size, self._whole = size, whole
         if heard:
             self._heard = time.monotonic()
-        elif time.monotonic() - self._heard > silence.SILENCE_S:  # it was asked each second how far it is
+        elif time.monotonic() - self._heard > dead_connection.SILENCE_S:  # it was asked each second how far it is
             if not works(connection) and not poll.poll(_LAST_CHANCE_MS):
                 raise psycopg.OperationalError("the server closed the connection unexpectedly: it sends nothing")
             self._heard = time.monotonic()

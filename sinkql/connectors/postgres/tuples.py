@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sinkql.capture.columnar import Block, Mask, Offsets
 from sinkql.connectors.postgres.column import Places
+from sinkql.decode.columnar import Block, Mask, Offsets
 
 NULL, UNCHANGED, TEXT, BINARY = b"nutb"
 

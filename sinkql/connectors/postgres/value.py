@@ -14,14 +14,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.connectors.postgres.types import BLANKED, NUMERIC_OID, ServerType, sql_type
+from sinkql.connectors.postgres.type import BLANKED, NUMERIC_OID, ServerType, sql_type
 from sinkql.logical.array import Items, levels, read_array
-from sinkql.logical.composite import read_record
 from sinkql.logical.expression import Interval
 from sinkql.logical.interval import read_interval, show_interval
 from sinkql.logical.jsonb import has_long_number, jsonb
-from sinkql.logical.moment import BeyondError, read_date, read_instant, read_time, read_timestamp
+from sinkql.logical.nested import read_record
 from sinkql.logical.range import EMPTY, SUBTYPES, Bound, make_range, read_range
+from sinkql.logical.time import BeyondError, read_date, read_instant, read_time, read_timestamp
 from sinkql.logical.type import Type
 
 EPOCH_DAY = 10957

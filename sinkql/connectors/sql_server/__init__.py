@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sinkql import ast
-from sinkql.extension.options import SecretOnly, SecretPart
-from sinkql.extension.plan import Connector, Later
+from sinkql.connector_api.options import SecretOnly, SecretPart
+from sinkql.connector_api.planning import Connector, Later
 from sinkql.logical import SecretText
 
 

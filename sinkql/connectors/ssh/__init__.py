@@ -1,4 +1,4 @@
-"""SSH tunnels: connections to servers that others are reached through. `sinkql.extension.tunnel` opens them."""
+"""SSH tunnels: connections to servers that others are reached through. `sinkql.connector_api.tunnel` opens them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.connector_api.database_options import check_host, check_port
+from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Keys, Planning
+from sinkql.connector_api.tunnel_keys import Kept
 from sinkql.errors import Notice, SinkqlError
-from sinkql.extension.options import bind, described, option_span
-from sinkql.extension.plan import Access, ConnectionKind, Connector, Keys, Planning
-from sinkql.extension.server import check_host, check_port
-from sinkql.extension.tunnel_keys import Kept
 
 OWNER = "SSH tunnels"
 _ABOUT = """\
@@ -90,7 +90,7 @@ def make_keys(kept: str | None) -> Keys:
 
 def pin(options: Mapping[str, Any], kept: str) -> str | None:
     """Return what is kept with the key that the server shows now; None where a key is known, or it shows none."""
-    from sinkql.extension.tunnel import host_key_of
+    from sinkql.connector_api.tunnel import host_key_of
 
     known = Kept.of(kept)
     if "host_key" in options or known.host_key is not None:
@@ -101,7 +101,7 @@ def pin(options: Mapping[str, Any], kept: str) -> str | None:
 
 def _validate(planned: logical.Connection, access: Access) -> None:
     """Log in, and leave; raises SQ442…."""
-    from sinkql.extension.tunnel import Tunnel
+    from sinkql.connector_api.tunnel import Tunnel
 
     Tunnel(planned.options, access.secret, None, 0).close()
 

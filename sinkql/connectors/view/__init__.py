@@ -1,6 +1,6 @@
 """Materialized views that are jobs of their own: the table of such a job is a log, which sinks read as a source.
 
-* `log`: the entries of a view's log, each made once; `pins`: who reads it, and how far.
+* `log`: the entries of a view's log, each made once; `reader_positions`: who reads it, and how far.
 * `rows`: changes of rows, added up; runs of them as files.
 * `task`: the changes of one bucket → a run, and the runs that are the view's contents by now.
 * `writer`: claims and commits, each an entry of the log; what nobody needs any more goes.
@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 from sinkql import physical
-from sinkql.extension.plan import Connector
-from sinkql.extension.stream import Context, Reader, Writer
+from sinkql.connector_api.planning import Connector
+from sinkql.connector_api.stream import Context, Reader, Writer
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:

@@ -1,7 +1,8 @@
 """A view's folder ↔ the entries of its log, and the places of those that read it.
 
-Entry n is file n of `log` (`sinkql.numbered`), all that a commit says: of two that would write the same one does, and
-the other reads who it was. `sinkql.connectors.view.pins` has how far readers are; nothing that one still needs goes.
+Entry n is file n of `log` (`sinkql.storage.numbered_log`), all that a commit says: of two that would write the same one
+does, and the other reads who it was. `sinkql.connectors.view.reader_positions` has how far readers are; nothing that
+one still needs goes.
 
 The log of a view whose cluster has STATE lies there, and any host reads it. Each host has a folder for it, which is a
 cache.
@@ -20,15 +21,16 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from sinkql import faults, physical, typed
-from sinkql.connectors.view.pins import READERS, Pins
+from sinkql import codec, physical
+from sinkql.connector_api.stream import Context, Marker
+from sinkql.connectors.view.reader_positions import READERS, Pins
 from sinkql.errors import GoneError, SinkqlError
-from sinkql.extension.home import BucketState, Home, state_store
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.stored import StoredNumbered
-from sinkql.extension.stream import Context, Marker
-from sinkql.numbered import Numbered, Numbers, file_name
+from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
+from sinkql.state_store.directory import BucketState, Home, state_store
+from sinkql.state_store.numbered_log import StoredNumbered
+from sinkql.storage import failpoint
+from sinkql.storage.numbered_log import Numbered, Numbers, file_name
 
 _CACHED = 1000
 _LOG = "log"
@@ -94,7 +96,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 # made with the module: threads that are the first to decode a type, and at once, end the process
-_ENTRIES = typed.decoder(Entry)
+_ENTRIES = codec.decoder(Entry)
 _SEAL = re.compile(rb',"seal":"([0-9a-f]{16})"\}$')
 
 
@@ -207,10 +209,10 @@ class ViewLog:
 
     def publish(self, number: int, entry: Entry) -> bool:
         """Make an entry, durably; tell whether it is the log's: there may be one of its number, or may have been."""
-        faults.point("view-entry")
+        failpoint.point("view-entry")
         if not self._files.create(number, _sealed(msgspec.json.encode(entry))):
             return False
-        faults.point("view-entry-made")
+        failpoint.point("view-entry-made")
         if not self._files.stays(number):
             return False  # one of its number was there, and has gone, while this process slept
         self._known[number] = entry

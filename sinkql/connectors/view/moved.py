@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import uuid4
 
-from sinkql import durable
 from sinkql.connectors.view.log import MOVING, Run, ViewLog, entry_after, run_file
+from sinkql.storage import files
 
 
 def go_on(log: ViewLog) -> None:
@@ -67,7 +67,7 @@ def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
         path = log.run_path(run)
         if not path.exists() and before.run_path(run).exists():
             with before.run_path(run).open("rb") as data:
-                durable.create(path, data)
+                files.create(path, data)
         if path.exists():
             names.append(run_file(run))
     log.home.keep(names)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context, Derived, JobOffsets, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.connectors.view.log import Entry, Run, ViewLog, gone, open_log, state_of
 from sinkql.connectors.view.rows import added_up, check_present, cut, in_parts, read_runs, repeated, schema_of
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, Derived, JobOffsets, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.planner.name import short_name
 
 _BATCH_ROWS = 1 << 16

@@ -9,12 +9,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql import faults
+from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.view.log import Contents, Run, ViewLog, run_file
 from sinkql.connectors.view.rows import HAD, RunFile, added_up, cut, in_parts, negated
 from sinkql.connectors.view.task import Written, read_contents
-from sinkql.extension.home import Home
-from sinkql.extension.stream import WriteResult
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CollectTask:
             return WriteResult(bucket, 0, None)
         if self.home.remote:
             self.home.put([run_file(run)])
-        faults.point("rebuild-part")
+        failpoint.point("rebuild-part")
         return WriteResult(bucket, file.rows, _as_written(run, file))
 
 

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from xxhash import xxh3_64, xxh3_64_hexdigest, xxh3_64_intdigest
 
-from sinkql import durable, physical, spill
+from sinkql import physical
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.view.log import Stored, damaged
-from sinkql.digest import DigestedFile
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
+from sinkql.storage import files, spill
+from sinkql.storage.digest import DigestedFile
 
 DIFF, HAD = physical.DIFF, "$had"
 """What says how often a row comes, less how often it goes; whether it was there before, while rows are compared."""
@@ -134,7 +135,7 @@ class RunFile:
         if not len(table):
             return
         if self._writer is None:
-            self._file = DigestedFile(self._stack.enter_context(durable.stream(self._path)), xxh3_64())
+            self._file = DigestedFile(self._stack.enter_context(files.stream(self._path)), xxh3_64())
             self._writer = pa.ipc.new_file(self._file, self._schema)
         self._writer.write_table(table, max_chunksize=_BATCH_ROWS)
         self.rows += len(table)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sinkql import faults
+from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.view.log import Contents, Run, ViewLog, damaged, run_file
 from sinkql.connectors.view.rows import RunFile, added_up, cut, in_parts, read_runs
 from sinkql.errors import LostIndexError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import WriteResult
-from sinkql.runs import Tiers
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
+from sinkql.storage.sorted_run import Tiers
 
 _FAN, _SMALL = 4, 256
 
@@ -50,7 +50,7 @@ class ViewTask:
         run = self._write(bucket, name, self._tables(batches), 0)
         if run is None:
             return WriteResult(bucket, 0, None)
-        faults.point("view-run")
+        failpoint.point("view-run")
         runs, merged = [*self.contents.get(str(bucket), ()), run], 0
         while (length := _due(runs, bucket)) > 0:
             merged += 1

@@ -12,16 +12,8 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from sinkql import durable, faults, physical, runs
-from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, gone, open_log, run_file
-from sinkql.connectors.view.moved import go_on
-from sinkql.connectors.view.reader import ViewReader, split_of
-from sinkql.connectors.view.rebuild import CollectTask, Comparison
-from sinkql.connectors.view.rows import schema_of
-from sinkql.connectors.view.task import ViewTask, Written
-from sinkql.errors import FencedError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import (
+from sinkql import physical
+from sinkql.connector_api.stream import (
     Committed,
     Compacted,
     Context,
@@ -36,7 +28,16 @@ from sinkql.extension.stream import (
     WriteTask,
     claimed,
 )
+from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, gone, open_log, run_file
+from sinkql.connectors.view.moved import go_on
+from sinkql.connectors.view.reader import ViewReader, split_of
+from sinkql.connectors.view.rebuild import CollectTask, Comparison
+from sinkql.connectors.view.rows import schema_of
+from sinkql.connectors.view.task import ViewTask, Written
+from sinkql.errors import FencedError, SinkqlError
 from sinkql.planner.name import short_name
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint, files, sorted_run
 
 _SWEEP_EVERY = 16
 _LEAST_HISTORY = 16 << 20
@@ -82,7 +83,7 @@ class ViewWriter(LogWriter):
 
     def open(self) -> None:
         """Make the folder, and have there what the log needs: a view whose contents are lost begins again."""
-        durable.make_folder(self.log.folder)
+        files.make_folder(self.log.folder)
         self.log.look()
         go_on(self.log)
         newest = self.log.newest()
@@ -211,7 +212,7 @@ class ViewWriter(LogWriter):
         found = Comparison(self.log, self.schema, marker.epoch, between).run(results, before)
         if other:
             self._last = self._last[0], msgspec.structs.replace(entry, contents={}, begins=self._last[0] + 1)
-        faults.point("rebuild-compared")
+        failpoint.point("rebuild-compared")
         rows = sum(each.run.rows for each in found)
         return self._commit(found, replace(marker, commit=uuid4().hex), self._buckets, rows)
 
@@ -246,7 +247,7 @@ class ViewWriter(LogWriter):
 
     def attach(self, name: str, data: bytes) -> None:
         """Keep a reader's file beside the log."""
-        durable.write(self.home.folder / _attached(name), data)
+        files.write(self.home.folder / _attached(name), data)
         self.home.keep([_attached(name)])  # another host may have deleted it
 
     def attached(self, name: str) -> bytes | None:
@@ -276,14 +277,14 @@ class ViewWriter(LogWriter):
         live = {*entry.runs, *entry.kept}
         if min(self.log.numbers(), default=floor) < floor:
             self.log.remove(floor - 1)
-            faults.point("view-forgotten")
+            failpoint.point("view-forgotten")
         for each in self.log.numbers():
             found = self.log.entry(each)
             if found is not None:
                 live.update((*found.runs, *found.kept))
         paths = (self.log.folder / "runs").glob("*/*.arrow")
         epoch = entry.marker.epoch
-        runs.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=epoch)
+        sorted_run.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=epoch)
         self.home.sweep(("runs/",), set(map(run_file, live)), epoch_of=_epoch_of, epoch=epoch)
         self._swept = number
 

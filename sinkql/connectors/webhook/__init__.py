@@ -2,11 +2,12 @@
 
 * `options`, `layout`: the words of sources; how a request becomes rows, as data.
 * `plan`, `check`: a statement → what a source reads, who is let in, and where it listens.
-* `stream`: a source, as a capture asks for it. `listener`, `acceptor`, `crowd`, `protocol`: ports and
+* `stream`: a source, as a capture asks for it. `server`, `acceptor`, `port_connections`, `http`: ports and
   connections → requests.
-* `door`: requests are let in, made durable together, and answered; `judge`: whether one passes CHECK; `body`: its rows.
-* `journal`: what was answered, until the log has it.
-* `examine`: what keeps a source from listening.
+* `endpoint`: requests are let in, made durable together, and answered; `check_eval`: whether one passes CHECK;
+  `request`: its rows.
+* `request_log`: what was answered, until the log has it.
+* `doctor`: what keeps a source from listening.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from contextlib import AbstractContextManager
 
 from sinkql import logical
 from sinkql.capture import open_reader
+from sinkql.connector_api.cdc import CapturedSource, OpenStream, Reveal, Stream
+from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.planning import Access, Connector, SourceKind
 from sinkql.connectors.webhook.options import NoOptions, SourceOptions
 from sinkql.connectors.webhook.plan import plan
-from sinkql.extension.capture import CapturedSource, OpenStream, Reveal, Stream
-from sinkql.extension.check import Check
-from sinkql.extension.plan import Access, Connector, SourceKind
 
 
 def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
@@ -36,7 +37,7 @@ def _listening() -> AbstractContextManager[OpenStream]:
 
 
 def _examine(source: logical.Source, access: Access) -> Iterator[Check]:
-    from sinkql.connectors.webhook.examine import examine
+    from sinkql.connectors.webhook.doctor import examine
 
     return examine(source, access)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 
-from sinkql.connectors.webhook.crowd import Crowd
+from sinkql.connectors.webhook.port_connections import Crowd
 
 _BACKLOG = 2048
 """Where the queue of the port is full a sender's next try comes a second later. The system may have a smaller bound."""

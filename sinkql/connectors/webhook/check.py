@@ -12,11 +12,11 @@ import msgspec
 from sqlglot import exp
 
 from sinkql import ast
-from sinkql.connectors.webhook.judge import ALGORITHMS, CALLS, ENCODINGS
+from sinkql.connector_api.planning import Planning
+from sinkql.connectors.webhook.check_eval import ALGORITHMS, CALLS, ENCODINGS
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.extension.plan import Planning
 from sinkql.planner.query.scalar import expression
-from sinkql.planner.query.syntax import Syntax, string_value
+from sinkql.planner.syntax.sqlglot_tree import Syntax, string_value
 
 Tree = list[Any]
 """`[operation, …]`, JSON-able: its operands are trees, or plain where `judge` says so."""

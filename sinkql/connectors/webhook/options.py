@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from sinkql import ast
-from sinkql.extension.keeping import AWS_CONNECTION, FIXED, LOG
-from sinkql.extension.options import SecretOnly, Tuning, described
+from sinkql.connector_api.options import SecretOnly, Tuning, described
+from sinkql.connector_api.source_options import AWS_CONNECTION, FIXED, LOG
 from sinkql.logical import SecretText
 
 SOURCE_OWNER = "sources from WEBHOOK"

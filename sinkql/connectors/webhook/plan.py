@@ -10,16 +10,16 @@ from urllib.parse import quote
 import msgspec
 
 from sinkql import ast, logical, physical
+from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
+from sinkql.connector_api.database_options import check_certificate, check_port
+from sinkql.connector_api.options import bind, option_span
+from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.secret import secret_data
+from sinkql.connector_api.source_options import log_elsewhere, log_path, size
+from sinkql.connector_api.types import parse_type
 from sinkql.connectors.webhook.layout import Filter, Header, Kind, Layout
 from sinkql.connectors.webhook.options import SOURCE_OWNER, SourceOptions
 from sinkql.errors import Notice, SinkqlError, Span
-from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
-from sinkql.extension.keeping import log_elsewhere, log_path, size
-from sinkql.extension.options import bind, option_span
-from sinkql.extension.plan import Planning, SourcePlan
-from sinkql.extension.secret import secret_data
-from sinkql.extension.server import check_certificate, check_port
-from sinkql.extension.types import parse_type
 from sinkql.planner.name import split_name
 
 _MOST_BODY = 256 << 20

@@ -7,16 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sinkql import durable, typed
-from sinkql.connectors.webhook.body import Reading
-from sinkql.connectors.webhook.door import Door
-from sinkql.connectors.webhook.journal import FencedJournalError, Journal, LostJournalError, Request, mend
-from sinkql.connectors.webhook.judge import judge
-from sinkql.connectors.webhook.layout import Layout
-from sinkql.connectors.webhook.listener import Listeners, Place
-from sinkql.connectors.webhook.plan import path_of
-from sinkql.errors import SinkqlError
-from sinkql.extension.capture import (
+from sinkql import codec
+from sinkql.connector_api.cdc import (
     CapturedSource,
     CapturedTable,
     Changed,
@@ -28,7 +20,16 @@ from sinkql.extension.capture import (
     TableRows,
     Transactions,
 )
-from sinkql.extension.secret import reveal
+from sinkql.connector_api.secret import reveal
+from sinkql.connectors.webhook.check_eval import judge
+from sinkql.connectors.webhook.endpoint import Door
+from sinkql.connectors.webhook.layout import Layout
+from sinkql.connectors.webhook.plan import path_of
+from sinkql.connectors.webhook.request import Reading
+from sinkql.connectors.webhook.request_log import FencedJournalError, Journal, LostJournalError, Request, mend
+from sinkql.connectors.webhook.server import Listeners, Place
+from sinkql.errors import SinkqlError
+from sinkql.storage import files
 
 _MOST_BYTES = 8 << 20
 _UNBOUNDED = 1 << 62
@@ -101,7 +102,7 @@ class WebhookStream:
         try:
             if path.exists():
                 return path.read_text()
-            durable.create(path, uuid.uuid4().hex.encode())
+            files.create(path, uuid.uuid4().hex.encode())
             return path.read_text()
         except OSError as error:
             raise _unwritten(error) from error
@@ -129,7 +130,7 @@ class WebhookStream:
             raise _lost(f"request {min(start, journal.end) + 1}")
         (self._table,) = tables  # a webhook has one
         self._stops = [int(each, 16) for each in stops]
-        reading = Reading.of(typed.convert(self._table.options, Layout))
+        reading = Reading.of(codec.convert(self._table.options, Layout))
         judged = judge(self._options["check"], self._secret)
         door = Door(self._path, reading, judged, self._options["max_body"], journal)
         numbered = enumerate(self._before[start - journal.floor :], start + 1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sinkql.logical import Cast, Type, moment
+from sinkql.logical import Cast, Type, time
 from sinkql.logical.range import SUBTYPES
-from sinkql.lowering.spark.text import PREDICATE, Form, raised, spark_type, within
+from sinkql.lowering.spark.sql import PREDICATE, Form, raised, spark_type, within
 
 READ_JSON = "sinkql_read_json"
 """A function of Python's that every session has: JSON's text → that of a jsonb, or what is wrong with it behind a !."""
@@ -38,7 +38,7 @@ _PARTS = "YMDhmsfp+HO"
 def _parted() -> str:
     """Return the text with its parts between bars; as it is, if it has no form of a date."""
     text = f"regexp_replace(@0, r'(?i)^{_BLANK}epoch{_BLANK}$', '1970|1|1||||||||')"
-    for form, order in moment.FORMS:
+    for form, order in time.FORMS:
         parts = "|".join(f"${order.index(part) + 1}" for part in _PARTS)
         text = f"regexp_replace({text}, r'(?i)^{_BLANK}{form}{_BLANK}$', '{parts}')"
     return text
@@ -49,7 +49,7 @@ _COUNT = {name: f"CAST(concat('0', {_PART[name]}) AS INT)" for name in "hmHO"}
 _YEAR = "concat(CASE WHEN length({Y}) = 4 THEN '' WHEN {Y} < '70' THEN '20' ELSE '19' END, {Y})".format_map(_PART)
 _MONTH = (
     f"IF({_PART['M']} RLIKE '[0-9]', {_PART['M']}, "
-    f"CAST((instr('{moment.MONTHS}', lower(left({_PART['M']}, 3))) + 3) div 4 AS STRING))"
+    f"CAST((instr('{time.MONTHS}', lower(left({_PART['M']}, 3))) + 3) div 4 AS STRING))"
 )
 _DATE = f"CAST(concat({_YEAR}, '-', {_MONTH}, '-', {_PART['D']}) AS DATE)"
 _HOURS = "CASE upper({p}) WHEN '' THEN {{h}} WHEN 'AM' THEN {{h}} % 12 ELSE {{h}} % 12 + 12 END".format_map(
@@ -77,8 +77,8 @@ def _time(name: str, spark: str, value: str, zone: str = "") -> str:
 
 def _time_of_day() -> str:
     """Return the microseconds of a time of day out of its text."""
-    parts = "|".join(f"${moment.TIME_PARTS.index(part) + 1}" for part in "hmsfp")
-    form = f"r'(?i)^{_BLANK}{moment.TIME_FORM}{_BLANK}$'"
+    parts = "|".join(f"${time.TIME_PARTS.index(part) + 1}" for part in "hmsfp")
+    form = f"r'(?i)^{_BLANK}{time.TIME_FORM}{_BLANK}$'"
     part = {name: f"`$p`[{place}]" for place, name in enumerate("hmsfp")}
     hour = f"CAST({part['h']} AS INT)"
     half = f"CASE upper({part['p']}) WHEN '' THEN {hour} WHEN 'AM' THEN {hour} % 12 ELSE {hour} % 12 + 12 END"

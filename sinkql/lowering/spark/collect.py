@@ -6,7 +6,7 @@ from sinkql import logical
 from sinkql.logical.type import TEXT
 from sinkql.lowering.spark.expression import order_sql, spark_sql
 from sinkql.lowering.spark.json import quoted_text
-from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.lowering.spark.sql import quoted, spark_type
 
 _GATHERED = (
     "string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg", "percentile_cont", "percentile_disc",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sinkql.logical import Call, Literal
-from sinkql.logical.composite import taken
-from sinkql.lowering.spark.text import Form, Spelling, quoted, raised, text_literal
+from sinkql.logical.nested import taken
+from sinkql.lowering.spark.sql import Form, Spelling, quoted, raised, text_literal
 
 _KEY_IS = "`$k` -> `$k`.key = @1"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 
 from sinkql.logical import Call, Expression
-from sinkql.logical.condition import decided, in_order
-from sinkql.lowering.spark.array import ordered
-from sinkql.lowering.spark.text import AND, OR, Form, Infix, Spelling, spark_type
-from sinkql.planner.query.failing import may_fail
+from sinkql.logical.short_circuit import decided, in_order
+from sinkql.lowering.spark.nested import ordered
+from sinkql.lowering.spark.sql import AND, OR, Form, Infix, Spelling, spark_type
+from sinkql.planner.query.can_fail import may_fail
 
 
 def _and(call: Call) -> Form | Infix:

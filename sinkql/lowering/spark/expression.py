@@ -8,22 +8,24 @@ from types import MappingProxyType
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
 from sinkql.logical.jsonb import jsonb
 from sinkql.lowering.spark import (
-    array,
     composite,
     condition,
     interval,
     json,
+    nested,
     number,
     numeral,
     operator,
     pattern,
-    rangetype,
     string,
     time,
 )
+from sinkql.lowering.spark import (
+    range as spark_range,
+)
 from sinkql.lowering.spark.cast import cast_form
 from sinkql.lowering.spark.literal import literal_text
-from sinkql.lowering.spark.text import Form, Infix, Spelling, Text, fill, infix, quoted, text_literal
+from sinkql.lowering.spark.sql import Form, Infix, Spelling, Text, fill, infix, quoted, text_literal
 
 FORMS: Mapping[str, Spelling] = MappingProxyType(
     {
@@ -36,8 +38,8 @@ FORMS: Mapping[str, Spelling] = MappingProxyType(
         **time.FORMS,
         **interval.FORMS,
         **json.FORMS,
-        **array.FORMS,
-        **rangetype.FORMS,
+        **nested.FORMS,
+        **spark_range.FORMS,
         **composite.FORMS,
     }
 )
@@ -52,7 +54,7 @@ def spark_sql(expression: Expression) -> str:
 def order_sql(expression: Expression) -> str:
     """Return what Spark orders as an expression's values are."""
     sql = spark_sql(expression)
-    return array.ordered(sql, expression.type) if expression.type.name == "array" else sql
+    return nested.ordered(sql, expression.type) if expression.type.name == "array" else sql
 
 
 def _text(expression: Expression) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sinkql.logical import Call, Interval, Literal
 from sinkql.logical.interval import show_interval
 from sinkql.logical.type import DAY, SECOND
-from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
+from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
 
 
 def _count(place: str, unit: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sinkql import physical
 from sinkql.explain import title
 from sinkql.lowering.spark.map import map_steps
-from sinkql.lowering.spark.text import quoted
+from sinkql.lowering.spark.sql import quoted
 
 
 def job_sql(plan: physical.Job | physical.Graph | physical.Operator) -> str:

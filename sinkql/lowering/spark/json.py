@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sinkql.logical import Call, Expression, Literal
 from sinkql.logical.jsonb import jsonb, member_order
 from sinkql.logical.jsonpath import is_index, is_plain_key, path_steps
-from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type, text_literal
+from sinkql.lowering.spark.sql import Form, Spelling, raised, spark_type, text_literal
 
 _Step = str | int
 JSON_PART, JSON_TEXT = "sinkql_json_part", "sinkql_json_text"

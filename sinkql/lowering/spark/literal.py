@@ -10,7 +10,7 @@ from sinkql.logical import Interval, Literal
 from sinkql.logical import literal as make_literal
 from sinkql.logical.expression import held_types
 from sinkql.logical.type import DAY, SECOND
-from sinkql.lowering.spark.text import Text, spark_type, text_literal
+from sinkql.lowering.spark.sql import Text, spark_type, text_literal
 
 _SUFFIX = {"smallint": "S", "integer": "", "bigint": "L", "uint2": "", "uint4": "L"}
 

@@ -6,8 +6,8 @@ import math
 
 from sinkql.logical import Call
 from sinkql.lowering.spark.operator import absolute
+from sinkql.lowering.spark.sql import Form, Spelling, raised
 from sinkql.lowering.spark.string import constant_number
-from sinkql.lowering.spark.text import Form, Spelling, raised
 
 _INFINITY = "double('Infinity')"
 _NO_LOGARITHM = raised("cannot take logarithm", "DOUBLE")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sinkql.logical import Call, Type
-from sinkql.logical.numeral import DIGITS, ENDINGS, FLOAT_DIGITS, ROMAN, ROMAN_WIDTH, Numeral, Word, read_numeral
+from sinkql.logical.number_format import DIGITS, ENDINGS, FLOAT_DIGITS, ROMAN, ROMAN_WIDTH, Numeral, Word, read_numeral
+from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
 from sinkql.lowering.spark.string import constant_text
-from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
 
 # the names of what the text is made of: the number, rounded and without its sign, and its digits before the point
 _ROUNDED, _DIGITS, _PLACED = "`$n`", "`$d`", "`$p`"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
-from sinkql.logical.meaning import FEW_DAYS
+from sinkql.logical.meaning_version import FEW_DAYS
 from sinkql.logical.type import DAY, MOST_DIGITS, SECOND, UINT2, UINT4, UINT8
-from sinkql.lowering.spark.array import ordered
 from sinkql.lowering.spark.interval import shift_by_text
 from sinkql.lowering.spark.literal import day_time
-from sinkql.lowering.spark.text import (
+from sinkql.lowering.spark.nested import ordered
+from sinkql.lowering.spark.sql import (
     BITS,
     NOT,
     PREDICATE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sinkql.logical import Call, Literal, letter
+from sinkql.logical import Call, Literal, letter_case
 from sinkql.logical.pattern import ENDS_IN_ESCAPE, java_replacement, read_match, read_regex
+from sinkql.lowering.spark.sql import PREDICATE, Form, Spelling, raised, text_literal
 from sinkql.lowering.spark.string import constant_number, constant_text, lower
-from sinkql.lowering.spark.text import PREDICATE, Form, Spelling, raised, text_literal
 
 
 def _like(call: Call) -> Form:
@@ -20,9 +20,9 @@ def _like(call: Call) -> Form:
 
 def _ilike(call: Call) -> Form:
     escape, pattern = _escape(call), call.arguments[1]
-    text, suffix = lower("@0"), _suffix(letter.lower(escape))
+    text, suffix = lower("@0"), _suffix(letter_case.lower(escape))
     if isinstance(pattern, Literal):
-        wanted = "@1" if pattern.value is None else text_literal(letter.lower(constant_text(pattern)))
+        wanted = "@1" if pattern.value is None else text_literal(letter_case.lower(constant_text(pattern)))
         return Form(f"{text} LIKE {wanted}{suffix}", PREDICATE)
     suffix = suffix.replace("`", _BACKQUOTE)
     return Form(_computed(lambda pattern: f"{text} LIKE {lower(pattern)}{suffix}", ord(escape)))

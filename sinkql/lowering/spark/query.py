@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sinkql import logical
 from sinkql.lowering.spark.collect import collect_sql
 from sinkql.lowering.spark.expression import order_sql, spark_sql
-from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.lowering.spark.window import rank_sql, window_sql
 from sinkql.planner.query.once import Once
 

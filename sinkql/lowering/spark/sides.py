@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sinkql import physical
-from sinkql.extension.types import parse_type
-from sinkql.lowering.sides import AT, SIDE, PreparedSide, SidesPreparation
-from sinkql.lowering.spark.preparation import hashed, normal, plain
-from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.connector_api.types import parse_type
+from sinkql.lowering.join_input import AT, SIDE, PreparedSide, SidesPreparation
+from sinkql.lowering.spark.sql import quoted, spark_type
+from sinkql.lowering.spark.task_input import hashed, normal, plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Literal, function
-from sinkql.logical import letter as letters
-from sinkql.logical.letter import SEVERAL
+from sinkql.logical import letter_case as letters
+from sinkql.logical.letter_case import SEVERAL
 from sinkql.logical.pattern import LETTERS, format_pieces
 from sinkql.logical.type import TEXT
-from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
+from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
 
 _GREEK = {
     letter: letters.uppers()[letter]

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from sinkql.logical import Call, Expression, Interval, Literal, moment
-from sinkql.logical.numeral import ENDINGS
-from sinkql.logical.timeform import NAMES, ROMAN, ROMAN_WIDTH, TimeForm, TimePart, read_time_form, read_to_char
+from sinkql.logical import Call, Expression, Interval, Literal, time
+from sinkql.logical.number_format import ENDINGS
+from sinkql.logical.time_format import NAMES, ROMAN, ROMAN_WIDTH, TimeForm, TimePart, read_time_form, read_to_char
 from sinkql.logical.type import DAY
+from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
 from sinkql.lowering.spark.string import constant_text
-from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
 
 _INSTANTS = {"timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP"}
 # Spark's word for each unit that both truncate to
@@ -213,7 +213,7 @@ def _composed(read: TimeForm, expression: str, zone: str) -> str:
     year = part.get("YYYY") or f"concat(IF({part['YY']} < '70', '20', '19'), {part['YY']})"
     month, day, hour = part.get("MM", "'1'"), part.get("DD", "'1'"), part.get("HH24", "'0'")
     if "MON" in part:
-        month = f"CAST((instr('{moment.MONTHS}', lower(left({part['MON']}, 3))) + 3) div 4 AS STRING)"
+        month = f"CAST((instr('{time.MONTHS}', lower(left({part['MON']}, 3))) + 3) div 4 AS STRING)"
     date = f"concat({year}, '-', {month}, '-', {day})"
     if "DDD" in part:
         number = f"CAST({part['DDD']} AS INT)"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sinkql import logical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.expression import order_sql, spark_sql
-from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.lowering.spark.sql import quoted, spark_type
 
 _NUMBER = "`$number`"
 _VIEW = "Create a view with it, and select from the table that a sink writes."

@@ -4,5 +4,5 @@
 * `name`: a statement up to a name to the kinds of items that the name may be of.
 * `query`: a query up to the cursor to what may stand there, by its clauses.
 * `highlight`: a text, right or wrong, to what each part of it is.
-* `syntax`: the grammar to a statement's syntax, as manuals write it.
+* `syntax_help`: the grammar to a statement's syntax, as manuals write it.
 """

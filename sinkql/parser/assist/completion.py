@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sinkql import vocabulary
+from sinkql import keywords
 from sinkql.errors import SinkqlError, UnclosedError
+from sinkql.keywords import Role, Vocabulary
 from sinkql.parser.assist.name import NameKind, name_kinds
 from sinkql.parser.assist.query import relations_of, within_query
-from sinkql.parser.read import grammar, lexical, reader
+from sinkql.parser.read import grammar, lexer, reader
 from sinkql.parser.read.automaton import Ahead
-from sinkql.parser.read.lexical import Lexeme
-from sinkql.vocabulary import Role, Vocabulary
+from sinkql.parser.read.lexer import Lexeme
 
 _QUERIES = ("QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", "FROM_ITEMS")
 _QUERY_STARTS = ("SELECT", "VALUES", "WITH")
@@ -85,7 +85,7 @@ def _before(text: str, cursor: int) -> tuple[list[Lexeme] | None, int, bool]:
     lexemes: list[Lexeme] = []
     head = text[:cursor]
     try:
-        for lexeme in lexical.scan(head):
+        for lexeme in lexer.scan(head):
             if lexeme.kind == ";":
                 lexemes = []
             elif lexeme.kind != "END":
@@ -265,7 +265,7 @@ class _Walk:
         expected = parser.expected()
         if "LABEL" in expected:
             expected -= {"PARTITION_BY"}  # an option, which only some kinds have
-        found = [vocabulary.RUNS[each] for each in expected & vocabulary.RUNS.keys()]
+        found = [keywords.RUNS[each] for each in expected & keywords.RUNS.keys()]
         for first in expected & grammar.keywords():
             run, ahead = [first], parser.after(first)
             while ahead is not None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sinkql import vocabulary
+from sinkql import keywords
 from sinkql.errors import SinkqlError, Span, UnclosedError
-from sinkql.parser.read import grammar, lexical, reader
+from sinkql.keywords import Vocabulary
+from sinkql.parser.read import grammar, lexer, reader
 from sinkql.parser.read.automaton import END, Ahead
-from sinkql.parser.read.lexical import Lexeme
-from sinkql.vocabulary import Vocabulary
+from sinkql.parser.read.lexer import Lexeme
 
 HighlightKind = Literal["keyword", "option", "name", "string", "number", "comment", "error"]
 _KINDS: dict[str, HighlightKind] = {"STRING": "string", "HEX": "string", "NUMBER": "number", "QUOTED": "name"}
@@ -33,7 +33,7 @@ def highlights(text: str, words: Vocabulary) -> Iterator[Highlight]:
     comments: list[Highlight] = []
     at = 0
     try:
-        for lexeme in lexical.scan(text):
+        for lexeme in lexer.scan(text):
             comments.extend(_comments(text, at, lexeme.start))
             at = lexeme.end
             statement.append(lexeme)
@@ -83,14 +83,14 @@ def _keywords(lexemes: Sequence[Lexeme], words: Vocabulary) -> dict[int, Highlig
         run = range(place, place + count)
         if terminal in ("LABEL", "OPTION_NAME"):
             found.update((each, "option") for each in run)
-        elif terminal in grammar.keywords() or terminal in ("KIND", "FORMAT_NAME") or terminal in vocabulary.RUNS:
+        elif terminal in grammar.keywords() or terminal in ("KIND", "FORMAT_NAME") or terminal in keywords.RUNS:
             found.update((each, "keyword") for each in run)
         elif count > 1:
-            found.update((each, "keyword") for each in run if lexemes[each].keyword in vocabulary.QUERY)
+            found.update((each, "keyword") for each in run if lexemes[each].keyword in keywords.QUERY)
         behind = parser.after(terminal)
         if behind is None:
             rest = range(place, len(lexemes))
-            known = grammar.keywords() & vocabulary.QUERY | vocabulary.RESERVED
+            known = grammar.keywords() & keywords.QUERY | keywords.RESERVED
             found.update((each, "keyword") for each in rest if lexemes[each].keyword in known)
             return found
         parser = behind

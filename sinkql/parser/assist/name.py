@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from sinkql.vocabulary import Vocabulary
+from sinkql.keywords import Vocabulary
 
 NameKind = Literal[
     "SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "INDEX", "SINK",

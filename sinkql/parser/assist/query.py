@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sinkql import vocabulary
+from sinkql import keywords
 from sinkql.errors import SinkqlError
 from sinkql.parser.assist.name import NameKind
-from sinkql.parser.read import lexical
-from sinkql.parser.read.lexical import Lexeme
+from sinkql.parser.read import lexer
+from sinkql.parser.read.lexer import Lexeme
 
 _BEFORE_RELATION = frozenset({"FROM", "JOIN"})
 _CLAUSES = frozenset(
@@ -72,7 +72,7 @@ def relations_of(text: str) -> Iterator[tuple[str, str | None]]:
     """Yield the names, as written, and aliases of the relations that a query reads, up to its semicolon."""
     lexemes: list[Lexeme] = []
     try:
-        for lexeme in lexical.scan(text):
+        for lexeme in lexer.scan(text):
             if lexeme.kind == ";":
                 break
             lexemes.append(lexeme)
@@ -110,4 +110,4 @@ def _relation(lexemes: Sequence[Lexeme], place: int) -> tuple[str, str | None, i
 
 
 def _names(lexeme: Lexeme) -> bool:
-    return lexeme.kind == "QUOTED" or (lexeme.kind == "WORD" and lexeme.keyword not in vocabulary.QUERY)
+    return lexeme.kind == "QUOTED" or (lexeme.kind == "WORD" and lexeme.keyword not in keywords.QUERY)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sinkql.errors import Span
-from sinkql.parser.read.table import Row, Rule, Tables
+from sinkql.keywords import Vocabulary
+from sinkql.parser.read.tables import Row, Rule, Tables
 from sinkql.parser.read.tree import Node, Token
-from sinkql.vocabulary import Vocabulary
 
 END = "$END"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from sinkql import durable
+from sinkql.keywords import Vocabulary
 from sinkql.local_path import cache_folder
-from sinkql.parser.read import table
+from sinkql.parser.read import tables
 from sinkql.parser.read.automaton import Automaton
-from sinkql.parser.read.table import Tables
-from sinkql.vocabulary import Vocabulary
+from sinkql.parser.read.tables import Tables
+from sinkql.storage import files as storage_files
 
 _FORM = 1
 """Goes up when the tables are kept in another form, or made in another way."""
@@ -37,8 +37,8 @@ def _tables() -> Tables:
     kept = _kept(given)
     # It is not there, or not what was written.
     with contextlib.suppress(OSError, ValueError, TypeError, msgspec.MsgspecError):
-        return table.from_json(kept.read_bytes())
-    made = table.make(given)
+        return tables.from_json(kept.read_bytes())
+    made = tables.make(given)
     with contextlib.suppress(OSError):
         _keep(made, kept)
     return made
@@ -55,7 +55,7 @@ def _keep(made: Tables, kept: Path) -> None:
     for other in kept.parent.glob("grammar-*"):
         if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
             other.unlink()
-    durable.write(kept, made.to_json(), private=True, sync=False)
+    storage_files.write(kept, made.to_json(), private=True, sync=False)
 
 
 @cache

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sinkql import vocabulary
+from sinkql import keywords
 from sinkql.parser.read import grammar
 from sinkql.parser.read.automaton import END, Ahead
-from sinkql.parser.read.lexical import Lexeme
+from sinkql.parser.read.lexer import Lexeme
 
 _QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 _TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "HEX": "HEX", "QUOTED": "NAME", "END": END, ";": END}
@@ -48,9 +48,9 @@ def _readings(lexeme: Lexeme) -> tuple[str, ...]:
         queries = ("QUERY",) if kind == "LPAR" else ()
         expressions = ("CONDITION", "EXPRESSION", "EXPRESSIONS") if lexeme.kind in _EXPRESSION_STARTS else ()
         return (kind, *queries, *expressions)
-    runs = tuple(run for run, words in vocabulary.RUNS.items() if words.split()[0] == lexeme.keyword)
+    runs = tuple(run for run, words in keywords.RUNS.items() if words.split()[0] == lexeme.keyword)
     readings = (*_WORDS, lexeme.keyword, *runs)
-    return readings if lexeme.keyword in vocabulary.RESERVED else (*readings, "NAME")
+    return readings if lexeme.keyword in keywords.RESERVED else (*readings, "NAME")
 
 
 def query_starts(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:

@@ -6,14 +6,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from sinkql import vocabulary
+from sinkql import keywords
 from sinkql.errors import Span, nearest
+from sinkql.keywords import Vocabulary, longest
 from sinkql.parser.read import grammar
 from sinkql.parser.read.automaton import END, Ahead
-from sinkql.parser.read.lexical import Lexeme, too_long
+from sinkql.parser.read.lexer import Lexeme, too_long
 from sinkql.parser.read.lookahead import expression_length, follows, query_starts, symbol, text_length
 from sinkql.parser.read.tree import Node, Token
-from sinkql.vocabulary import Vocabulary, longest
 
 _LITERALS = frozenset({"STRING", "NUMBER", "HEX", "-"})
 _AFTER_VALUE = frozenset({",", ")", ".", "END", ";"})
@@ -205,8 +205,8 @@ def _reserved(lexemes: Sequence[Lexeme], place: int) -> bool:
     """Say whether the word needs quotes to be a name."""
     keyword = lexemes[place].keyword
     if place == 1 and lexemes[0].keyword == "SHOW":
-        return keyword in vocabulary.RESERVED | vocabulary.SHOWN
-    return keyword in vocabulary.RESERVED and lexemes[place - 1].keyword != "AS"
+        return keyword in keywords.RESERVED | keywords.SHOWN
+    return keyword in keywords.RESERVED and lexemes[place - 1].keyword != "AS"
 
 
 def _words(lexemes: Sequence[Lexeme], place: int) -> list[str]:

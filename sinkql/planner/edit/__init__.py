@@ -4,6 +4,6 @@
 * `alter`, `option`: ALTER → the item's new statement; what it sets and resets of the options.
 * `rename`: new names; what ALTER … OWNER TO and COMMENT ON speak of.
 * `drop`: what DROP takes away, in which order.
-* `row`: INSERT, UPDATE and DELETE → rows that come, go and change.
+* `dml`: INSERT, UPDATE and DELETE → rows that come, go and change.
 * `transaction`: what is said of BEGIN, COMMIT and ROLLBACK.
 """

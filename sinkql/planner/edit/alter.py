@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import Tuning, labels
+from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.source_options import LOG_FACT
+from sinkql.connector_api.types import kept_type
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest
-from sinkql.extension.keeping import LOG_FACT
-from sinkql.extension.options import Tuning, labels
-from sinkql.extension.registry import Registry
-from sinkql.extension.types import kept_type
+from sinkql.keywords import Vocabulary
 from sinkql.planner.edit.option import changed_connection, changed_options, respan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.cluster import ClusterOptions
 from sinkql.planner.item.replicate import OPTION as REPLICATE
-from sinkql.planner.item.rule import exported_relation
+from sinkql.planner.item.sink_rules import exported_relation
 from sinkql.planner.item.statement import plan
 from sinkql.planner.item.view import view_options
 from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, join_name, short_name, sql_name, with_article
-from sinkql.planner.refuse.statement import JOB_OPTIONS, unsupported_alter
 from sinkql.planner.scope import Scope
-from sinkql.printer.part import name as print_name
-from sinkql.vocabulary import Vocabulary
+from sinkql.planner.unsupported import JOB_OPTIONS, unsupported_alter
+from sinkql.printer.clause import name as print_name
 
 
 @dataclass(frozen=True, slots=True)

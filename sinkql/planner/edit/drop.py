@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from sinkql import ast, logical
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
-from sinkql.extension.registry import Registry
+from sinkql.planner.dependency import in_order, reached
 from sinkql.planner.name import named, short_name, sql_name, system, with_article
-from sinkql.planner.order import in_order, reached
-from sinkql.planner.refuse.statement import check_kind
-from sinkql.printer.part import name as print_name
+from sinkql.planner.unsupported import check_kind
+from sinkql.printer.clause import name as print_name
 
 Dependents = Callable[[str], Iterable[str]]
 """Full names of the items that use an item directly."""

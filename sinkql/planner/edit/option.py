@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sinkql import ast
+from sinkql.connector_api.options import labels, unknown
+from sinkql.connector_api.planning import ConnectionKind
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.options import labels, unknown
-from sinkql.extension.plan import ConnectionKind
-from sinkql.planner.refuse.statement import no_keys
+from sinkql.planner.unsupported import no_keys
 
 T = TypeVar("T")
 Refusal = Callable[[str, Span], SinkqlError]

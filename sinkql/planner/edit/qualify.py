@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sinkql import ast, logical
+from sinkql.keywords import OptionWords, Vocabulary
 from sinkql.planner.item.index import index_name
 from sinkql.planner.name import join_name, resolve_schema, split_name
 from sinkql.planner.subsource import stand_in
-from sinkql.vocabulary import OptionWords, Vocabulary
 
 
 def qualify(statement: ast.Create, catalog: logical.CatalogReader) -> ast.Create:
@@ -88,7 +88,7 @@ class _Full:
         return cluster or ast.Ident(split_name(self.catalog.setting("cluster"))[0])
 
     def query(self, query: ast.Query) -> ast.Query:
-        from sinkql.planner.query.text import qualify_query  # sqlglot loads only where there is a query
+        from sinkql.planner.query.rename import qualify_query  # sqlglot loads only where there is a query
 
         return qualify_query(query, self.used)
 
@@ -123,7 +123,7 @@ class _Renamed:
         return replace(cluster, value=split_name(self.used(_plain(cluster)))[0]) if cluster is not None else None
 
     def query(self, query: ast.Query) -> ast.Query:
-        from sinkql.planner.query.text import rename_query
+        from sinkql.planner.query.rename import rename_query
 
         return rename_query(query, self.used)
 
@@ -158,7 +158,7 @@ class _Found:
         return cluster
 
     def query(self, query: ast.Query) -> ast.Query:
-        from sinkql.planner.query.text import rename_query
+        from sinkql.planner.query.rename import rename_query
 
         return rename_query(query, self.used)
 

@@ -9,7 +9,7 @@ from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
 from sinkql.logical.typetext import shown_name
 from sinkql.planner.name import SYSTEM_SCHEMAS, join_name, missing, named, short_name, split_name, system, with_article
-from sinkql.printer.part import name as print_name
+from sinkql.printer.clause import name as print_name
 
 _RELATIONS = ("TABLE", "SOURCE", "VIEW", "MATERIALIZED VIEW")
 

@@ -1,6 +1,6 @@
 """Typed expressions put together: what an operator, a cast or a literal means for operands of these types.
 
-* `typed`: a tree with the type that the user sees, and how trees are made.
+* `typed_expression`: a tree with the type that the user sees, and how trees are made.
 * `literal`, `interval`: the text of a constant and the type it takes → its value; conversions that happen unasked.
 * `cast`: conversions that are asked for.
 * `operator`: arithmetic, comparison and the like: operands brought to the types that a function of the list takes.

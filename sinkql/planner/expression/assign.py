@@ -17,7 +17,7 @@ from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.composite import recasts, with_constants
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import document, literal
-from sinkql.planner.expression.typed import Typed, cast_to, settled
+from sinkql.planner.expression.typed_expression import Typed, cast_to, settled
 
 
 @dataclass(frozen=True, slots=True)

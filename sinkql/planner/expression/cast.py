@@ -12,7 +12,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.composite import no_cast, recast, recasts
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import literal
-from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact, null_of
+from sinkql.planner.expression.typed_expression import Typed, call, cast_to, constant, exact, null_of
 
 _REFUSED = {
     ("numeric", "text"): "the text of a numeric depends on a display scale; cast to numeric(p,s) first",

@@ -8,7 +8,7 @@ from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.logical import Branch, Call, Case, Expression, Literal, Type
 from sinkql.logical.type import Field, record_type
 from sinkql.logical.typetext import shown_name
-from sinkql.planner.expression.typed import Typed, call, constant, exact, joined, null_of
+from sinkql.planner.expression.typed_expression import Typed, call, constant, exact, joined, null_of
 from sinkql.planner.types import BOOLEAN, TEXT, UNKNOWN
 
 _ROW, _MAP = "ROW(any…)", "MAP(any…)"

@@ -8,7 +8,7 @@ from sinkql.logical import Call, Interval, Literal
 from sinkql.logical import function as functions
 from sinkql.logical.interval import RangeError, read_interval
 from sinkql.logical.type import BIGINT, SECOND, Type
-from sinkql.planner.expression.typed import Typed, call
+from sinkql.planner.expression.typed_expression import Typed, call
 
 
 def parse_interval(text: str, span: Span, unit: str | None = None) -> Interval:

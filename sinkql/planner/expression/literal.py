@@ -10,17 +10,17 @@ from typing import Any
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical import NUMERIC, Type, moment
+from sinkql.logical import NUMERIC, Type, time
 from sinkql.logical.array import Items, UnevenError, read_array, squared
-from sinkql.logical.composite import entries, map_levels, read_map, read_record
 from sinkql.logical.expression import single, text_of
 from sinkql.logical.interval import show_interval
 from sinkql.logical.jsonb import jsonb
+from sinkql.logical.nested import entries, map_levels, read_map, read_record
 from sinkql.logical.range import SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, read_range
 from sinkql.logical.type import RANGES
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
-from sinkql.planner.expression.typed import Typed, cast_to, check_scale, constant, exact, null_of
+from sinkql.planner.expression.typed_expression import Typed, cast_to, check_scale, constant, exact, null_of
 
 _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
@@ -102,7 +102,7 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         return cast_to(constant(text, types.TEXT, span), target)
     try:
         value = _READERS[target.name](text if target in (types.UUID, types.BYTEA) else text.strip(_BLANK), target)
-    except moment.BeyondError:
+    except time.BeyondError:
         hint = "Use a value in the years 1 to 9999, or NULL."
         raise SinkqlError("SQ2212", f"{target} out of range: '{text}'", span, hint=hint) from None
     if value is None and target.name == "numeric" and _NUMBER.fullmatch(text.strip(_BLANK)):
@@ -274,7 +274,7 @@ def _moment(read: Callable[[str], logical.Value]) -> Callable[[str, Type], logic
     def found(text: str, _target: Type) -> logical.Value | None:
         try:
             return read(text)
-        except moment.BeyondError:
+        except time.BeyondError:
             raise
         except ValueError:
             return None
@@ -297,9 +297,9 @@ def _bytea(text: str, _target: Type) -> bytes | None:
 
 _READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
     **dict.fromkeys(RANGES, _integer), "numeric": _numeric, "real": _floating,
-    "double precision": _floating, "boolean": _boolean, "date": _moment(moment.read_date),
-    "time": _moment(moment.read_time),
-    "timestamp": _moment(moment.read_timestamp), "timestamptz": _moment(moment.read_instant), "uuid": _uuid,
+    "double precision": _floating, "boolean": _boolean, "date": _moment(time.read_date),
+    "time": _moment(time.read_time),
+    "timestamp": _moment(time.read_timestamp), "timestamptz": _moment(time.read_instant), "uuid": _uuid,
     "bytea": _bytea,
 }  # fmt: skip
 _HINTS = {

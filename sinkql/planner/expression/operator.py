@@ -15,7 +15,7 @@ from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.composite import compared
 from sinkql.planner.expression.interval import held, order, shift
 from sinkql.planner.expression.literal import coerced, decimal
-from sinkql.planner.expression.typed import Typed, call, cast_to, check_scale, constant, exact
+from sinkql.planner.expression.typed_expression import Typed, call, cast_to, check_scale, constant, exact
 
 _OF_RANGES = ("<<", ">>", "+", "-", "*")
 """Postgres has them of ranges too."""

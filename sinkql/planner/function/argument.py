@@ -9,7 +9,7 @@ from sinkql.logical import Type
 from sinkql.logical.function import FUNCTIONS
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed
+from sinkql.planner.expression.typed_expression import Typed
 
 _ANY_NUMBER = 99
 _SHOWN = 4

@@ -7,22 +7,24 @@ from collections.abc import Mapping, Sequence
 from sinkql.errors import NoFormError, SinkqlError, Span, UnknownNameError, nearest, one_of
 from sinkql.logical.function import ANY, FUNCTIONS, Function
 from sinkql.logical.type import NUMERIC, Type
-from sinkql.parser.mistake.habit import call_hint, called_elsewhere
+from sinkql.parser.hint.other_dialects import call_hint, called_elsewhere
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, constant
-from sinkql.planner.expression.typed import call as listed
+from sinkql.planner.expression.typed_expression import Typed, constant
+from sinkql.planner.expression.typed_expression import call as listed
 from sinkql.planner.function import (
-    array,
     composite,
     condition,
     json,
+    nested,
     number,
     pattern,
-    rangetype,
-    rows,
+    set_returning,
     text,
     time,
+)
+from sinkql.planner.function import (
+    range as function_range,
 )
 from sinkql.planner.function.argument import Handler
 
@@ -34,11 +36,11 @@ HANDLERS: Mapping[str, Handler] = {
     **condition.HANDLERS,
     **json.HANDLERS,
     **pattern.HANDLERS,
-    **array.HANDLERS,
-    **rangetype.HANDLERS,
+    **nested.HANDLERS,
+    **function_range.HANDLERS,
     **composite.HANDLERS,
 }
-ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **array.ALIASES, **composite.ALIASES}
+ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **nested.ALIASES, **composite.ALIASES}
 _REFUSED: Mapping[str, str] = {**number.REFUSED}
 _LISTED: dict[str, list[Function]] = {}
 for _function in FUNCTIONS.values():
@@ -52,7 +54,8 @@ _VOLATILE = (
     "uuid_generate_v4", "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
 )  # fmt: skip
 _SET_RETURNING = (
-    *rows.HANDLERS, "regexp_matches", "regexp_split_to_table", "string_to_table", "json_array_elements", "json_each",
+    *set_returning.HANDLERS,
+    "regexp_matches", "regexp_split_to_table", "string_to_table", "json_array_elements", "json_each",
     "json_object_keys", "jsonb_to_recordset", "jsonb_path_query",
 )  # fmt: skip
 AGGREGATES = (
@@ -90,7 +93,7 @@ def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
     check(name, span, len(arguments))
     handler = HANDLERS.get(name)
     if name in ("lower", "upper") and any(types.ranged(each.type) for each in arguments):
-        handler = rangetype.bound
+        handler = function_range.bound
     if handler is not None:
         return handler(name, tuple(arguments), span).at(span)
     return _choose(name, arguments, span)
@@ -151,7 +154,7 @@ def check(name: str, span: Span, arity: int) -> None:
         message = f"{name}() is volatile, which views do not allow"
         raise SinkqlError("SQ2217", message, span, hint="Let the source carry the time or the value as a column.")
     if name in _SET_RETURNING:
-        if name in rows.HANDLERS:
+        if name in set_returning.HANDLERS:
             hint = "Write it in FROM, or as an item of the select list."
             raise NoFormError("SQ2928", f"{name}() returns a set, which is not supported here", span, hint=hint)
         raise NoFormError("SQ2928", f"{name}() returns a set, which is not supported yet", span)

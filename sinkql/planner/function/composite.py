@@ -10,7 +10,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import settled
-from sinkql.planner.expression.typed import Typed, call, exact, null_of
+from sinkql.planner.expression.typed_expression import Typed, call, exact, null_of
 from sinkql.planner.function.argument import Handler, arity
 from sinkql.planner.types import TEXT
 

@@ -15,7 +15,7 @@ from sinkql.logical.jsonpath import is_index, is_plain_key, path_steps, written_
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
-from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact
+from sinkql.planner.expression.typed_expression import Typed, call, cast_to, constant, exact
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT, UNKNOWN
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical.numeral import check_float, read_numeral
+from sinkql.logical.number_format import check_float, read_numeral
 from sinkql.planner import types
-from sinkql.planner.expression.exact import made
+from sinkql.planner.expression.exact_numeric import made
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import arithmetic, decimal_operand
-from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.expression.typed_expression import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, typed
 from sinkql.planner.function.pattern import refused
 from sinkql.planner.types import DOUBLE, INTEGER, NUMERIC, TEXT

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sinkql.connector_api.types import nested_type
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.types import nested_type
 from sinkql.logical.pattern import (
     Pattern,
     PatternError,
@@ -18,7 +18,7 @@ from sinkql.logical.pattern import (
 )
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.expression.typed_expression import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 
 

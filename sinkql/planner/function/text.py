@@ -5,7 +5,7 @@ from __future__ import annotations
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical.pattern import format_pieces
 from sinkql.planner.expression.cast import cast
-from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.expression.typed_expression import Typed, call, constant
 from sinkql.planner.function import pattern
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.types import BOOLEAN, BYTEA, INTEGER, TEXT, UNKNOWN

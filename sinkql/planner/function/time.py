@@ -9,13 +9,13 @@ from zoneinfo import available_timezones
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.logical import Call, Interval
 from sinkql.logical.pattern import PatternError
-from sinkql.logical.timeform import read_time_form, read_to_char
+from sinkql.logical.time_format import read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import coerced, decimal
 from sinkql.planner.expression.operator import arithmetic, interval_of
-from sinkql.planner.expression.typed import Typed, call, cast_to, constant
+from sinkql.planner.expression.typed_expression import Typed, call, cast_to, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.function.number import to_char
 from sinkql.planner.function.pattern import refused

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.source_options import REACHED_BY, REACHES
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.extension.keeping import REACHED_BY, REACHES
-from sinkql.extension.options import bind, described, option_span
-from sinkql.extension.plan import Planning
-from sinkql.extension.s3 import SCHEME
-from sinkql.vocabulary import secret_setting
+from sinkql.keywords import secret_setting
+from sinkql.object_store.s3 import SCHEME
 
 _LATER = (
     "AUTO SCALING STRATEGY", "AVAILABILITY ZONES", "DISK", "EXPERIMENTAL ARRANGEMENT COMPRESSION",

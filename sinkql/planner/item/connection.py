@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql import ast, logical
+from sinkql.connector_api.planning import Access
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError
-from sinkql.extension.plan import Access
-from sinkql.extension.registry import Registry
 from sinkql.planner.name import find
 from sinkql.planner.scope import Scope, kinds_hint
 

@@ -6,13 +6,13 @@ import re
 from itertools import count
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import unknown
 from sinkql.errors import SinkqlError
-from sinkql.extension.options import unknown
 from sinkql.logical.expression import without_spans
-from sinkql.planner.expression.typed import settled
+from sinkql.planner.expression.typed_expression import settled
 from sinkql.planner.name import join_name, missing, split_name, with_article
 from sinkql.planner.scope import Scope
-from sinkql.printer.part import name as print_name
+from sinkql.printer.clause import name as print_name
 
 _COLUMN = re.compile(r'[a-z_]\w*|"(?:[^"]|"")*"', re.IGNORECASE)
 

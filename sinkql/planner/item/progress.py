@@ -5,8 +5,8 @@ from __future__ import annotations
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import find, in_full
-from sinkql.planner.refuse.statement import no_progress
 from sinkql.planner.scope import Scope
+from sinkql.planner.unsupported import no_progress
 
 
 def progress_of(statement: ast.CreateSource) -> tuple[ast.CreateProgress, ...]:

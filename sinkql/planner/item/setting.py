@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sinkql import ast
 from sinkql.errors import Notice, SinkqlError, Span, nearest
+from sinkql.keywords import quoted
 from sinkql.planner.name import DATABASE, SCHEMA
-from sinkql.vocabulary import quoted
 
 _MISSPELT = 0.85
 _OF_SPARK = "Set Spark's options for a cluster: CREATE CLUSTER name (SIZE = '…', CONF = MAP['…' => '…'])."

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sinkql import ast, logical
+from sinkql.connector_api.planning import SinkKind
+from sinkql.connector_api.sink_options import check_pace
 from sinkql.errors import SinkqlError, Span, one_of
-from sinkql.extension.plan import SinkKind
-from sinkql.extension.sink import check_pace
-from sinkql.planner.item.rule import (
+from sinkql.planner.item.sink_rules import (
     check_changes,
     check_key,
     check_key_types,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import count
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import option_span
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.options import option_span
 from sinkql.planner.name import as_name, find, join_name, short_name, split_name
 from sinkql.planner.subsource import check_readable, stand_in
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sinkql import ast, logical
+from sinkql.connector_api.planning import Access, SourceKind
 from sinkql.errors import Notice, SinkqlError, nearest
-from sinkql.extension.plan import Access, SourceKind
 from sinkql.planner.item.progress import progress_of
 from sinkql.planner.name import as_name, cluster_name
-from sinkql.planner.refuse.statement import check_source
 from sinkql.planner.scope import Scope, kinds_hint, listed_kinds
 from sinkql.planner.subsource import subsources, table_of
-from sinkql.printer.part import ident
+from sinkql.planner.unsupported import check_source
+from sinkql.printer.clause import ident
 
 _TAKEN = "taken"
 

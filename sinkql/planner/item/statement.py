@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sinkql import ast, logical
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError, Span, TakenNameError
-from sinkql.extension.registry import Registry
 from sinkql.planner.item.cluster import plan_cluster
 from sinkql.planner.item.connection import plan_connection
 from sinkql.planner.item.index import index_name, plan_index
@@ -17,7 +17,7 @@ from sinkql.planner.item.view import plan_view
 from sinkql.planner.name import SCHEMA, as_name, database_name, join_name, resolve_schema, short_name, sql_name, system
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.subsource import plan_table_from, subsources
-from sinkql.printer.part import name as print_name
+from sinkql.printer.clause import name as print_name
 
 
 def plan(statement: ast.Create, facts: logical.Facts, catalog: logical.CatalogReader, registry: Registry) -> Planned:

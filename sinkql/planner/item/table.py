@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import unknown
+from sinkql.connector_api.type_hint import later_type, type_hint
+from sinkql.connector_api.types import column_type, length_hint
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
-from sinkql.extension.options import unknown
-from sinkql.extension.type_hint import later_type, type_hint
-from sinkql.extension.types import column_type, length_hint
 from sinkql.logical.typetext import flat, shown_name
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns

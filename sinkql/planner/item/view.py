@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.sink_options import SHORTEST_INTERVAL
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.options import bind, described, option_span
-from sinkql.extension.sink import SHORTEST_INTERVAL
 from sinkql.planner.item.cost import costs
 from sinkql.planner.item.replicate import replicated
 from sinkql.planner.name import check_columns, cluster_name
-from sinkql.planner.refuse.statement import JOB_OPTIONS, check_view
 from sinkql.planner.scope import Scope
+from sinkql.planner.unsupported import JOB_OPTIONS, check_view
 
 PLAIN_NUMERICS = "plain_numerics"
 """The fact of a view from before columns had the scale of what they are computed by: its columns stay as they are."""

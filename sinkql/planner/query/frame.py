@@ -11,8 +11,8 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Interval
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed
-from sinkql.planner.query.translation import Translation
+from sinkql.planner.expression.typed_expression import Typed
+from sinkql.planner.query.expression_context import Translation
 
 _CODE = "SQ2242"
 _CURRENT, _UNBOUNDED = "CURRENT ROW", "UNBOUNDED"

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from sinkql import ast, logical
 from sinkql.errors import too_deep
-from sinkql.planner.query.around import Around
-from sinkql.planner.query.ordering import Order, Terms, row_count
+from sinkql.planner.query.order_by import Order, Terms, row_count
 from sinkql.planner.query.plan import Planner
+from sinkql.planner.query.query_context import Around
 from sinkql.planner.query.select import SAME
-from sinkql.planner.query.syntax import parse
+from sinkql.planner.syntax.sqlglot_tree import parse
 
 
 @dataclass(frozen=True, slots=True)

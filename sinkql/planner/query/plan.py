@@ -14,16 +14,16 @@ from sinkql.planner import types
 from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
-from sinkql.planner.query.around import Around, Qualifiers
-from sinkql.planner.query.from_ import From
-from sinkql.planner.query.ordering import CLAUSES, Terms, first_of_each, first_rows, row_count
+from sinkql.planner.query.from_clause import From
+from sinkql.planner.query.order_by import CLAUSES, Terms, first_of_each, first_rows, row_count
+from sinkql.planner.query.query_context import Around, Qualifiers
+from sinkql.planner.query.rename import written_name
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import SAME, Hidden, aggregates_in, plan_select
-from sinkql.planner.query.subquery import Subqueries
-from sinkql.planner.query.syntax import RANGE, RECURSION, Syntax, parse
-from sinkql.planner.query.text import written_name
+from sinkql.planner.query.subquery.subquery import Subqueries
 from sinkql.planner.query.values import plan_values
 from sinkql.planner.subsource import check_readable, stand_in
+from sinkql.planner.syntax.sqlglot_tree import RANGE, RECURSION, Syntax, parse
 
 
 @dataclass(frozen=True, slots=True)

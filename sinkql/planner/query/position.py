@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql.errors import SinkqlError
-from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 
 def position(syntax: Syntax, node: Any, clause: str, width: int) -> int | None:

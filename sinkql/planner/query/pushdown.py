@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from sinkql import logical
 from sinkql.logical import Expression, JoinKind
 from sinkql.logical.expression import Reference, children, with_children
-from sinkql.planner.expression.typed import Typed
+from sinkql.planner.expression.typed_expression import Typed
 from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.failing import may_fail
+from sinkql.planner.query.can_fail import may_fail
 from sinkql.planner.query.keys import filtered, injective, unique
 from sinkql.planner.query.nulls import rejects
-from sinkql.planner.query.top import ranked
+from sinkql.planner.query.top_n import ranked
 
 
 def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:

@@ -8,12 +8,12 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql import logical
-from sinkql.planner.expression.typed import Typed
+from sinkql.planner.expression.typed_expression import Typed
 from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.expression_context import Context
 from sinkql.planner.query.scope import Scope, identifier, qualifier
-from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
-from sinkql.planner.query.translation import Context
+from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 
 class Qualified(Translator):

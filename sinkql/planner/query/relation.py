@@ -11,11 +11,11 @@ from sinkql.logical import NUMERIC, Change
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
-from sinkql.planner.expression.typed import Typed, column, narrowed, null_of, settled, widest
+from sinkql.planner.expression.typed_expression import Typed, column, narrowed, null_of, settled, widest
 from sinkql.planner.query.dependency import keys_of_groups
 from sinkql.planner.query.join import conjuncts
 from sinkql.planner.query.keys import filtered, minimal
-from sinkql.planner.query.top import ranked, unnumbered
+from sinkql.planner.query.top_n import ranked, unnumbered
 
 Item = tuple[str, Typed]
 

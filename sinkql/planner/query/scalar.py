@@ -8,10 +8,10 @@ from typing import Any
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
-from sinkql.planner.expression.typed import Typed
+from sinkql.planner.expression.typed_expression import Typed
 from sinkql.planner.query.scope import RowContext, Scope
-from sinkql.planner.query.syntax import Syntax, parse
 from sinkql.planner.query.translate import Translator
+from sinkql.planner.syntax.sqlglot_tree import Syntax, parse
 
 _HEAD = "SELECT "
 _MADE = "syntax"

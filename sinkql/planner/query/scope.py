@@ -11,12 +11,12 @@ from sqlglot import exp
 
 from sinkql import logical
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest, one_of
+from sinkql.keywords import join_name
 from sinkql.logical.typetext import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.literal import literal
-from sinkql.planner.expression.typed import Typed, column
-from sinkql.planner.query.translation import SubqueryContext, Windowing
-from sinkql.vocabulary import join_name
+from sinkql.planner.expression.typed_expression import Typed, column
+from sinkql.planner.query.expression_context import SubqueryContext, Windowing
 
 _CLOCKS: dict[type, str] = {
     exp.CurrentTimestamp: "now",

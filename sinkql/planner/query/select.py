@@ -10,25 +10,26 @@ from sqlglot import exp
 
 from sinkql import logical
 from sinkql.errors import MissingError, SinkqlError, Span
+from sinkql.keywords import join_name
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, column, joined, narrowed
+from sinkql.planner.expression.typed_expression import Typed, column, joined, narrowed
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import clock, flatten, grouping, pushdown, qualify
+from sinkql.planner.query import pushdown, qualify, set_returning, temporal_filter
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.aggregate import Calls, GroupContext
-from sinkql.planner.query.around import Queries
-from sinkql.planner.query.first import FirstOfEach
+from sinkql.planner.query.aggregate import grouping_sets
+from sinkql.planner.query.aggregate.aggregate import Calls, GroupContext
+from sinkql.planner.query.distinct_on import FirstOfEach
 from sinkql.planner.query.join import references
 from sinkql.planner.query.position import position
 from sinkql.planner.query.qualify import Qualified
+from sinkql.planner.query.query_context import Queries
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
-from sinkql.planner.query.subquery import Subqueries, has_query
-from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.query.subquery.subquery import Subqueries, has_query
 from sinkql.planner.query.translate import Translator
 from sinkql.planner.query.window import Windows
-from sinkql.vocabulary import join_name
+from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 _TYPE_NAMES = {
     "boolean": "bool", "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
@@ -66,7 +67,7 @@ def plan_select(
     where = select.args.get("where")
     condition = _condition(rows, where, "WHERE")
     relation = pushdown.arranged(relation) if condition.plain is None else pushdown.keep(relation, condition.plain)
-    relation = clock.bound(relation, condition.times)
+    relation = temporal_filter.bound(relation, condition.times)
     relation = _with_queries(subqueries, relation, rows, where, "WHERE")
     wanted = _expand(subqueries.queries, select, scope)
     shown = wanted
@@ -90,7 +91,7 @@ def _plan_rows(
     syntax, scope = subqueries.queries.syntax, subqueries.scope
     scaled = subqueries.queries.scaled
     windows = Windows(syntax, select, {each.name for each in relation.shape.columns}, scaled)
-    context = flatten.SelectContext(syntax, scope)
+    context = set_returning.SelectContext(syntax, scope)
     context.windows, context.subqueries = windows, subqueries
     plain = Translator(syntax, context)
     items = []
@@ -228,23 +229,27 @@ def _item(translator: Translator, wanted: _Wanted, *, scaled: bool) -> tuple[str
     return wanted.name, narrowed(value) if scaled else value
 
 
-def _condition(rows: Translator, clause: Any | None, where: str) -> clock.Condition:
+def _condition(rows: Translator, clause: Any | None, where: str) -> temporal_filter.Condition:
     """Return what a WHERE or HAVING says without subqueries."""
     if clause is None:
-        return clock.Condition(None)
+        return temporal_filter.Condition(None)
     if not has_query(clause.this):
-        return clock.parted(rows, clause.this, where)
-    found = [clock.parted(rows, each, where) for each in clock.conjuncts(clause.this) if not has_query(each)]
+        return temporal_filter.parted(rows, clause.this, where)
+    found = [
+        temporal_filter.parted(rows, each, where)
+        for each in temporal_filter.conjuncts(clause.this)
+        if not has_query(each)
+    ]
     plain = [each.plain for each in found if each.plain is not None]
     times = tuple(time for each in found for time in each.times)
-    return clock.Condition(joined("AND", plain, rows.span(clause)) if plain else None, times)
+    return temporal_filter.Condition(joined("AND", plain, rows.span(clause)) if plain else None, times)
 
 
 def _with_queries(
     subqueries: Subqueries, relation: logical.Relation, t: Translator, clause: Any | None, where: str
 ) -> logical.Relation:
     """Return the rows for which the conditions of a WHERE or HAVING are true that have subqueries."""
-    for each in clock.conjuncts(clause.this) if clause is not None else ():
+    for each in temporal_filter.conjuncts(clause.this) if clause is not None else ():
         if has_query(each):
             relation = subqueries.kept(relation, t, each, where)
     return relation
@@ -255,7 +260,7 @@ def _plan_groups(
 ) -> logical.Relation:
     syntax, scope, scaled = subqueries.queries.syntax, subqueries.scope, subqueries.queries.scaled
     rows = Translator(syntax, RowContext(scope, "GROUP BY", subqueries=subqueries))
-    values, groupings = _group_values(rows, grouping.groups(syntax, select.args.get("group")), scope, wanted)
+    values, groupings = _group_values(rows, grouping_sets.groups(syntax, select.args.get("group")), scope, wanted)
     named = _named_groups(rows, values, wanted)
     columns = {}
     for place, (name, value) in enumerate(named):
@@ -285,10 +290,10 @@ def _plan_groups(
     for node in aggregates_in(having.this) if having is not None else ():
         above.translate(node)  # what stands beside a subquery is to be there before it is planned
     found = subqueries.attached(relation)
-    found = grouping.grouped(found, named, calls.found, groupings, syntax.span(select), calls.collected)
+    found = grouping_sets.grouped(found, named, calls.found, groupings, syntax.span(select), calls.collected)
     if condition.plain is not None:
         found = query_relation.keep(found, condition.plain)
-    found = over.attached(clock.bound(found, condition.times))
+    found = over.attached(temporal_filter.bound(found, condition.times))
     found = _with_queries(over, found, above, having, "HAVING")
     return query_relation.project(qualify.kept(windows.above(found), condition_of_windows), items)
 
@@ -301,8 +306,8 @@ def _group_item(above: Translator, context: GroupContext, wanted: _Wanted, *, sc
 
 
 def _group_values(
-    rows: Translator, groups: grouping.Groups, scope: Scope, wanted: Sequence[_Wanted]
-) -> tuple[list[Typed], grouping.Groupings]:
+    rows: Translator, groups: grouping_sets.Groups, scope: Scope, wanted: Sequence[_Wanted]
+) -> tuple[list[Typed], grouping_sets.Groupings]:
     """Return what rows are grouped by, each once, and by which of them in each set."""
     found: dict[logical.Expression, Typed] = {}
     sets = []
@@ -315,7 +320,7 @@ def _group_values(
             found.setdefault(value.tree, value)
             by.add(list(found).index(value.tree))
         sets.append(tuple(sorted(by)))
-    return list(found.values()), grouping.Groupings(tuple(dict.fromkeys(sets) if groups.distinct else sets))
+    return list(found.values()), grouping_sets.Groupings(tuple(dict.fromkeys(sets) if groups.distinct else sets))
 
 
 def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Typed:

@@ -7,7 +7,7 @@ from typing import Literal
 from sinkql import logical
 from sinkql.errors import Span
 from sinkql.planner import types
-from sinkql.planner.expression.typed import Typed, call, column, constant
+from sinkql.planner.expression.typed_expression import Typed, call, column, constant
 from sinkql.planner.query import relation as query_relation
 
 Word = Literal["INTERSECT", "EXCEPT"]

@@ -18,10 +18,7 @@ from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.composite import field
 from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import coerced, number, untyped, untyped_null
-from sinkql.planner.expression.typed import Typed, constant, joined, widest
-from sinkql.planner.function import (
-    array as functions_array,
-)
+from sinkql.planner.expression.typed_expression import Typed, constant, joined, widest
 from sinkql.planner.function import (
     call as functions,
 )
@@ -32,10 +29,13 @@ from sinkql.planner.function import (
     json as functions_json,
 )
 from sinkql.planner.function import (
+    nested as functions_array,
+)
+from sinkql.planner.function import (
     pattern as functions_pattern,
 )
 from sinkql.planner.function import (
-    rangetype as functions_range,
+    range as functions_range,
 )
 from sinkql.planner.function import (
     text as functions_text,
@@ -43,13 +43,13 @@ from sinkql.planner.function import (
 from sinkql.planner.function import (
     time as functions_time,
 )
-from sinkql.planner.query import clock
+from sinkql.planner.query import temporal_filter
+from sinkql.planner.query.expression_context import Handler, Translation
 from sinkql.planner.query.predicate import HANDLERS as PREDICATES
 from sinkql.planner.query.predicate import negated
 from sinkql.planner.query.scope import identifier
-from sinkql.planner.query.syntax import string_value
-from sinkql.planner.query.translation import Handler, Translation
-from sinkql.planner.refuse.expression import unknown_type, unsupported
+from sinkql.planner.syntax.sqlglot_tree import string_value
+from sinkql.planner.syntax.unsupported import unknown_type, unsupported
 
 _SCHEMA = "pg_catalog"
 _SUBQUERY = "SELECT … FROM (SELECT *, row_number() OVER (…) AS n FROM …) AS t WHERE n = 1"
@@ -250,9 +250,9 @@ def _named(name: str, *parts: str) -> Handler:
 def _call(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expressions")
     name = str(node.this if isinstance(node.this, str) else node.this.name).lower()
-    if name == clock.NAME:
-        raise clock.misplaced(t, node)
-    if name in _CLOCKS and (instead := clock.in_its_place(t, node)) is not None:
+    if name == temporal_filter.NAME:
+        raise temporal_filter.misplaced(t, node)
+    if name in _CLOCKS and (instead := temporal_filter.in_its_place(t, node)) is not None:
         raise SinkqlError("SQ2217", f"{name}() is volatile, which views do not allow", t.span(node), hint=instead)
     if name == "row":
         return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
@@ -278,7 +278,7 @@ def _call(t: Translation, node: Any) -> Typed:
 def _current_timestamp(t: Translation, node: Any) -> Typed:
     """Refuse a clock that views do not have."""
     found = unsupported(node, t.span(node))
-    instead = clock.in_its_place(t, node)
+    instead = temporal_filter.in_its_place(t, node)
     raise found if instead is None else SinkqlError(found.code, found.message, t.span(node), hint=instead)
 
 

@@ -10,11 +10,11 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, alike_narrowed
+from sinkql.planner.expression.typed_expression import Typed, alike_narrowed
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.around import Around, Queries
+from sinkql.planner.query.query_context import Around, Queries
 from sinkql.planner.query.scope import RowContext, Scope
-from sinkql.planner.query.subquery import Subqueries
+from sinkql.planner.query.subquery.subquery import Subqueries
 from sinkql.planner.query.translate import Translator
 
 

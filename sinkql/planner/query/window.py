@@ -15,18 +15,18 @@ from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.typed import Typed, alike_narrowed, column, narrowed, settled
+from sinkql.planner.expression.typed_expression import Typed, alike_narrowed, column, narrowed, settled
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import collecting, variance
 from sinkql.planner.query import frame as frames
 from sinkql.planner.query import join as joins
-from sinkql.planner.query.aggregate import Calls, GroupContext
-from sinkql.planner.query.ordering import sort
+from sinkql.planner.query.aggregate import ordered_aggregate, variance
+from sinkql.planner.query.aggregate.aggregate import Calls, GroupContext
+from sinkql.planner.query.expression_context import Translation
+from sinkql.planner.query.order_by import sort
 from sinkql.planner.query.relation import check_group
 from sinkql.planner.query.scope import identifier
-from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
-from sinkql.planner.query.translation import Translation
+from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 _NUMBERS: Mapping[str, Type] = {
     "row_number": types.BIGINT, "rank": types.BIGINT, "dense_rank": types.BIGINT, "percent_rank": types.DOUBLE,
@@ -92,7 +92,7 @@ class Windows:
             raise SinkqlError("SQ2216", message, t.span(nested), hint="Compute the inner one in a subquery in FROM.")
         over = self._over(t, self._definition(t, node))
         name = str(function.this).lower()
-        if name in (*collecting.NAMES, *variance.NAMES):
+        if name in (*ordered_aggregate.NAMES, *variance.NAMES):
             raise SinkqlError("SQ2932", f"aggregate {name}() over a window is not supported yet", span)
         if name in functions.AGGREGATES and name != "grouping":
             return self._aggregate(t, function, span, filter_, over)

@@ -1,10 +1,11 @@
 """One micro-batch around the marker of a sink's table, without Spark.
 
-* `conductor`: many sinks in a few lanes; `pacing`: when a batch is due, and how far it goes.
-* `loop`: start, claim, batch after batch; `beginning`: where a job goes on, by its table; `position`: the files of
-  sources' positions; `state`: that of operators; `rebuild`: lost state again, from the sources; `anew`: all rows again.
+* `scheduler`: many sinks in a few lanes; `pacing`: when a batch is due, and how far it goes.
+* `loop`: start, claim, batch after batch; `resume`: where a job goes on, by its table; `source_files`: the files of
+  sources' positions; `state`: that of operators; `rebuild`: lost state again, from the sources; `full_refresh`: all
+  rows again.
 * `allowance`: how much time goes into the table between batches.
 * `engine`: what an engine does with a batch.
-* `control`, `progress`: what a sink asks of the catalog, and tells its user; `meter`: how far it is in its sources.
+* `control`, `events`: what a sink asks of the catalog, and tells its user; `metrics`: how far it is in its sources.
 * `failure`: errors of other processes → the one that a user sees.
 """

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinkql import physical
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, Split, Tally
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import JobOffsets, Limit, Offsets, Reader, Split, Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, Protocol
 
+from sinkql.connector_api.stream import Compacted, JobOffsets
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Compacted, JobOffsets
 
 Desired = Literal["running", "stopped", "dropped"]
 """What users want of a sink; a runner that polls anything but running finishes its batch and stops."""

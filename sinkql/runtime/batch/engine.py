@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sinkql import physical
+from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.report import Flow
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from sinkql import physical
+from sinkql.connector_api.cdc import captured_source
 from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, error_in, line_of, refused
 from sinkql.evaluate.failure import code_of
-from sinkql.extension.capture import captured_source
 
 _SHOWN = 12
 _LATE = re.compile(

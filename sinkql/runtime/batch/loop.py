@@ -11,10 +11,8 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from sinkql import faults, physical
-from sinkql.errors import FencedError, LostIndexError, LostPositionError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import (
+from sinkql import physical
+from sinkql.connector_api.stream import (
     NO_PLAN,
     Committed,
     Compacted,
@@ -28,23 +26,23 @@ from sinkql.extension.stream import (
     WriteResult,
     same,
 )
-from sinkql.numbered import Numbers
+from sinkql.errors import FencedError, LostIndexError, LostPositionError, SinkqlError
+from sinkql.runtime.batch.accounting import Account, account, reread
 from sinkql.runtime.batch.allowance import Allowance
-from sinkql.runtime.batch.anew import Reread, skipped
-from sinkql.runtime.batch.arranging import Arranging
-from sinkql.runtime.batch.beginning import Beginning
 from sinkql.runtime.batch.clock import CLOCK, step
-from sinkql.runtime.batch.conservation import Account, account, reread
 from sinkql.runtime.batch.control import CommitLog
+from sinkql.runtime.batch.dead_letter import DeadLetters
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
+from sinkql.runtime.batch.events import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.failure import room_needed
 from sinkql.runtime.batch.figures import Figures
-from sinkql.runtime.batch.letter import DeadLetters
-from sinkql.runtime.batch.looking import LookingUp
-from sinkql.runtime.batch.position import PositionFiles
-from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
+from sinkql.runtime.batch.full_refresh import Reread, skipped
+from sinkql.runtime.batch.index import Arranging
+from sinkql.runtime.batch.lookup import LookingUp
 from sinkql.runtime.batch.rebuild import rebuildable
 from sinkql.runtime.batch.replay import Identities, Replayed, decoding, replay, settle
+from sinkql.runtime.batch.resume import Beginning
+from sinkql.runtime.batch.source_files import PositionFiles
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after, whole_at
 from sinkql.runtime.batch.state import JobState
 from sinkql.runtime.batch.timeline import Timeline, extended
@@ -52,6 +50,9 @@ from sinkql.runtime.state import manifest
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.operator.pick import CONFLICTS
 from sinkql.runtime.state.timed import DUE
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
+from sinkql.storage.numbered_log import Numbers
 
 _ATTEMPTS = 5
 _SWEEP_EVERY = 20
@@ -174,7 +175,7 @@ class BatchLoop:
         `between` is called again and again, with the rows read or compared so far, and may raise: the table is as
         before then, and a rebuild begins anew. Raises SQ3415 where a source cannot be read from its beginning.
         """
-        faults.point("rebuild")
+        failpoint.point("rebuild")
 
         reading, comparing = partial(between, "reading"), partial(between, "comparing")
         self.marker = self.writer.refresh()
@@ -289,7 +290,7 @@ class BatchLoop:
         end = offered = pinned or end
         for _ in range(_ATTEMPTS):
             self.marker = self.writer.refresh()
-            faults.point("read-marker")
+            failpoint.point("read-marker")
             if not same(start, self.marker.end):
                 if not same(end, self.marker.end):
                     raise DivergedError(f"the table is at {self.marker.end}, the batch goes from {start} to {end}")
@@ -434,7 +435,7 @@ class BatchLoop:
         )  # fmt: skip
         outcome = run_batch(self.engine, self.job, batch)
         account(self.job, outcome)
-        faults.point("data-files")
+        failpoint.point("data-files")
         outcome = self._arranging.after(before, outcome, epoch=self.marker.epoch)
         self._verify(end)  # of the one that was there before and is still there, all that was read is
         named = self._state.after(before, outcome, epoch=self.marker.epoch)
@@ -491,7 +492,7 @@ class BatchLoop:
         return found
 
     def _record(self, committed: Committed, account: Account, *, more: bool, in_spark: bool = False) -> None:
-        faults.point("committed")
+        failpoint.point("committed")
         self._release()
         lag = self._lag(committed.marker.end)
         self.control.committed(
@@ -504,7 +505,7 @@ class BatchLoop:
             lag=lag,
             counts=account.counts(),
         )
-        faults.point("status")
+        failpoint.point("status")
         now = time.monotonic()
         elapsed, self._committed_at = max(1e-3, now - self._committed_at), now
         self.progress(
@@ -570,7 +571,7 @@ class BatchLoop:
             with suppress(SinkqlError):  # a store that does not answer now: the next time will do
                 self._state.sweep(self.marker, before, self._arranging.states())
             self._sweep_positions()
-        faults.point("maintained")
+        failpoint.point("maintained")
 
     def _sweep_positions(self) -> None:
         """Delete the readers' files that no marker needs.
@@ -584,4 +585,4 @@ class BatchLoop:
     def _release(self) -> None:
         for source, reader in self.readers.items():
             reader.committed(self.marker.end[source])
-        faults.point("released")
+        failpoint.point("released")

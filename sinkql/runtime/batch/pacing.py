@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from sinkql.extension.stream import JobOffsets, Limit, Offsets
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.timeline import Step, Timeline
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sinkql import physical
+from sinkql.connector_api.stream import JobOffsets, Marker, Reader, WriteResult, same
 from sinkql.errors import GoneError, LostStateError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import JobOffsets, Marker, Reader, WriteResult, same
+from sinkql.runtime.batch.accounting import account
 from sinkql.runtime.batch.clock import step
-from sinkql.runtime.batch.conservation import account
 from sinkql.runtime.batch.engine import Batch, Engine, run_batch
-from sinkql.runtime.batch.looking import LookingUp
+from sinkql.runtime.batch.lookup import LookingUp
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
+from sinkql.state_store.directory import Home
 
 if TYPE_CHECKING:
     import pyarrow as pa

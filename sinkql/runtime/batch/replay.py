@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql import faults, physical
-from sinkql.extension.on_error import again_from_source, may_be_late
-from sinkql.extension.stream import (
+from sinkql import physical
+from sinkql.connector_api.on_error import again_from_source, may_be_late
+from sinkql.connector_api.stream import (
     NO_PLAN,
     Committed,
     DecodedMessages,
@@ -35,7 +35,8 @@ from sinkql.extension.stream import (
     Tally,
     WriteResult,
 )
-from sinkql.runtime.batch.letter import DeadLetters
+from sinkql.runtime.batch.dead_letter import DeadLetters
+from sinkql.storage import failpoint
 
 _MOST = 20_000
 """Records in one commit, unless a part of a file has more."""
@@ -109,7 +110,7 @@ def settle(loop: Loop, letters: DeadLetters) -> None:
     listed = letters.listed(name) if name is not None else None
     if name is None or listed is None:
         return
-    faults.point("replayed")
+    failpoint.point("replayed")
     gone = {tuple(each) for each in json.loads(listed)}
     letters.take_out(name, lambda rows: pa.array([each in gone for each in identities(rows)], pa.bool_()))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from sinkql import physical
+from sinkql.connector_api.stream import JobOffsets, Reader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import JobOffsets, Reader
 
 
 def cleared_between(

@@ -7,16 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sinkql import durable, faults, physical
+from sinkql import physical
+from sinkql.connector_api.stream import Marker, Reader
 from sinkql.errors import LostStateError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import Marker, Reader
-from sinkql.runtime.batch.anew import forgotten
 from sinkql.runtime.batch.engine import Engine, Outcome
-from sinkql.runtime.batch.progress import Progress, SinkRebuilding
+from sinkql.runtime.batch.events import Progress, SinkRebuilding
+from sinkql.runtime.batch.full_refresh import forgotten
 from sinkql.runtime.batch.rebuild import rebuild, rebuildable
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state.run import lost_run
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint, files
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ class JobState:
             return None
         name = manifest.save(self.home.folder, found, epoch=epoch)
         self.home.keep((*manifest.files(found), manifest.file(name)))
-        faults.point("state-kept")
+        failpoint.point("state-kept")
         self._held = (name, found)
         return name
 
@@ -146,7 +147,7 @@ class JobState:
         except LostStateError:
             if not self.job.renewable or not any(reader.whole_now() for reader in self.readers.values()):
                 raise
-            durable.write(self._forgotten, str(marker.state).encode())
+            files.write(self._forgotten, str(marker.state).encode())
             raise forgotten(self.job) from lost
         self._held = (marker.state, found)
 

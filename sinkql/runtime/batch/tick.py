@@ -1,8 +1,8 @@
 """The ticks of a catalog's timeline: each says how far sources are read, for all jobs that share them.
 
-Tick n has the number n (`sinkql.numbered`) in the catalog, or in a folder. Whoever finds nothing more to read makes the
-next one, before it reads up to there: of two that would make the same one does, and the other goes by that. So nobody
-has to hold a lease, and a process that slept can make none that differs from one that is there.
+Tick n has the number n (`sinkql.storage.numbered_log`) in the catalog, or in a folder. Whoever finds nothing more to
+read makes the next one, before it reads up to there: of two that would make the same one does, and the other goes by
+that. So nobody has to hold a lease, and a process that slept can make none that differs from one that is there.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sinkql import faults, typed
-from sinkql.extension.stream import Offsets
-from sinkql.numbered import Numbers
+from sinkql import codec
+from sinkql.connector_api.stream import Offsets
+from sinkql.storage import failpoint
+from sinkql.storage.numbered_log import Numbers
 
 _KEPT = 256
 """How many ticks stay: a job that is further behind goes to one of these at once."""
@@ -33,7 +34,7 @@ class Tick(msgspec.Struct, frozen=True):
     whole: dict[str, int] = {}
 
 
-_TICKS = typed.decoder(Tick)  # made with the module, as threads that make one at once end the process
+_TICKS = codec.decoder(Tick)  # made with the module, as threads that make one at once end the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,10 @@ class Ticks:
             return False
         now = max(time.time_ns() // 1_000_000, last.at + 1)
         tick = Tick(now, {**last.sources, **sources}, {**last.whole, **whole})
-        faults.point("tick")
+        failpoint.point("tick")
         if not self.files.create(number + 1, msgspec.json.encode(tick)):
             return True
-        faults.point("tick-made")
+        failpoint.point("tick-made")
         self.files.stays(number + 1)  # or one of its number was there, and has gone, while this process slept
         if (number + 1) % _SWEEP_EVERY == 0:
             self.files.begin_at(number + 2 - _KEPT)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.extension.stream import Derived, JobOffsets, Limit, Offsets, Reader, same
-from sinkql.numbered import Numbered, Numbers
+from sinkql.connector_api.stream import Derived, JobOffsets, Limit, Offsets, Reader, same
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.tick import Tick, Ticks, roundness
+from sinkql.storage.numbered_log import Numbered, Numbers
 
 _NO_LIMIT = Limit(1 << 62, 1 << 62)
 _TRIES = 5

@@ -13,20 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.extension.rows import python_values
-from sinkql.extension.stream import Reader, Split, Tally, WriteResult
-from sinkql.extension.types import arrow_type
-from sinkql.lowering.sides import SidesPreparation
+from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult
+from sinkql.connector_api.types import arrow_type
+from sinkql.lowering.join_input import SidesPreparation
+from sinkql.runtime.batch.dead_letter import tallied
 from sinkql.runtime.batch.engine import Batch, Outcome
-from sinkql.runtime.batch.expression import mapped
-from sinkql.runtime.batch.letter import tallied
 from sinkql.runtime.local.flatten import flattened, repeated
-from sinkql.runtime.local.preparation import hash_of, prepared
+from sinkql.runtime.local.map import mapped
 from sinkql.runtime.local.sides import prepared_sides
-from sinkql.runtime.state.hole import flattened as without_holes
+from sinkql.runtime.local.task_input import hash_of, prepared
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import collect
+from sinkql.runtime.state.unchanged_values import flattened as without_holes
 
 _SEQ_BITS = 40
 Task = TypeVar("Task")

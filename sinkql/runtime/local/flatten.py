@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import logical, physical
-from sinkql.extension.types import arrow_type
-from sinkql.runtime.batch.expression import values
+from sinkql.connector_api.types import arrow_type
+from sinkql.runtime.local.map import values
 
 
 def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.sides import AT, PreparedSide, SidesPreparation
-from sinkql.runtime.local.preparation import as_is, hashed, normal
+from sinkql.lowering.join_input import AT, PreparedSide, SidesPreparation
+from sinkql.runtime.local.task_input import as_is, hashed, normal
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table], buckets: int) -> pa.Table:

@@ -16,18 +16,18 @@ from pyspark.sql import SparkSession
 
 from sinkql import physical
 from sinkql.allocator import keep_freed
+from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.stream import Context
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
-from sinkql.extension.registry import Registry
-from sinkql.extension.stream import Context
 from sinkql.runtime.batch.control import Control
-from sinkql.runtime.batch.progress import Progress, SparkStarted, SparkStarting
+from sinkql.runtime.batch.events import Progress, SparkStarted, SparkStarting
 from sinkql.runtime.process.desk import Desk
 from sinkql.runtime.sink.host import Host, SinkOutcome
-from sinkql.runtime.sink.roster import Roster, Work
 from sinkql.runtime.sink.runner import SinkRunner
+from sinkql.runtime.sink.workload import Roster, Work
 from sinkql.runtime.spark import session as spark
-from sinkql.runtime.spark.folder import Folder
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS as JVM_PATIENCE_SECONDS
+from sinkql.runtime.spark.scratch_folder import Folder
 from sinkql.runtime.spark.setting_path import with_whole_paths
 
 Contexts = Callable[[physical.Job], Context]

@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.progress import Event, SinkStarting, SinkStopped
+from sinkql.runtime.batch.events import Event, SinkStarting, SinkStopped
 from sinkql.runtime.process.application import Workload, run_here
-from sinkql.runtime.process.forked import settle, signals_kept
+from sinkql.runtime.process.signals import settle, signals_kept
 from sinkql.runtime.sink.host import SinkOutcome
-from sinkql.runtime.sink.roster import Work
+from sinkql.runtime.sink.workload import Work
 
 Told = Event | list[SinkOutcome]
 """What a child says: an event, its outcomes at the end."""

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from sinkql.capture.host import Host
+from sinkql.capture.control import Host
 from sinkql.capture.log import LogFolder
-from sinkql.extension.capture import CapturedSource, Keeping, LogNotes, OpenStream, Stream
+from sinkql.connector_api.cdc import CapturedSource, Keeping, LogNotes, OpenStream, Stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.progress import Event, Progress, SinkElsewhere, SinkStopped
+from sinkql.runtime.batch.events import Event, Progress, SinkElsewhere, SinkStopped
 from sinkql.runtime.process.application import Workload, run_here
-from sinkql.runtime.process.captures import captured
+from sinkql.runtime.process.capture_processes import captured
 from sinkql.runtime.process.child import Child, settings
-from sinkql.runtime.process.forked import follow
+from sinkql.runtime.process.signals import follow
 from sinkql.runtime.process.stopping import Stopping
 from sinkql.runtime.sink.host import SinkOutcome
-from sinkql.runtime.sink.roster import Work
+from sinkql.runtime.sink.workload import Work
 from sinkql.runtime.spark import jvm
 from sinkql.runtime.spark.java import check_java
 

@@ -6,9 +6,9 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sinkql.capture.process import Capture
+from sinkql.capture.runner import Capture
+from sinkql.connector_api.cdc import OpenStream
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import OpenStream
 from sinkql.runtime.process.desk import Capturing, Desk
 
 _LOOK_SECONDS = 0.3

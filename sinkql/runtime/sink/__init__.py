@@ -1,6 +1,6 @@
 """One sink's life.
 
-* `roster`: what is to run, as of now; what a running sink sees of a change.
+* `workload`: what is to run, as of now; what a running sink sees of a change.
 * `watch`: what users want of sinks, asked for all of them at once.
 * `claiming`: whose turn it is to open its table.
 * `host`: what the sinks of an application share, and how one ends.

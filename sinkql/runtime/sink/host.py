@@ -13,17 +13,17 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sinkql import physical
+from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import Registry
-from sinkql.extension.stream import Context
-from sinkql.runtime.batch.conductor import Conductor
 from sinkql.runtime.batch.control import Control
-from sinkql.runtime.batch.progress import Ending, Progress
+from sinkql.runtime.batch.events import Ending, Progress
+from sinkql.runtime.batch.scheduler import Conductor
 from sinkql.runtime.sink.claiming import Claiming
-from sinkql.runtime.sink.roster import Roster
 from sinkql.runtime.sink.waits import Waits
 from sinkql.runtime.sink.watch import Watch
-from sinkql.runtime.spark.lane import SparkLane
+from sinkql.runtime.sink.workload import Roster
+from sinkql.runtime.spark.batch_worker import SparkLane
 
 
 @dataclass(frozen=True, slots=True)

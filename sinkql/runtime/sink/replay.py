@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from sinkql.connector_api import requests
+from sinkql.connector_api.on_error import keeps_letters
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.extension import replay
-from sinkql.extension.on_error import keeps_letters
-from sinkql.note import Notes
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.optimize import acquired
+from sinkql.runtime.sink.requests import acquired
+from sinkql.storage.key_value import Notes
 
 
 def replay_asked(loop: BatchLoop, notes: Notes, batch: threading.Lock, stops: Callable[[], bool]) -> None:
@@ -21,7 +21,7 @@ def replay_asked(loop: BatchLoop, notes: Notes, batch: threading.Lock, stops: Ca
     """
     reads = {read.source: read for read in loop.job.reads() if keeps_letters(read)}
     try:
-        asked = replay.asked(notes, list(reads))
+        asked = requests.asked(notes, list(reads))
     except SinkqlError:
         return  # a catalog that cannot be read now is asked again
     for each in asked:
@@ -34,8 +34,8 @@ def replay_asked(loop: BatchLoop, notes: Notes, batch: threading.Lock, stops: Ca
         except SinkqlError as error:
             if error.retryable or isinstance(error, FencedError):
                 raise
-            replay.answer(notes, each, 0, 0, error)
+            requests.answer(notes, each, 0, 0, error)
         else:
-            replay.answer(notes, each, done.replayed, done.left)
+            requests.answer(notes, each, done.replayed, done.left)
         finally:
             batch.release()

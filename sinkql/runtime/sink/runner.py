@@ -14,19 +14,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context, JobOffsets, Reader
 from sinkql.errors import FencedError, LateError, LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import Context, JobOffsets, Reader
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.clock import with_clock
-from sinkql.runtime.batch.conductor import Process, Seat
 from sinkql.runtime.batch.control import Desired, Status
-from sinkql.runtime.batch.letter import dead_letters
-from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.meter import Meter
-from sinkql.runtime.batch.pacing import Orders, Pacer
-from sinkql.runtime.batch.progress import (
+from sinkql.runtime.batch.dead_letter import dead_letters
+from sinkql.runtime.batch.events import (
     Ending,
     Rereading,
     SinkReached,
@@ -38,15 +33,20 @@ from sinkql.runtime.batch.progress import (
     SinkStopped,
     Stage,
 )
+from sinkql.runtime.batch.loop import BatchLoop, DivergedError
+from sinkql.runtime.batch.metrics import Meter
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.scheduler import Process, Seat
 from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.host import Host, SinkOutcome
-from sinkql.runtime.sink.optimize import answer
 from sinkql.runtime.sink.replay import replay_asked
-from sinkql.runtime.sink.roster import Following, Work
-from sinkql.runtime.sink.waiting import await_views
+from sinkql.runtime.sink.requests import answer
+from sinkql.runtime.sink.wait_for_views import await_views
 from sinkql.runtime.sink.waits import Answers
+from sinkql.runtime.sink.workload import Following, Work
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.session import CancelledError
+from sinkql.state_store.directory import Home
 
 _LOOK_SECONDS = 1.0
 _FIRST_WAIT = 1.0

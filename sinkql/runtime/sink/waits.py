@@ -6,11 +6,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from sinkql.connector_api.stream import Context, JobOffsets
+from sinkql.connector_api.wait_request import asked, wait_notes
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, JobOffsets
-from sinkql.extension.wait_request import asked, wait_notes
-from sinkql.note import Notes
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.storage.key_value import Notes
 
 
 @dataclass(slots=True)

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from sinkql import logical
 from sinkql.errors import SinkqlError
 from sinkql.evaluate.failure import code_of
-from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.carriage import into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import told
-from sinkql.runtime.spark.folder import Folder
+from sinkql.runtime.spark.scratch_folder import Folder
 
 _HINT = "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)."
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.types import arrow_type
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)

@@ -31,10 +31,10 @@ _TASKS = (
     "pyspark.sql.pandas.types",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.conversion",
-    "sinkql.runtime.spark.task",
+    "sinkql.runtime.local.task",
     "sinkql.runtime.state.operator.aggregate",
     "sinkql.runtime.state.operator.arrange",
-    "sinkql.runtime.state.operator.bound",
+    "sinkql.runtime.state.operator.temporal_filter",
     "sinkql.runtime.state.operator.join",
     "sinkql.runtime.state.operator.normalize",
     "sinkql.runtime.state.operator.pick",
@@ -44,7 +44,7 @@ _TASKS = (
 
 # Spark has more daemons, for work that plans and needs none of this; it names each one's worker.
 if sys.argv[1:] in ([], ["pyspark.worker"]):
-    from sinkql.extension.registry import discover
+    from sinkql.connector_api.registry import discover
 
     for _module in (*_TASKS, *discover().tasks):
         importlib.import_module(_module)

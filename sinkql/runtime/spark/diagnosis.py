@@ -20,13 +20,13 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql import physical
+from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
 from sinkql.evaluate.failure import code_of
-from sinkql.extension.types import parse_type
 from sinkql.logical import Type
 from sinkql.logical.type import TIME
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.lowering.spark.text import quoted
+from sinkql.lowering.spark.sql import quoted
 from sinkql.runtime.batch import failure
 
 _NUMBER = "$number"

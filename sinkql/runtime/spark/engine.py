@@ -16,28 +16,21 @@ from pyspark.sql import functions as F  # noqa: N812  # its customary name
 from pyspark.sql.types import StructType
 
 from sinkql import physical
+from sinkql.connector_api.stream import WriteResult, WriteTask
+from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import WriteResult, WriteTask
-from sinkql.extension.types import parse_type
-from sinkql.lowering.preparation import Preparation
-from sinkql.lowering.sides import PreparedSide, SidesPreparation
+from sinkql.lowering.join_input import PreparedSide, SidesPreparation
 from sinkql.lowering.spark.map import map_steps
-from sinkql.lowering.spark.preparation import spark_steps
 from sinkql.lowering.spark.sides import side_steps
-from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.lowering.spark.sql import quoted, spark_type
+from sinkql.lowering.spark.task_input import spark_steps
+from sinkql.lowering.task_input import Preparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
-from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
-from sinkql.runtime.spark.diagnosis import diagnose
-from sinkql.runtime.spark.flatten import flattened, repeated
-from sinkql.runtime.spark.fusion import fusable
-from sinkql.runtime.spark.handed import Handed
-from sinkql.runtime.spark.here import Here
-from sinkql.runtime.spark.mapped import map_in_arrow
-from sinkql.runtime.spark.netting import Netting
-from sinkql.runtime.spark.placing import bucket_and_rows, bucket_column, hashes_of, marked
-from sinkql.runtime.spark.task import (
+from sinkql.runtime.local.fusion import fusable
+from sinkql.runtime.local.in_process import Here
+from sinkql.runtime.local.task import (
     ReadTask,
     SourceColumns,
     Used,
@@ -46,7 +39,14 @@ from sinkql.runtime.spark.task import (
     tallies,
     used_columns,
 )
-from sinkql.runtime.spark.word import words_of
+from sinkql.runtime.spark.arrow import bucket_and_rows, bucket_column, hashes_of, marked
+from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
+from sinkql.runtime.spark.diagnosis import diagnose
+from sinkql.runtime.spark.flatten import flattened, repeated
+from sinkql.runtime.spark.mapped import map_in_arrow
+from sinkql.runtime.spark.netting import Netting
+from sinkql.runtime.spark.staged_rows import Handed
+from sinkql.runtime.spark.task_report import words_of
 from sinkql.runtime.state import report
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of

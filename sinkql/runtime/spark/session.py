@@ -22,13 +22,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from sinkql import durable
 from sinkql.errors import SinkqlError, no_temporary_folder
-from sinkql.runtime.spark import remote
-from sinkql.runtime.spark.archive import Archive, archive_of
+from sinkql.runtime.spark import cluster
+from sinkql.runtime.spark.class_archive import Archive, archive_of
 from sinkql.runtime.spark.java import Java, check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
-from sinkql.runtime.spark.python import register
+from sinkql.runtime.spark.python_function import register
+from sinkql.storage import files
 
 _PYSPARK = Path(pyspark.__file__).parent
 HOME = _PYSPARK if _PYSPARK.is_dir() else Path(os.environ.get("SPARK_HOME", _PYSPARK))
@@ -122,7 +122,7 @@ class Starting:
         self.settings = settings
         self._jvm = Jvm()
         self._session: Future[SparkSession] = Future()
-        self._executors: remote.Executors | None = None
+        self._executors: cluster.Executors | None = None
         self._begun = False
         self._lock = threading.Lock()
 
@@ -199,7 +199,7 @@ class Starting:
             self._session.set_exception(error)
             return
         if not self.settings.local:
-            self._executors = remote.Executors(session.sparkContext, self.settings, self._jvm.abandon)
+            self._executors = cluster.Executors(session.sparkContext, self.settings, self._jvm.abandon)
         self._session.set_result(session)
         then()
 
@@ -222,16 +222,16 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     conf = settings.folder / "conf"
     for each in (conf, settings.folder / "tmp"):
         each.mkdir(parents=True, mode=0o700, exist_ok=True)
-    durable.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
+    files.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
         gateway = _joined(settings, jvm) if settings.submitted else None
         given = dict(SparkConf(_jvm=gateway.jvm).getAll()) if gateway is not None else {}
         wanted = {**_defaults(settings, archive), **given, **settings.conf, **_required(settings, conf)}
         if not settings.local:
-            wanted = remote.completed(settings.master, wanted, settings.folder)
+            wanted = cluster.completed(settings.master, wanted, settings.folder)
         text = "".join(f"{key} {_escaped(wanted[key])}\n" for key in wanted)
-        durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
+        files.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
         with settings.log.open("a") as output, _environment(settings, java):
             session = _launch(settings, jvm, gateway, conf / "spark-defaults.conf", output, wanted)
     except BaseException as error:
@@ -403,7 +403,7 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
 def _cores(settings: SparkSettings) -> int:
     """Return how many tasks may run at once; elsewhere what is asked for, whichever machine asks."""
     if not settings.local:
-        return remote.cores(settings.conf) or _CORES_ELSEWHERE
+        return cluster.cores(settings.conf) or _CORES_ELSEWHERE
     wanted = re.match(r"local\[(\d+)", settings.master)
     if wanted is not None:
         return int(wanted[1])
@@ -438,11 +438,11 @@ def _launch(
             _give_name(gateway)
         context = SparkContext(gateway=gateway, conf=conf)
         if not settings.local:
-            remote.hand_out(context, wanted)
+            cluster.hand_out(context, wanted)
         session = SparkSession(context)
         register(session)
     except Exception as error:
-        refused = None if settings.local else remote.not_begun(error, settings.master, wanted)
+        refused = None if settings.local else cluster.not_begun(error, settings.master, wanted)
         raise refused or no_temporary_folder() or _not_started(settings, error) from error
     context._accumulatorServer.handle_error = _unsaid
     context.setLogLevel("WARN")
@@ -470,7 +470,7 @@ def _environment(settings: SparkSettings, java: Java) -> Iterator[None]:
         # There is none: Spark puts it into the class path, where an archive of classes allows no folder with files.
         "SPARK_CONF_DIR": str(HOME / "none"),
         "SPARK_HOME": str(HOME),
-        "PYSPARK_PYTHON": sys.executable if settings.local else remote.python(settings.conf),
+        "PYSPARK_PYTHON": sys.executable if settings.local else cluster.python(settings.conf),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         **java.environment,
         # A setting would be one of executors elsewhere too.

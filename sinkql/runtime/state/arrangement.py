@@ -16,8 +16,6 @@ import xxhash
 from numpy.typing import NDArray
 
 from sinkql.errors import LostStateError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.runs import Tiers, find, newest, repeats, sort_places
 from sinkql.runtime.state.run import (
     HIGH,
     LOW,
@@ -32,6 +30,8 @@ from sinkql.runtime.state.run import (
     open_run,
     unsigned,
 )
+from sinkql.state_store.directory import Home
+from sinkql.storage.sorted_run import Tiers, find, newest, repeats, sort_places
 
 Ints = NDArray[np.int64]
 

@@ -20,7 +20,7 @@ from sinkql.runtime.state.lookup import Found, added, taken
 from sinkql.runtime.state.multiset import lying
 from sinkql.runtime.state.pairs import ROWS, Shape, alone
 from sinkql.runtime.state.run import ints, unsigned
-from sinkql.spill import LAST
+from sinkql.storage.spill import LAST
 
 
 @dataclass(slots=True)

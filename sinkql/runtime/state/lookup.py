@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sinkql.lowering.preparation import COUNT
+from sinkql.lowering.task_input import COUNT
 from sinkql.physical import DIFF
 from sinkql.runtime.state.arrangement import Ints, grouped, spread
 from sinkql.runtime.state.run import HIGH, LOW, Keys, Piece, Run, one_chunk, unsigned

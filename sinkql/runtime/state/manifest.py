@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sinkql import durable, faults, runs
 from sinkql.errors import LostStateError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.hashkey import OPEN, HashKey
+from sinkql.hash_key import OPEN, HashKey
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import files_of
 from sinkql.runtime.state.run import Entry
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint, sorted_run
+from sinkql.storage import files as storage_files
 
 Manifest = Mapping[str, Any]
 """`format`, `bucketing`, `buckets`; `hashed`: the mark of the secret that rows are hashed with; `arrangements`: name →
@@ -74,9 +75,9 @@ def save(folder: Path, manifest: Manifest, *, epoch: int) -> str:
     data = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
     name = f"{epoch}-{_hash(data)}.json"
     home = folder / _FOLDER
-    faults.point("state-manifest")
-    durable.write(home / name, data)  # a name says its content: what is replaced is the same, or damaged
-    faults.point("state-manifest-saved")
+    failpoint.point("state-manifest")
+    storage_files.write(home / name, data)  # a name says its content: what is replaced is the same, or damaged
+    failpoint.point("state-manifest-saved")
     return name
 
 
@@ -164,7 +165,7 @@ def sweep(
         live |= {path, *files(_only(load(folder, others[path]), kept[others[path]]))}
     doomed = [*(folder / _FOLDER).glob("*.json*")]
     doomed += (folder / "state").glob("*/b*/*.arrow")
-    removed = runs.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
+    removed = sorted_run.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
     return removed + home.sweep((f"{_FOLDER}/", "state/"), live, epoch_of=_epoch_of, epoch=epoch)
 
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-from sinkql import durable, faults
-from sinkql.digest import DigestedFile, digest_of, digest_once
 from sinkql.errors import LostStateError, SinkqlError
+from sinkql.storage import failpoint, files
+from sinkql.storage.digest import DigestedFile, digest_of, digest_once
 
 Entry = Mapping[str, Any]
 """What a manifest says of a run: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows.
@@ -210,7 +210,7 @@ class RunWriter:
         self._writer.close()
         size = self._file.tell()
         self._open.close()
-        faults.point("arrangement-run")
+        failpoint.point("arrangement-run")
         entry: dict[str, Any] = {
             "file": self._path.name, "rows": self._rows, "bytes": size, "merges": merges,
             "digest": self._digest.value if digest is None else digest, "seal": self._file.digest.hexdigest(),
@@ -225,7 +225,7 @@ class RunWriter:
     def _write(self, piece: pa.Table) -> None:
         if self._writer is None:
             try:
-                file = self._open.enter_context(durable.stream(self._path))
+                file = self._open.enter_context(files.stream(self._path))
             except FileExistsError as error:
                 name = self._path.name
                 raise SinkqlError("SQ3409", f'state file "{name}" already exists', detail=str(self._path)) from error

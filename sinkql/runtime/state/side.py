@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sinkql.extension.types import arrow_type
-from sinkql.lowering.preparation import COUNT
-from sinkql.lowering.sides import PreparedSide, SidesPreparation
+from sinkql.connector_api.types import arrow_type
+from sinkql.lowering.join_input import PreparedSide, SidesPreparation
+from sinkql.lowering.task_input import COUNT
 from sinkql.physical import DIFF, SEQ
-from sinkql.runs import find, repeats, sort_places
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arrangement import Ints, Multiset, Values, add_up
 from sinkql.runtime.state.kept import added_up
 from sinkql.runtime.state.lookup import Asked, Found, counts_of, joined, keys_of, latest_of, rows_of, taken
 from sinkql.runtime.state.multiset import lying
 from sinkql.runtime.state.run import HIGH, LOW, Keys, Run, in_memory, ints, one_chunk, unsigned
+from sinkql.storage.sorted_run import find, repeats, sort_places
 
 Mask = NDArray[np.bool_]
 

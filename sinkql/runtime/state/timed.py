@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql.runtime.state.arrangement import add_up
+from sinkql.runtime.state.ordered_run import LAST, Sorted
 from sinkql.runtime.state.run import Keys, unsigned
-from sinkql.runtime.state.sorted import LAST, Sorted
 
 DUE = "due"
 """The note that says the least time to come of a bucket, in milliseconds since 1970."""

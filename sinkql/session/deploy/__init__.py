@@ -3,11 +3,11 @@
 * `deployment`: scripts and a catalog to a deployment; it goes through the modules below.
 * `script_catalog`: scripts to the catalog that they describe.
 * `difference`: the catalog as it is and as it is described to steps; `step`: what a step is.
-* `renaming`: sinks that have another name there.
+* `rename`: sinks that have another name there.
 * `alteration`: two definitions of one item to the ALTER statements between them, or what hinders.
 * `trial`: steps tried in memory, so that running them does what they say.
 * `comment`: comments as they are and as they are described to steps.
-* `refusal`: a step to what refuses it outside of the catalog, such as a table of other columns.
+* `dry_run`: a step to what refuses it outside of the catalog, such as a table of other columns.
 * `effect`: a step to what it does to data, or why it is refused.
 * `apply`: a deployment to its effects on the catalog.
 * `saved`: a deployment to a file, and back.

@@ -7,7 +7,7 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.secret.value import given
 from sinkql.planner.name import short_name
 from sinkql.session.deploy.script_catalog import ScriptCatalog
-from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.connector_access import CatalogAccess
 
 
 class DescribedAccess(CatalogAccess):

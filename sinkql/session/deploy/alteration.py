@@ -9,7 +9,7 @@ import msgspec
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.extension.registry import Registry
+from sinkql.connector_api.registry import Registry
 from sinkql.lowering.job import lower_relation
 from sinkql.physical import Column, Read
 from sinkql.physical.evolution import widens

@@ -15,9 +15,9 @@ from sinkql.errors import Span
 from sinkql.planner.name import as_name
 from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.deployment import Deployment, check_fresh
-from sinkql.session.deploy.renaming import renaming
+from sinkql.session.deploy.rename import renaming
 from sinkql.session.deploy.step import Step, dropped_first, redefined
-from sinkql.session.item.earlier_plan import as_found, followers
+from sinkql.session.item.plan_history import as_found, followers
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session

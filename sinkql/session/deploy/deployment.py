@@ -18,12 +18,12 @@ from sinkql.planner.name import short_name
 from sinkql.session.deploy.access import DescribedAccess
 from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
+from sinkql.session.deploy.dry_run import Outside, Refusal
 from sinkql.session.deploy.effect import CountRows, Known, told
-from sinkql.session.deploy.refusal import Outside, Refusal
-from sinkql.session.deploy.renaming import free, rename, renames, with_facts
+from sinkql.session.deploy.rename import free, rename, renames, with_facts
 from sinkql.session.deploy.script_catalog import Script, ScriptCatalog, ScriptNotice, read_scripts
 from sinkql.session.deploy.step import Step
-from sinkql.session.item.earlier_plan import transition
+from sinkql.session.item.plan_history import transition
 from sinkql.session.row.inputs import table_file
 
 if TYPE_CHECKING:

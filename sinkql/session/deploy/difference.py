@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.extension.registry import Registry
-from sinkql.extension.types import kept_type, parse_type
+from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.types import kept_type, parse_type
+from sinkql.keywords import Vocabulary
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
+from sinkql.planner.dependency import in_order
 from sinkql.planner.item.same import same
 from sinkql.planner.name import short_name
-from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
-from sinkql.script.mask import without_literal
+from sinkql.script.redaction import without_literal
 from sinkql.session.deploy.alteration import obstacle
 from sinkql.session.deploy.script_catalog import ScriptCatalog
 from sinkql.session.deploy.step import Action, Step, Transition
 from sinkql.session.deploy.trial import trial
-from sinkql.session.item.shared import check_beside, place_of
-from sinkql.vocabulary import Vocabulary
+from sinkql.session.item.destination import check_beside, place_of
 
 Entries = Mapping[str, logical.Entry]
 OtherValue = Callable[[str, ast.CreateSecret], bool]

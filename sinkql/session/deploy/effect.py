@@ -10,9 +10,9 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution
 from sinkql.planner.name import short_name
-from sinkql.session.deploy.refusal import Refusal
+from sinkql.session.deploy.dry_run import Refusal
 from sinkql.session.deploy.step import Step, Transition
-from sinkql.session.item.shared import beside, columns_of, destination_of, place_of
+from sinkql.session.item.destination import beside, columns_of, destination_of, place_of
 
 CountRows = Callable[[str, MemoryCatalog], int | None]
 """Return how many rows a sink's table, or a table, has in a catalog; None where there is none, or nobody knows."""

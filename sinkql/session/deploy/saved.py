@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sinkql import typed
+from sinkql import codec
 from sinkql.errors import SinkqlError
+from sinkql.keywords import Vocabulary
 from sinkql.planner.name import short_name
-from sinkql.script.mask import holds_secret
+from sinkql.script.redaction import holds_secret
 from sinkql.session.deploy.deployment import Deployment, plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from sinkql.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
@@ -66,7 +66,7 @@ def decode(data: bytes, session: Session) -> Deployment:
     Raises SQ4019 for what is not a saved plan, SQ5209 if the catalog is another or has moved.
     """
     try:
-        file = typed.decoder(_File).decode(data)
+        file = codec.decoder(_File).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _no_plan(str(error)) from error
     if file.sinkql_plan != FORMAT:

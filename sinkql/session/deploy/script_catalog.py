@@ -9,9 +9,10 @@ from typing import get_args
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.planning import Access
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError
-from sinkql.extension.plan import Access
-from sinkql.extension.registry import Registry
+from sinkql.keywords import Vocabulary
 from sinkql.parser import parse
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_commented
@@ -22,9 +23,8 @@ from sinkql.planner.item.statement import implied, item_name, kind_of, own_name
 from sinkql.planner.name import short_name, split_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
-from sinkql.script.mask import Masked, mask
+from sinkql.script.redaction import Masked, mask
 from sinkql.session.deploy.comment import Place, place_of
-from sinkql.vocabulary import Vocabulary
 
 _STAGES: tuple[tuple[type, ...], ...] = (
     (ast.CreateDatabase,),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sinkql import ast, physical
 from sinkql.physical.evolution import Evolution
-from sinkql.planner.order import in_order
+from sinkql.planner.dependency import in_order
 
 Transition = Callable[[physical.Job, physical.Job], Evolution]
 """Return how the table of a sink's job becomes that of another; raises InPlaceError where it cannot."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sinkql import ast
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import redefine
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import Registry
 from sinkql.planner.edit.alter import plan_alter
 from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.step import Step, dropped_first, redefined

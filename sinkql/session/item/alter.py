@@ -18,10 +18,10 @@ from sinkql.planner.edit.alter import Altering, plan_alter
 from sinkql.planner.item.connection import validation
 from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
-from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.create import kept_keys, validate_connection, validate_state
-from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers, must_start_over, transition
-from sinkql.session.item.sharing import begin_job
+from sinkql.session.item.plan_history import as_found, facts_of_follower, followers, must_start_over, transition
+from sinkql.session.item.view_job import begin_job
 from sinkql.session.result import Result
 
 

@@ -13,12 +13,12 @@ from sinkql.catalog.operation import adding, redefining, sharing_views
 from sinkql.catalog.replan import means_the_same
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import Given, SecretValue, given
+from sinkql.connector_api.options import option_span
+from sinkql.connector_api.planning import Keys
+from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.source_options import LOG_FACT, state_of_cluster
 from sinkql.errors import Notice, SinkqlError, UnfitNameError
-from sinkql.extension.keeping import LOG_FACT, state_of_cluster
-from sinkql.extension.options import option_span
-from sinkql.extension.plan import Keys
-from sinkql.extension.registry import Registry
-from sinkql.lowering.log import VIEW_ID
+from sinkql.lowering.materialized_view import VIEW_ID
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.present import already_there, built_in, name_span, shown_difference
@@ -28,10 +28,10 @@ from sinkql.planner.item.statement import item_name, kind_of
 from sinkql.planner.item.view import own_job
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
-from sinkql.script.mask import without_literal
-from sinkql.session.item.access import CatalogAccess
+from sinkql.script.redaction import without_literal
 from sinkql.session.item.commented import comments_on_input
-from sinkql.session.item.sharing import Sharing, replace_view, sharing_by_index, sharing_of
+from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.session.item.view_job import Sharing, replace_view, sharing_by_index, sharing_of
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
@@ -208,7 +208,7 @@ def validate_state(statement: ast.CreateCluster, cluster: logical.Cluster, acces
     """Check that state can be kept where STATE says."""
     if cluster.state is None:
         return
-    from sinkql.extension.home import check_state
+    from sinkql.state_store.directory import check_state
 
     try:
         check_state(cluster.state.path, cluster.state.connection, access.store)

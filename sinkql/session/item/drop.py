@@ -10,21 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sinkql import ast, faults
+from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
+from sinkql.catalog.coordination.control import Holder
+from sinkql.catalog.coordination.intent_log import Intent
 from sinkql.catalog.draft import Draft
 from sinkql.catalog.operation import removing
-from sinkql.catalog.running.control import Holder
-from sinkql.catalog.running.journal import Intent
 from sinkql.errors import Notice, SinkqlError
 from sinkql.planner import plan_drop
 from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
-from sinkql.session.item.captured import captured_sources, forget_captured
 from sinkql.session.item.state import forget_states, kept_states
+from sinkql.session.item.state_cleanup import captured_sources, forget_captured
 from sinkql.session.item.tagged import forget_tags
-from sinkql.session.item.target import targets_of
+from sinkql.session.item.target_table import targets_of
 from sinkql.session.result import Result
+from sinkql.storage import failpoint
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
 
@@ -244,7 +245,7 @@ def _remove(statement: ast.Drop, planned: Dropping, catalog: Catalog) -> Droppin
                 ) from None
             planned = again
         else:
-            faults.point("drop-removed")
+            failpoint.point("drop-removed")
             return planned
 
 
@@ -252,7 +253,7 @@ def _stop(sinks: Mapping[str, str], catalog: Catalog, *, owner: str, wait_second
     control = catalog.control
     for sink_id in sinks.values():
         control.set_desired(sink_id, "dropped")
-    faults.point("drop-wished")
+    failpoint.point("drop-wished")
     until = time.monotonic() + wait_seconds
     for name, sink_id in sinks.items():
         while not control.claim_for_drop(sink_id, owner=owner):
@@ -275,7 +276,7 @@ def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) ->
 
     Their leases end: nothing runs any more.
     """
-    faults.point("drop-clean")
+    failpoint.point("drop-clean")
     _forget(tables, catalog)
     for sink_id in sinks.values():
         shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)

@@ -8,7 +8,7 @@ from sinkql.catalog.operation import rotating
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import as_name, find, short_name
-from sinkql.printer import part
+from sinkql.printer import clause
 from sinkql.session.item.create import create
 
 
@@ -51,7 +51,7 @@ def secrets(catalog: Catalog) -> list[tuple[str, str]]:
         assert entry is not None
         assert isinstance(entry.statement, ast.CreateSecret)
         value = entry.statement.value
-        found.append((name, part.secret(value) if isinstance(value, ast.Call) and value.refers else "catalog"))
+        found.append((name, clause.secret(value) if isinstance(value, ast.Call) and value.refers else "catalog"))
     return found
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from sinkql import physical, typed
+from sinkql import codec, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.connectors.view.log import pins_part
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower
-from sinkql.lowering.log import view_jobs
+from sinkql.lowering.materialized_view import view_jobs
 from sinkql.planner.name import short_name
-from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.connector_access import CatalogAccess
 
 
 def kept_states(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, Any]]:
@@ -45,11 +45,11 @@ def _pins(catalog: Catalog, sink_id: str) -> Iterator[tuple[physical.StatePath |
 
 def forget_states(kept: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
     """Delete what is kept of dropped sinks; return what could not be."""
-    from sinkql.extension.home import state_store
+    from sinkql.state_store.directory import state_store
 
     left = []
     for each in kept:
-        state = typed.convert(each["state"], physical.StatePath)
+        state = codec.convert(each["state"], physical.StatePath)
         try:
             store = state_store(state, each["part"], CatalogAccess(catalog).job_store)
             store.delete([name for name, _ in store.list("")])

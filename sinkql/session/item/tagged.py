@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
+from sinkql.connector_api.on_error import keeps_letters
 from sinkql.errors import Notice, SinkqlError
-from sinkql.extension.on_error import keeps_letters
 from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
-from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.connector_access import CatalogAccess
 
 
 def forget_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
@@ -31,7 +31,7 @@ def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
     yield job.write
     letters = catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
     if letters is not None and any(map(keeps_letters, job.reads())):
-        from sinkql.runtime.batch.letter import COLUMNS  # which imports pyarrow
+        from sinkql.runtime.batch.dead_letter import COLUMNS  # which imports pyarrow
 
         yield letters(job.write, COLUMNS)
 

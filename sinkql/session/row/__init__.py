@@ -1,5 +1,5 @@
 """Statements over rows.
 
-* `query`: SELECT. `modify`: INSERT, UPDATE, DELETE.
+* `query`: SELECT. `dml`: INSERT, UPDATE, DELETE.
 * `inputs`: the rows that an item has now.
 """

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
 from sinkql.catalog.system.item import SystemRows
+from sinkql.connector_api.planning import Access, Scan, ScanKind
+from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.plan import Access, Scan, ScanKind
-from sinkql.extension.registry import Registry
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.types import arrow_type
+from sinkql.keywords import quoted
+from sinkql.object_store.store import ObjectStore
 from sinkql.parser import parse
 from sinkql.planner.item.statement import item_name
-from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files, with_names
 from sinkql.planner.scope import Scope
-from sinkql.vocabulary import quoted
+from sinkql.planner.syntax.file_query import NamedFile, may_name_files, named_files, with_names
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
+from sinkql.connector_api.planning import SourceKind
+from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.stream import Offsets, Reader, Tally, switch_of
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
-from sinkql.extension.plan import SourceKind
-from sinkql.extension.rows import python_values
-from sinkql.extension.stream import Offsets, Reader, Tally, switch_of
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name, sql_name
-from sinkql.session.item.access import CatalogAccess
-from sinkql.session.row.contents import Shown, WithContents
+from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
 from sinkql.session.row.present import present_rows, pushed_rows
 from sinkql.session.row.progress import progress_rows
+from sinkql.session.row.view_contents import Shown, WithContents
 from sinkql.session.workspace import Workspace
 from sinkql.table.file import TableFile, table_path
 from sinkql.table.row import Codec, NarrowError, Row
@@ -334,6 +334,6 @@ def _schema(item: logical.Source) -> pa.Schema:
 
 
 def _arrow(type_: logical.Type) -> pa.DataType:
-    from sinkql.extension.types import arrow_type
+    from sinkql.connector_api.types import arrow_type
 
     return arrow_type(str(type_))

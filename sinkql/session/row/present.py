@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.capture.storage import OpenJobStore, log_folder
-from sinkql.extension.capture import Key, Reveal, captured_source, captured_table
-from sinkql.extension.plan import SourceKind
-from sinkql.extension.stream import Tally
+from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
+from sinkql.connector_api.planning import SourceKind
+from sinkql.connector_api.stream import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +56,7 @@ def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> 
 
     Nobody is asked, no capture above all: it runs only while a sink does.
     """
-    from sinkql.capture import datafile  # pyarrow
+    from sinkql.capture import data_file  # pyarrow
 
     source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
     table, log = captured_table(read), log_folder(folder, source, keeping, open_store)
@@ -64,6 +64,6 @@ def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> 
         entry = log.entry(number)
         part = entry.tables.get(table.id) if entry is not None else None
         for file in part.files if part is not None else ():
-            with suppress(datafile.DamagedError):
-                for batch in datafile.read(log.store, file):
+            with suppress(data_file.DamagedError):
+                for batch in data_file.read(log.store, file):
                     yield batch.select([column.name for column in read.columns])

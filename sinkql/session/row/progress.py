@@ -9,7 +9,7 @@ from typing import Any
 from sinkql import logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import IDENTITY
-from sinkql.extension.stream import Offsets
+from sinkql.connector_api.stream import Offsets
 
 
 def progress_rows(item: logical.Source, catalog: Catalog) -> Sequence[tuple[Any, ...]]:

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from sinkql import ast, evaluate, logical
 from sinkql.catalog.system import RELATIONS
 from sinkql.catalog.system.item import SystemRows, WithSystem
-from sinkql.catalog.system.named import System, over_system
+from sinkql.catalog.system.system_names import System, over_system
 from sinkql.errors import Span
 from sinkql.planner.name import join_name
-from sinkql.printer.part import name as print_name
-from sinkql.session.item.access import CatalogAccess
+from sinkql.printer.clause import name as print_name
+from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.result import Result
-from sinkql.session.row.contents import WithContents, showing
 from sinkql.session.row.files import FileQuery, over_files
 from sinkql.session.row.inputs import Columns, Inputs, python_rows
+from sinkql.session.row.view_contents import WithContents, showing
 from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
     from sinkql.planner.query.once import Once
-    from sinkql.planner.query.ordering import Order
+    from sinkql.planner.query.order_by import Order
 
 Row = tuple[Any, ...]
 

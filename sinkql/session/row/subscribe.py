@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
+from sinkql.connector_api.options import bind, described
+from sinkql.connector_api.rows import python_values
 from sinkql.connectors.view.log import Entry
 from sinkql.errors import Notice, SinkqlError, Span
-from sinkql.extension.options import bind, described
-from sinkql.extension.rows import python_values
 from sinkql.logical.type import BIGINT, BOOLEAN
 from sinkql.planner.name import RELATION_KINDS, find, short_name, sql_name
 from sinkql.session.result import Result
-from sinkql.session.row.contents import Kept, kept_view, plan_now
+from sinkql.session.row.view_contents import Kept, kept_view, plan_now
 from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from functools import partial
 from sinkql import ast
 from sinkql.catalog.catalog import Catalog
 from sinkql.explain import Held
-from sinkql.lowering.log import view_id
+from sinkql.lowering.materialized_view import view_id
 from sinkql.session.item.commented import comments_on_input
 from sinkql.session.result import Result
 
 
 def explain(statement: ast.Explain, catalog: Catalog) -> Result:
     """Give a stage of what EXPLAIN names, as one column of lines; raises what `explained` raises."""
-    from sinkql.lowering.explained import explained  # Spark's SQL is written only where it is shown
+    from sinkql.lowering.explain import explained  # Spark's SQL is written only where it is shown
 
     facts = comments_on_input(statement.explainee, catalog) if isinstance(statement.explainee, ast.CreateSink) else {}
     lines = explained(statement, catalog.plans, catalog.registry, facts, partial(_held, catalog)).splitlines()

@@ -1,6 +1,6 @@
 """Sinks run and watched.
 
-* `running`: jobs to running sinks, under leases of the catalog; what they are doing.
-* `roster`: what of the catalog is to run now.
+* `run`: jobs to running sinks, under leases of the catalog; what they are doing.
+* `workload`: what of the catalog is to run now.
 * `process`: the process that runs sinks, and what it says; `started`: sinks that run in one while a `with` lasts.
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from sinkql import ast, logical, physical
+from sinkql.connector_api import requests as replaying
+from sinkql.connector_api.on_error import again_from_source, keeps_letters, may_be_late
 from sinkql.errors import Notice, SinkqlError
-from sinkql.extension import replay as replaying
-from sinkql.extension.on_error import again_from_source, keeps_letters, may_be_late
 from sinkql.lowering.job import lower
 from sinkql.planner.name import find, short_name
 from sinkql.session.result import Result

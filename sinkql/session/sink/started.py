@@ -11,7 +11,7 @@ from sinkql.catalog.address import Address
 from sinkql.errors import SinkqlError, from_data
 from sinkql.planner.name import short_name
 from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
-from sinkql.session.sink.reaching import Reaching
+from sinkql.session.sink.wait_for_target import Reaching
 
 _LOOK_SECONDS = 0.3
 

@@ -1,6 +1,6 @@
 """Backslash commands.
 
-* `listed`: all of them, with what `\\?` says of each.
+* `command_list`: all of them, with what `\\?` says of each.
 * `general`: those of statements, output, variables and the shell itself.
 * `catalog`: those that look at the catalog and its sinks.
 * `describe`: the listings of the `\\d` family, and all that is known of one item.

@@ -12,7 +12,7 @@ from sinkql.errors import MissingError, SinkqlError, nearest
 from sinkql.explain.expression import sql
 from sinkql.planner.name import as_name, join_name, short_name, split_name
 from sinkql.printer import to_sql
-from sinkql.printer.part import name as written
+from sinkql.printer.clause import name as written
 from sinkql.session import Session
 
 Listing = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]

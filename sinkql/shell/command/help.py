@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from sinkql.connector_api.option_help import OptionHelp, offered
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError, nearest
-from sinkql.extension.option_help import OptionHelp, offered
-from sinkql.extension.registry import Registry
-from sinkql.parser.assist.syntax import syntax
+from sinkql.parser.assist.syntax_help import syntax
 from sinkql.shell.shell import BackslashCommand
 
 

@@ -4,5 +4,5 @@
 * `history`: what was typed before, without secrets.
 * `highlight`: typed text to styled text.
 * `completer`: the text before the cursor to the menu of what may stand there.
-* `name`, `option`, `command`: names of the catalog, options and their values, backslash commands for that menu.
+* `candidates`, `option`, `command`: names of the catalog, options and their values, backslash commands for that menu.
 """

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import Registry
+from sinkql.keywords import Role
 from sinkql.parser.assist.completion import Candidates, candidates
 from sinkql.script.split import Command, split
 from sinkql.session import Session
+from sinkql.shell.editor.candidates import names
 from sinkql.shell.editor.command import command_completions
-from sinkql.shell.editor.name import names
 from sinkql.shell.editor.option import labels, values
 from sinkql.shell.setting import Settings
 from sinkql.shell.shell import BackslashCommand
-from sinkql.vocabulary import Role
 
 Suggestion = tuple[str, str]
 """A text to put in, and what the menu says of it."""

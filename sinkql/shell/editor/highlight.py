@@ -10,9 +10,9 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
 from sinkql.errors import Span
+from sinkql.keywords import Vocabulary
 from sinkql.parser.assist.highlight import highlights
 from sinkql.script.split import Command, split
-from sinkql.vocabulary import Vocabulary
 
 _LONGEST = 20_000
 """A text longer than this is not highlighted: typing stays quick."""

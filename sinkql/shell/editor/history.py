@@ -9,8 +9,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory
 
-from sinkql.script.mask import holds_secret
-from sinkql.vocabulary import Vocabulary
+from sinkql.keywords import Vocabulary
+from sinkql.script.redaction import holds_secret
 
 _TELLING = re.compile(r"pass|pwd|secret|token|cred|key", re.IGNORECASE)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sinkql import logical
+from sinkql.connector_api.option_help import OptionHelp, offered
 from sinkql.errors import SinkqlError
-from sinkql.extension.option_help import OptionHelp, offered
 from sinkql.local_path import located
 from sinkql.parser.assist.completion import OptionPlace
 from sinkql.planner.item.cluster import ClusterOptions

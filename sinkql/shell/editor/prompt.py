@@ -18,10 +18,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
+from sinkql.keywords import Vocabulary
 from sinkql.script.split import finished, still_open
 from sinkql.shell.editor.highlight import SqlLexer
 from sinkql.shell.editor.history import SafeHistory
-from sinkql.vocabulary import Vocabulary
 
 _STYLE = Style.from_dict(
     {

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sinkql.errors import Notice, SinkqlError, line_and_column, printable
+from sinkql.keywords import LANGUAGE
 from sinkql.local_path import expanded
 from sinkql.parser.assist.highlight import HighlightKind, highlights
 from sinkql.shell.screen import table
@@ -23,7 +24,6 @@ from sinkql.shell.screen.clock import clock
 from sinkql.shell.screen.keyboard import lent_terminal
 from sinkql.shell.screen.value import Rows
 from sinkql.shell.setting import Settings
-from sinkql.vocabulary import LANGUAGE
 
 _MARGIN = 8
 """What stands before a source line: its number and a bar."""

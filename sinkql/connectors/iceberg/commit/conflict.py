@@ -7,13 +7,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connector_api.stream import Marker, RedoBatchError
+from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.iceberg.file.manifest import manifests_of
 from sinkql.connectors.iceberg.table.branch import BranchTable, called
 from sinkql.connectors.iceberg.table.table import Expected, check
 from sinkql.errors import DroppedTableError, FencedError, SinkqlError
-from sinkql.extension.stream import Marker, RedoBatchError
-from sinkql.vocabulary import join_name
+from sinkql.keywords import join_name
 
 _ENTRIES = "entries-processed"
 """What Iceberg says of a rewrite of manifests, and of nothing else."""

@@ -6,12 +6,12 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context
 from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.tag import tag_name
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
-from sinkql.extension.stream import Context
 
 _PATIENCE = Patience(tries=2)  # somebody is waiting at a prompt
 _TRIES = 5

@@ -19,13 +19,13 @@ from pyarrow.fs import FileInfo, FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from sinkql import faults
-from sinkql.connectors.iceberg.commit.expire import may_delete, named_offsets
-from sinkql.connectors.iceberg.commit.marker import first_epoch
+from sinkql.connectors.iceberg.commit.checkpoint import first_epoch
+from sinkql.connectors.iceberg.commit.maintenance import may_delete, named_offsets
 from sinkql.connectors.iceberg.file.manifest import manifests_of, said_of
 from sinkql.connectors.iceberg.storage.access import AskingFileIO
-from sinkql.connectors.iceberg.table.folder import PREFIX
-from sinkql.connectors.iceberg.table.version import read_metadata
+from sinkql.connectors.iceberg.table.format_v3 import read_metadata
+from sinkql.connectors.iceberg.table.metadata_file import PREFIX
+from sinkql.storage import failpoint
 
 _OLD = 3 * 86400.0
 """Seconds, as long as Iceberg's own removal of such files waits."""
@@ -100,7 +100,7 @@ class Leftovers:
         for name in sorted(found.keys() - reached):
             if found[name].at > until or not self._dead(found[name].location, table):
                 continue
-            faults.point("leftover")
+            failpoint.point("leftover")
             with suppress(OSError):
                 table.io.delete(found[name].location)
             yield

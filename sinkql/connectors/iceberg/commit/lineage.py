@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sinkql.connectors.iceberg.file.manifest import manifests_of
-from sinkql.connectors.iceberg.table.version import read_metadata
+from sinkql.connectors.iceberg.table.format_v3 import read_metadata
 
 _OLDER = 100
 """Metadata files that are read at most; as many as a table keeps, if it does not say how many."""

@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connector_api.stream import Context, Switch
+from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.iceberg.commit.proposal import schema_of_claim
 from sinkql.connectors.iceberg.file.scan import scanned
-from sinkql.connectors.iceberg.table import reading
+from sinkql.connectors.iceberg.table import reader
 from sinkql.connectors.iceberg.table.evolve import with_schema
 from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, Switch
 
 
 def rows(
@@ -30,10 +30,10 @@ def rows(
 
     Columns that the table gets with the sink's next claim are NULL. Raises SQ3504 where it has others in their place.
     """
-    table = reading.load(write, context)
+    table = reader.load(write, context)
     if table is not None and switch is not None:
         table = _claimed(table, write, context.sink_id, switch)
-    return reading.rows(table, columns, lambda table, names: scanned(table, names, limit))
+    return reader.rows(table, columns, lambda table, names: scanned(table, names, limit))
 
 
 def _claimed(table: Table, write: physical.Write, sink: str, switch: Switch) -> Table:

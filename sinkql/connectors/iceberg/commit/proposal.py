@@ -13,18 +13,18 @@ from uuid import uuid4
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sinkql import faults
-from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connector_api.stream import NO_PLAN, JobOffsets, Marker, RedoBatchError, Switch, claimed
+from sinkql.connectors.iceberg.commit import checkpoint as markers
+from sinkql.connectors.iceberg.commit.committer import land
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests, fenced, fits, held, same_table, usable
-from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, Prepared, prepare
 from sinkql.connectors.iceberg.table.evolve import evolved
 from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, own_empty, rows
 from sinkql.connectors.iceberg.table.tag import tagged
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import NO_PLAN, JobOffsets, Marker, RedoBatchError, Switch, claimed
-from sinkql.vocabulary import join_name
+from sinkql.keywords import join_name
+from sinkql.storage import failpoint
 
 
 class Claim:
@@ -118,7 +118,7 @@ def schema_of_claim(
 
 def take(target: TargetTable, table: Table, claim: Claim) -> Table:
     """Commit the claim and return the table after it."""
-    faults.point("claim")
+    failpoint.point("claim")
     return land(target, table, claim)
 
 

@@ -8,16 +8,16 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context, Published
+from sinkql.connectors.iceberg.commit.committer import land
 from sinkql.connectors.iceberg.commit.conflict import same_table
-from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.snapshot import Prepared
 from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.table.branch import moved, on_top, reaches
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError, SinkqlError
-from sinkql.extension.stream import Context, Published
-from sinkql.vocabulary import join_name
+from sinkql.keywords import join_name
 
 
 class Publishing:

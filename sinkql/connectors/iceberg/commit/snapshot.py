@@ -38,8 +38,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from sinkql.connectors.iceberg.commit.known import Known
-from sinkql.connectors.iceberg.file.data import FileEntry
+from sinkql.connectors.iceberg.commit.manifest_cache import Known
+from sinkql.connectors.iceberg.file.data_file import FileEntry
 from sinkql.connectors.iceberg.file.manifest import (
     ManifestWriter,
     manifests_of,
@@ -48,9 +48,9 @@ from sinkql.connectors.iceberg.file.manifest import (
     pieces,
     write_list,
 )
-from sinkql.connectors.iceberg.file.place import Partitions, parted_schema
+from sinkql.connectors.iceberg.file.partition import Partitions, parted_schema
 from sinkql.connectors.iceberg.table.branch import moved
-from sinkql.runs import Tiers
+from sinkql.storage.sorted_run import Tiers
 
 MAIN = "main"
 _BASE = 500

@@ -10,18 +10,18 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.choose import ALL, due, target_size
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint, Scope, Steps, readable
-from sinkql.connectors.iceberg.file.data import FileEntry, for_tasks
-from sinkql.connectors.iceberg.file.delete import read_position_deletes
+from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Footprint, Scope, Steps, readable
+from sinkql.connectors.iceberg.file.data_file import FileEntry, for_tasks
+from sinkql.connectors.iceberg.file.deletes import read_position_deletes
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, vector_of
 from sinkql.connectors.iceberg.file.moving import Moving
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
-from sinkql.connectors.iceberg.file.order import SortedWriter
-from sinkql.connectors.iceberg.file.place import Partitions, Place
+from sinkql.connectors.iceberg.file.partition import Partitions, Place
+from sinkql.connectors.iceberg.file.sort_order import SortedWriter
+from sinkql.storage import failpoint
 
 _SORTED = 64 << 20
 """How large a file becomes at most whose rows are sorted: they all wait until the last one is read."""
@@ -106,14 +106,14 @@ def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, 
         for file in files:
             if len(read) > 1 and attempt.late():
                 break
-            faults.point("compaction-read")
+            failpoint.point("compaction-read")
             for rows in readable(file.path, moving.rows(file.path)):
                 writer.write(rows)
                 if not attempt.late():
                     yield True
             read.append(file)
         written = writer.close()
-        faults.point("compaction-file")
+        failpoint.point("compaction-file")
     except BaseException:  # the end of a sink is one
         writer.discard()
         raise

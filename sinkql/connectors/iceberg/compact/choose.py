@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from sinkql.runs import Tiers
+from sinkql.storage.sorted_run import Tiers
 
 _TARGET = 512 << 20
 _PROPERTY = "write.target-file-size-bytes"

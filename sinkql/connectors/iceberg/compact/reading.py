@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sinkql.connectors.iceberg.keyindex.layer import FileNote
+from sinkql.connectors.iceberg.key_index.layer import FileNote
 
 _VALUE, _POSITION, _FILE, _DELETES = 0.018, 0.2, 150.0, 750.0
 """A value; a position in a delete file; a data file; a delete file."""

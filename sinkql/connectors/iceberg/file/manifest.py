@@ -36,7 +36,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import TableVersion
 
-from sinkql.connectors.iceberg.storage.damage import SEAL, UNSEALED, SealedOutput, check_avro, reading
+from sinkql.connectors.iceberg.file_damage import SEAL, UNSEALED, SealedOutput, check_avro, reading
 
 VECTORS = 3
 """The format version from which on dead rows are told by deletion vectors, and rows have ids."""

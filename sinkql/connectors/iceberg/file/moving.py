@@ -15,9 +15,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from sinkql.connectors.iceberg.file.data import TaskTable
+from sinkql.connectors.iceberg.file.data_file import TaskTable
 from sinkql.connectors.iceberg.file.manifest import VECTORS, Origin, origins
-from sinkql.connectors.iceberg.file.read import read_rows
+from sinkql.connectors.iceberg.file.reader import read_rows
 
 ROW_ID, SEQUENCE = "_row_id", "_last_updated_sequence_number"
 _FIELDS = (

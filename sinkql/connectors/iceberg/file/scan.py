@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from sinkql.connectors.iceberg.file.data import for_tasks
-from sinkql.connectors.iceberg.file.delete import live_files, read_dead
-from sinkql.connectors.iceberg.file.read import read_rows
+from sinkql.connectors.iceberg.file.data_file import for_tasks
+from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
+from sinkql.connectors.iceberg.file.reader import read_rows
 from sinkql.connectors.iceberg.file.vector import Positions, united
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, cast, target_schema
-from sinkql.connectors.iceberg.file.order import arrange, write_sorted
-from sinkql.connectors.iceberg.file.place import Place
+from sinkql.connectors.iceberg.file.data_file import DataFileWriter, FileEntry, TaskTable, cast, target_schema
+from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.sort_order import arrange, write_sorted
 
 _ROWS, _BYTES = 1 << 20, 128 << 20
 """Rows wait in memory until there are so many, or so large ones; then each partition gets a file."""

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
-from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
+from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_place
-from sinkql.connectors.iceberg.file.place import Place
-from sinkql.connectors.iceberg.storage.damage import reading
+from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file_damage import reading
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from sinkql import ast, logical
+from sinkql.connector_api.options import bind, described, missing, option_span
+from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.secret import secret_data
 from sinkql.errors import Notice, SinkqlError, Span, nearest
-from sinkql.extension.options import bind, described, missing, option_span
-from sinkql.extension.plan import Planning
-from sinkql.extension.secret import secret_data
 
 SUPPORTED = ("glue", "hive", "memory", "rest", "s3tablesrest", "sql")
 TYPES = ("glue", "hadoop", "hive", "memory", "rest", "s3tablesrest", "sql")

@@ -11,7 +11,7 @@ from typing import Any
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, nearest, one_of
-from sinkql.printer.part import ident
+from sinkql.printer.clause import ident
 from sinkql.printer.relation import sorting, transform
 
 _TIMES = ("timestamp", "timestamptz")

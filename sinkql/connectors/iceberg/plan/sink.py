@@ -17,11 +17,11 @@ from typing import Any, Literal
 import msgspec
 
 from sinkql import ast, logical, physical
+from sinkql.connector_api.options import bind, described, labels, option_span
+from sinkql.connector_api.planning import Planning, SinkPlan
+from sinkql.connector_api.sink_options import SinkOptions, check_positive
 from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
 from sinkql.errors import Notice, SinkqlError, Span, UnfitNameError
-from sinkql.extension.options import bind, described, labels, option_span
-from sinkql.extension.plan import Planning, SinkPlan
-from sinkql.extension.sink import SinkOptions, check_positive
 from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import INTEGER, TEXT

@@ -13,8 +13,8 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from sinkql import physical
-from sinkql.extension.store import ObjectStore
-from sinkql.extension.stream import Context
+from sinkql.connector_api.stream import Context
+from sinkql.object_store.store import ObjectStore
 
 CATALOG_NAME = "default"
 """The name of `sql` catalogs: readers must open the database under the same one."""

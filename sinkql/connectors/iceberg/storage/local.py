@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from sinkql import durable
+from sinkql.storage import files
 
 
 def local_folder(location: str) -> Path | None:
@@ -22,4 +22,4 @@ def settle(locations: Iterable[str]) -> None:
 
     An object store has made durable what it has answered.
     """
-    durable.settle(path for path in map(local_folder, locations) if path is not None)
+    files.settle(path for path in map(local_folder, locations) if path is not None)

@@ -24,7 +24,7 @@ from pyiceberg.table.update import (
 )
 
 from sinkql.errors import SinkqlError
-from sinkql.vocabulary import join_name
+from sinkql.keywords import join_name
 
 
 class BranchTable(Table):

@@ -15,17 +15,18 @@ from pyiceberg.catalog import Catalog
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.pool import NullPool
 
-from sinkql import durable, logical
+from sinkql import logical
+from sinkql.connector_api.planning import Access
+from sinkql.connector_api.secret import reveal
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, stores_of
 from sinkql.connectors.iceberg.storage.local import local_folder
 from sinkql.connectors.iceberg.table.failure import explain
-from sinkql.connectors.iceberg.table.rest import open_rest
-from sinkql.connectors.iceberg.table.sql import FileCatalog, KnowingCatalog, MemoryCatalog
+from sinkql.connectors.iceberg.table.rest_catalog import open_rest
+from sinkql.connectors.iceberg.table.sql_catalog import FileCatalog, KnowingCatalog, MemoryCatalog
 from sinkql.errors import SinkqlError
-from sinkql.extension.boto import no_boto3
-from sinkql.extension.plan import Access
-from sinkql.extension.secret import reveal
-from sinkql.extension.signing import CATALOGS
+from sinkql.object_store.boto import no_boto3
+from sinkql.object_store.signing import CATALOGS
+from sinkql.storage import files
 
 _FILE_PARAMETERS = (
     *("passfile", "sslcert", "sslcrl", "sslcrldir", "sslkey", "sslrootcert"),  # of libpq
@@ -88,7 +89,7 @@ def validate(connection: logical.Connection, access: Access) -> None:
 
 def _open_glue(options: Mapping[str, Any], stores: Stores) -> Catalog:
     try:
-        from sinkql.connectors.iceberg.table.glue import open_glue  # it needs an extra
+        from sinkql.connectors.iceberg.table.glue_catalog import open_glue  # it needs an extra
     except ModuleNotFoundError:
         raise no_boto3(CATALOGS) from None
     return open_glue(options, stores)
@@ -96,7 +97,7 @@ def _open_glue(options: Mapping[str, Any], stores: Stores) -> Catalog:
 
 def _open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> Catalog:
     try:
-        from sinkql.connectors.iceberg.table.hive import open_hive  # it needs an extra
+        from sinkql.connectors.iceberg.table.hive_catalog import open_hive  # it needs an extra
     except ModuleNotFoundError:
         raise SinkqlError(
             "SQ4214",
@@ -179,7 +180,7 @@ def _durably(connection: sqlite3.Connection, record: object) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    durable.make_folder(folder)
+    files.make_folder(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "permission denied", str(folder))
 

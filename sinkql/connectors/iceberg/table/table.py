@@ -14,11 +14,11 @@ from pyiceberg.table import Table
 from sinkql import physical
 from sinkql.connectors.iceberg.file.manifest import manifests_of, said_of
 from sinkql.connectors.iceberg.table.failure import explain
-from sinkql.connectors.iceberg.table.layout import Layout, described, described_order, of_columns, sayable
+from sinkql.connectors.iceberg.table.schema import Layout, described, described_order, of_columns, sayable
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.table.types import fits, table_schema
 from sinkql.errors import SinkqlError, UnfitTableError
-from sinkql.vocabulary import join_name
+from sinkql.keywords import join_name
 
 CREATED_BY = "sinkql.created-by"
 

@@ -16,13 +16,13 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from sinkql import durable, faults
 from sinkql.connectors.iceberg.storage.failure import missing, of_storage
 from sinkql.connectors.iceberg.storage.local import local_folder, settle
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.failure import explain, transient
 from sinkql.connectors.iceberg.table.tag import Tags
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
+from sinkql.storage import failpoint, files
 
 T = TypeVar("T")
 _METADATA = ".metadata.json"
@@ -125,7 +125,7 @@ class TargetTable:
         folder = local_folder(after.metadata_location) if self.hint_file else None
         if folder is not None:
             with suppress(OSError):
-                faults.point("version-hint")
+                failpoint.point("version-hint")
                 _point_to(folder, str(after.metadata.table_uuid))
 
     def gone(self) -> SinkqlError:
@@ -154,7 +154,7 @@ def _point_to(metadata: Path, table_uuid: str) -> None:
                 return
     except (OSError, ValueError):
         pass  # none there, or not one of ours
-    durable.write(hint, version.encode())
+    files.write(hint, version.encode())
 
 
 def _number(version: str) -> int:

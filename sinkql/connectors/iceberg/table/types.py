@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from sinkql import physical
-from sinkql.extension.types import parse_type
+from sinkql.connector_api.types import parse_type
 from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT, INTEGER, Type

@@ -1,6 +1,6 @@
 """What a sink writes, batch by batch.
 
 * `mode`: what differs between append and upsert sinks; `append`, `upsert`: their tasks, and what they keep in between.
-* `compacting`: compactions of a mode, committed between batches.
+* `compaction`: compactions of a mode, committed between batches.
 * `writer`: a job's `Write` → the writer that owns its table.
 """

@@ -10,16 +10,16 @@ from typing import ClassVar
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from sinkql import faults
-from sinkql.connectors.iceberg.commit.marker import Kept
+from sinkql.connector_api.stream import NO_PLAN, WriteResult, WriteTask
+from sinkql.connectors.iceberg.commit.checkpoint import Kept
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps
-from sinkql.connectors.iceberg.file.data import TaskTable, for_tasks
-from sinkql.connectors.iceberg.file.delete import all_files
+from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps
+from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
+from sinkql.connectors.iceberg.file.deletes import all_files
 from sinkql.connectors.iceberg.file.spread import SpreadWriter
 from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
-from sinkql.extension.stream import NO_PLAN, WriteResult, WriteTask
+from sinkql.storage import failpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class AppendTask:
             rows += batch.num_rows
             writer.write(batch if self.timestamp is None else self._with_change(batch))
         entries = writer.close()
-        faults.point("data-file")
+        failpoint.point("data-file")
         return WriteResult(bucket, rows, entries, superseded=0)
 
     def _with_change(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.commit.marker import Kept
+from sinkql.connector_api.stream import WriteResult, WriteTask
+from sinkql.connectors.iceberg.commit.checkpoint import Kept
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Steps
-from sinkql.extension.stream import WriteResult, WriteTask
+from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Steps
 
 
 class WriteMode(Protocol):

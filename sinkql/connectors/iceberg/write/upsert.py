@@ -7,28 +7,29 @@ from uuid import uuid4
 
 from pyiceberg.table import Table
 
-from sinkql import faults, physical
-from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
+from sinkql import physical
+from sinkql.connector_api.stream import RedoBatchError, WriteResult, WriteTask
+from sinkql.connectors.iceberg.commit.checkpoint import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
-from sinkql.connectors.iceberg.compact.keyed import Rewriting
-from sinkql.connectors.iceberg.compact.pick import choose
-from sinkql.connectors.iceberg.file.data import (
+from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
+from sinkql.connectors.iceberg.compact.selection import choose
+from sinkql.connectors.iceberg.compact.upsert import Rewriting
+from sinkql.connectors.iceberg.file.data_file import (
     FileEntry,
     for_tasks,
 )
-from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, bring_runs, files, sweep
-from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_columns
-from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
-from sinkql.connectors.iceberg.keyindex.vector import one_each
-from sinkql.connectors.iceberg.rebuild.collect import CollectTask, part_files
-from sinkql.connectors.iceberg.rebuild.compare import Comparison
-from sinkql.connectors.iceberg.write.keyed import UpsertResult, UpsertTask
+from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, bring_runs, files, sweep
+from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn, key_columns
+from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.key_index.vector import one_each
+from sinkql.connectors.iceberg.write.refresh_collect import CollectTask, part_files
+from sinkql.connectors.iceberg.write.refresh_diff import Comparison
+from sinkql.connectors.iceberg.write.upsert_task import UpsertResult, UpsertTask
 from sinkql.errors import LostIndexError, SharedKeyError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import RedoBatchError, WriteResult, WriteTask
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
 
 LAST_ID = 1 << 31
 _FILES_A_LOOK = 256
@@ -123,7 +124,7 @@ class UpsertMode:
         """Save what a marker is to name, wherever it may be asked for; return its name."""
         name = index.save(self._folder)
         self._home.keep(index.reached)
-        faults.point("index-kept")
+        failpoint.point("index-kept")
         return name
 
     def _without_own(self, table: Table, kept: Kept) -> Index:

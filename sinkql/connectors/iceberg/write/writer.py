@@ -12,32 +12,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sinkql import faults, physical
-from sinkql.connectors.iceberg.commit import marker as markers
-from sinkql.connectors.iceberg.commit.conflict import held, hold, recreated, same_table
-from sinkql.connectors.iceberg.commit.expire import expire, expired
-from sinkql.connectors.iceberg.commit.landing import land, over
-from sinkql.connectors.iceberg.commit.leftover import Leftovers
-from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
-from sinkql.connectors.iceberg.commit.snapshot import selfcheck
-from sinkql.connectors.iceberg.compact.job import remove
-from sinkql.connectors.iceberg.file.scan import live_rows
-from sinkql.connectors.iceberg.storage.access import job_stores
-from sinkql.connectors.iceberg.storage.failure import storing
-from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.evolve import with_schema
-from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_again, write_once
-from sinkql.connectors.iceberg.table.layout import Layout
-from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
-from sinkql.connectors.iceberg.table.tag import Tags
-from sinkql.connectors.iceberg.table.target import TargetTable
-from sinkql.connectors.iceberg.write.append import AppendMode
-from sinkql.connectors.iceberg.write.compacting import Compacting
-from sinkql.connectors.iceberg.write.mode import WriteMode
-from sinkql.connectors.iceberg.write.upsert import UpsertMode
-from sinkql.errors import CrowdedError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import (
+from sinkql import physical
+from sinkql.connector_api.stream import (
     Committed,
     Compacted,
     Context,
@@ -49,6 +25,31 @@ from sinkql.extension.stream import (
     WriteResult,
     WriteTask,
 )
+from sinkql.connectors.iceberg.commit import checkpoint as markers
+from sinkql.connectors.iceberg.commit.committer import land, over
+from sinkql.connectors.iceberg.commit.conflict import held, hold, recreated, same_table
+from sinkql.connectors.iceberg.commit.leftover import Leftovers
+from sinkql.connectors.iceberg.commit.maintenance import expire, expired
+from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
+from sinkql.connectors.iceberg.commit.snapshot import selfcheck
+from sinkql.connectors.iceberg.compact.compaction import remove
+from sinkql.connectors.iceberg.file.scan import live_rows
+from sinkql.connectors.iceberg.storage.access import job_stores
+from sinkql.connectors.iceberg.storage.failure import storing
+from sinkql.connectors.iceberg.table.catalog import open_catalog
+from sinkql.connectors.iceberg.table.evolve import with_schema
+from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path, read, write_again, write_once
+from sinkql.connectors.iceberg.table.schema import Layout
+from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
+from sinkql.connectors.iceberg.table.tag import Tags
+from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.connectors.iceberg.write.append import AppendMode
+from sinkql.connectors.iceberg.write.compaction import Compacting
+from sinkql.connectors.iceberg.write.mode import WriteMode
+from sinkql.connectors.iceberg.write.upsert import UpsertMode
+from sinkql.errors import CrowdedError
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
 
 _SWEEP_EVERY = 20
 _OLD = 86400.0
@@ -118,7 +119,7 @@ class IcebergWriter(Writer):
         """Reload the table and return the marker that holds now; raises SQ3501 where the table was rolled back."""
         table = self._load()
         kept = markers.find(table, self._context.sink_id)
-        faults.point("read-marker")
+        failpoint.point("read-marker")
         return kept.marker if kept else None
 
     def claim(
@@ -154,7 +155,7 @@ class IcebergWriter(Writer):
         while True:
             self._coming = self._next_schema(table) if anew else None
             self._kept = hold(table, self._mine, self._expected, self._coming)
-            faults.point("read-marker")
+            failpoint.point("read-marker")
             try:
                 with storing(self._name):
                     if anew:

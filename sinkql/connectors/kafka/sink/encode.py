@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.types import parse_type
 from sinkql.connectors.kafka.sink.fragments import objects, texts
-from sinkql.extension.types import parse_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import logical
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.types import arrow_type
 
 _WHOLE = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8")
 _PLAIN = r'["\\\x00-\x1f]'

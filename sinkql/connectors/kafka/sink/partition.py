@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sinkql import ast, logical, typed
+from sinkql import ast, codec, logical
+from sinkql.connector_api.rows import python_values
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import UnsureError, function_of
-from sinkql.extension.rows import python_values
 from sinkql.logical.expression import Expression, Reference, walk, without_spans
 from sinkql.logical.type import RANGES, decoded, encoded
 
@@ -69,7 +69,7 @@ class Partitioning:
         import pyarrow as pa
 
         columns = self.planned["columns"]
-        value = function_of(typed.decoder(Expression, decoded).decode(self.planned["tree"]), columns)
+        value = function_of(codec.decoder(Expression, decoded).decode(self.planned["tree"]), columns)
         assert value is not None, "it was planned"
         given = [python_values(rows.column(name)) for name in columns]
         found = []

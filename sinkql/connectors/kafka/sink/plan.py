@@ -19,12 +19,12 @@ from typing import Any, Literal
 import msgspec
 
 from sinkql import ast, logical, physical
+from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.planning import Access, Encoded, Planning, SinkPlan
+from sinkql.connector_api.sink_options import SinkOptions
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.connectors.kafka.sink.partition import OPTION, plan_partition
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.options import bind, described, option_span
-from sinkql.extension.plan import Access, Encoded, Planning, SinkPlan
-from sinkql.extension.sink import SinkOptions
 from sinkql.logical.type import Field, record_type
 
 OWNER = "sinks into Kafka"

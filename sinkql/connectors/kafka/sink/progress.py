@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from sinkql import durable
+from sinkql.connector_api.stream import Marker
 from sinkql.connectors.kafka.admin import Admin
 from sinkql.connectors.kafka.client import Client
-from sinkql.connectors.kafka.consume import Range, messages
+from sinkql.connectors.kafka.consumer import Range, messages
 from sinkql.connectors.kafka.sink.transaction import PATIENCE_S, OustedError, Transactions
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Marker
+from sinkql.storage import files
 
 _SEEN = "progress"
 _ABANDONED_S = 10.0
@@ -78,7 +78,7 @@ class ProgressTopic:
         if found is None:
             return None
         self.folder.mkdir(parents=True, exist_ok=True)
-        durable.write(self.folder / _SEEN, f"{self.name} {found.offset()}".encode(), sync=False)
+        files.write(self.folder / _SEEN, f"{self.name} {found.offset()}".encode(), sync=False)
         return _decoded(found.value())
 
     def _last(self, begin: int, end: int, *, committed: bool = True) -> Any:

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sinkql import faults, physical
+from sinkql import physical
+from sinkql.connector_api.stream import MessageEncoder, WriteResult
 from sinkql.connectors.kafka.sink.partition import Partitioning
-from sinkql.extension.home import Home
-from sinkql.extension.stream import MessageEncoder, WriteResult
 from sinkql.physical import DIFF, SEQ
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
 
 _ROWS_AT_ONCE = 8192
 _BYTES_AT_ONCE = 64 << 20
@@ -58,7 +59,7 @@ class MessageTask:
         count, removed = self._write(rows, self.home.folder / name)
         if count and self.home.remote:
             self.home.put([name])
-        faults.point("data-file")
+        failpoint.point("data-file")
         # without a key a row that comes or goes several times is as many messages
         counted = self.change != "retract" or self.encoders.key is not None
         return WriteResult(bucket, count, name if count else None, removed, len(rows) - count if counted else None)

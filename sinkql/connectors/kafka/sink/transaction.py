@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
-from sinkql import faults
 from sinkql.connectors.kafka.client import Client, Troubles, apart, lose
 from sinkql.errors import SinkqlError
+from sinkql.storage import failpoint
 
 _PATIENCE_S = 60.0
 """How long nothing may come through while no broker is there."""
@@ -122,10 +122,10 @@ class Transactions:
             for path in paths:
                 self._produce(topic, path)
             self._deliver()
-            faults.point("messages")
+            failpoint.point("messages")
             name, key, value = progress
             self._kafka.produce(name, value, key, partition=0)
-            faults.point("commit-request")
+            failpoint.point("commit-request")
         except KafkaException as error:
             raise self._wrong(error.args[0]) from None
         try:
@@ -136,7 +136,7 @@ class Transactions:
             if error.retryable:
                 raise UndecidedError(error) from None
             raise
-        faults.point("commit-reply")
+        failpoint.point("commit-reply")
 
     def close(self) -> None:
         """Abort what is not committed; the next producer of the id does that where this one cannot."""

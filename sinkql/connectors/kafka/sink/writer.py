@@ -8,18 +8,8 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from sinkql import faults, physical
-from sinkql.connectors.kafka.admin import Admin, admin_of
-from sinkql.connectors.kafka.client import Client, is_lost
-from sinkql.connectors.kafka.sink.partition import Partitioning
-from sinkql.connectors.kafka.sink.plan import encoded
-from sinkql.connectors.kafka.sink.progress import Progress, ProgressTopic
-from sinkql.connectors.kafka.sink.task import Encoders, MessageTask
-from sinkql.connectors.kafka.sink.topic import check_kept, check_same, made, made_for_progress
-from sinkql.connectors.kafka.sink.transaction import REFRESH_MS, OustedError, Transactions, UndecidedError
-from sinkql.errors import FencedError, SinkqlError
-from sinkql.extension.home import Home
-from sinkql.extension.stream import (
+from sinkql import physical
+from sinkql.connector_api.stream import (
     Committed,
     Context,
     JobOffsets,
@@ -32,6 +22,17 @@ from sinkql.extension.stream import (
     WriteTask,
     claimed,
 )
+from sinkql.connectors.kafka.admin import Admin, admin_of
+from sinkql.connectors.kafka.client import Client, is_lost
+from sinkql.connectors.kafka.sink.partition import Partitioning
+from sinkql.connectors.kafka.sink.plan import encoded
+from sinkql.connectors.kafka.sink.progress import Progress, ProgressTopic
+from sinkql.connectors.kafka.sink.task import Encoders, MessageTask
+from sinkql.connectors.kafka.sink.topic import check_kept, check_same, made, made_for_progress
+from sinkql.connectors.kafka.sink.transaction import REFRESH_MS, OustedError, Transactions, UndecidedError
+from sinkql.errors import FencedError, SinkqlError
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
 
 _MESSAGES = "messages"
 _CLAIMED = "claimed"
@@ -107,7 +108,7 @@ class TopicWriter(Writer):
         if not self.write.options.get("letters"):  # whose topic is made anew where it went
             self._home.note(_CLAIMED, self._topic_id.encode())
         self._messages.clear()
-        faults.point("claim")
+        failpoint.point("claim")
         return marker
 
     def refresh(self) -> Marker:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sinkql import physical
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
-from sinkql.lowering.preparation import Preparation
+from sinkql.lowering.task_input import Preparation
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arithmetic import RowGroups, SumOverflowError
 from sinkql.runtime.state.arrangement import LookUp

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sinkql import physical
-from sinkql.lowering.preparation import (
+from sinkql.lowering.task_input import (
     COUNT,
     FLOATS,
     Measure,

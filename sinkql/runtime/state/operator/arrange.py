@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.extension.types import arrow_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.lowering.arrange import prepare
-from sinkql.lowering.preparation import COUNT, Preparation
+from sinkql.lowering.task_input import COUNT, Preparation
 from sinkql.physical import DIFF
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints

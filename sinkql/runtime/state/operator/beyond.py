@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.sides import SIDE, PreparedSide, SidesPreparation, prepare
+from sinkql.lowering.join_input import SIDE, PreparedSide, SidesPreparation, prepare
 from sinkql.runtime.state.crossed import Whole
 from sinkql.runtime.state.multiset import lying
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket
+from sinkql.runtime.state.operator.threshold import Compared, Crossed, Limit, sorted_run
+from sinkql.runtime.state.ordered_run import Sorted
 from sinkql.runtime.state.pairs import Shape
 from sinkql.runtime.state.run import ints
 from sinkql.runtime.state.side import HeldRows, appended_run, kept_schema, multiset_run, own
-from sinkql.runtime.state.sorted import Sorted
-from sinkql.runtime.state.threshold import Compared, Crossed, Limit, sorted_run
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.extension.types import arrow_type
-from sinkql.lowering.preparation import sum_arrow_type
+from sinkql.connector_api.types import arrow_type
+from sinkql.lowering.task_input import sum_arrow_type
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arithmetic import RowGroups
 from sinkql.runtime.state.arrangement import LookUp, Multiset

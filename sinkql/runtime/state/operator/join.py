@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.extension.types import arrow_type
-from sinkql.lowering.sides import SIDE, PreparedSide, SidesPreparation, prepare
+from sinkql.connector_api.types import arrow_type
+from sinkql.lowering.join_input import SIDE, PreparedSide, SidesPreparation, prepare
 from sinkql.lowering.together import columns_within
 from sinkql.physical import DIFF
 from sinkql.runtime.state.arrangement import Ints, Multiset
 from sinkql.runtime.state.crossed import Crossing, Spread, Whole
+from sinkql.runtime.state.join import HeldJoined, Shown
 from sinkql.runtime.state.lookup import Asked, asked
 from sinkql.runtime.state.operator.beyond import BeyondState
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, StatefulOperator, keeps_state
@@ -35,7 +36,6 @@ from sinkql.runtime.state.side import (
     multiset_run,
     own,
 )
-from sinkql.runtime.state.within import HeldJoined, Shown
 
 _Changes = tuple[pa.Table, Ints]
 """Rows, and the multiplicity of each."""

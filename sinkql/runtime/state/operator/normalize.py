@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.preparation import COUNT, Hash, Preparation, Value, identity, values_of
-from sinkql.runs import find, repeats, sort_places
+from sinkql.lowering.task_input import COUNT, Hash, Preparation, Value, identity, values_of
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arrangement import Ints, LookUp, Values
-from sinkql.runtime.state.hole import Filling, UnknownError, chains_of
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import Keys, ints, one_chunk, unsigned
+from sinkql.runtime.state.unchanged_values import Filling, UnknownError, chains_of
+from sinkql.storage.sorted_run import find, repeats, sort_places
 
 
 @keeps_state(physical.Normalize)

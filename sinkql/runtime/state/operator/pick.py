@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.preparation import Preparation, whole_rows
+from sinkql.lowering.task_input import Preparation, whole_rows
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arrangement import Ints, add_up
 from sinkql.runtime.state.manifest import noted

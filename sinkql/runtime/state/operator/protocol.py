@@ -16,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql import faults, physical
+from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.extension.home import Home
-from sinkql.lowering.preparation import Preparation
-from sinkql.lowering.sides import SIDE
+from sinkql.lowering.join_input import SIDE
+from sinkql.lowering.task_input import Preparation
 from sinkql.runtime.state.arrangement import (
     Arrangements,
     Below,
@@ -31,13 +30,15 @@ from sinkql.runtime.state.arrangement import (
     bucket_folder,
     files_of,
 )
-from sinkql.runtime.state.identity import identified
 from sinkql.runtime.state.kept import Appended, Counted
+from sinkql.runtime.state.ordered_run import Sorted
 from sinkql.runtime.state.report import Flow, Leave, LiveRuns, Report
+from sinkql.runtime.state.row_identity import identified
 from sinkql.runtime.state.run import Entry, Run, ints, lost_run, unsigned
-from sinkql.runtime.state.sorted import Sorted
 from sinkql.runtime.state.timed import Timed
-from sinkql.spill import LAST, Ranges, parts, range_of
+from sinkql.state_store.directory import Home
+from sinkql.storage import failpoint
+from sinkql.storage.spill import LAST, Ranges, parts, range_of
 
 ROWS = 65_536
 """The most rows of a batch that a task yields."""
@@ -190,7 +191,7 @@ class StatefulTask:
         runs, flow = self._written(state.close()), Flow(taken, given, sum(state.superseded))
         self._put(bucket, runs)
         leave(Report(self.operator.name, bucket, attempt, runs, flow, self.home.fetched - fetched))
-        faults.point("state-report")
+        failpoint.point("state-report")
         yield from changes.to_batches(max_chunksize=ROWS)
 
     def _written(self, runs: dict[str, list[Entry]]) -> dict[str, list[Entry]]:

@@ -11,15 +11,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Preparation, whole_rows
-from sinkql.runs import sort_places
-from sinkql.runtime.state import head, order
+from sinkql.lowering.task_input import COUNT, Preparation, whole_rows
+from sinkql.runtime.state import sort_key
 from sinkql.runtime.state.arithmetic import RowGroups, group
 from sinkql.runtime.state.arrangement import Ints, grouped
-from sinkql.runtime.state.head import Rows
 from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.operator import head
+from sinkql.runtime.state.operator.head import Rows
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import HIGH, LOW, in_memory, ints, unsigned
+from sinkql.storage.sorted_run import sort_places
 
 Function = Literal["row_number", "rank", "dense_rank"]
 _PARTS = np.uint64(0xFF << 56)
@@ -50,7 +51,7 @@ class RankState:
         columns = physical.columns_of(rank.input)
         places = {column.name: place for place, column in enumerate(columns)}
         terms = tuple((each, f"$k{places[each.column]}") for each in rank.order)
-        exact = order.exact_bits(terms, [columns[places[each.column]] for each in rank.order])
+        exact = sort_key.exact_bits(terms, [columns[places[each.column]] for each in rank.order])
         return cls(
             rank.arrangement,
             whole_rows(rank, _by(rank)),
@@ -100,7 +101,7 @@ class RankState:
     def _batch(self, rows: pa.Table, groups: RowGroups) -> pa.Table:
         """Return what the batch's rows come to as a run: sorted, each row once."""
         row = ints(rows.column("$r"))
-        bits = order.first_bits(rows, self.terms, row)
+        bits = sort_key.first_bits(rows, self.terms, row)
         packed = (groups.keys[groups.index] & HIGH) | bits
         hashes = groups.hashes[groups.index]
         places, starts = grouped(packed, hashes, row)
@@ -208,13 +209,15 @@ class _Ranked:
     firsts: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, rows: Rows, terms: order.Terms) -> _Ranked:
-        keys = order.sort_keys(rows.table, terms)
+    def of(cls, rows: Rows, terms: sort_key.Terms) -> _Ranked:
+        keys = sort_key.sort_keys(rows.table, terms)
         # few rows of a key agree in the lower half of `$p`, which sorts like the first term
         first = (rows.owner.view(np.uint64) << np.uint64(32)) | (unsigned(rows.table.column("$p")) & LOW)
         places = sort_places(first, *keys, rows.hashes)
         rows = rows.some(places)
-        return cls(rows, order.starts_of(rows.owner, [key[places] for key in keys]), order.starts_of(rows.owner, ()))
+        return cls(
+            rows, sort_key.starts_of(rows.owner, [key[places] for key in keys]), sort_key.starts_of(rows.owner, ())
+        )
 
     def ahead(self, counts: Ints) -> Ints:
         """Return how many rows of its key are before each."""

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Preparation, whole_rows
-from sinkql.runtime.state import head
+from sinkql.lowering.task_input import COUNT, Preparation, whole_rows
 from sinkql.runtime.state.arithmetic import RowGroups, group, unlike
 from sinkql.runtime.state.arrangement import Ints, add_up, grouped
 from sinkql.runtime.state.manifest import noted
 from sinkql.runtime.state.multiset import changed, lying
+from sinkql.runtime.state.operator import head
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import in_memory, ints, one_chunk, unsigned
 from sinkql.runtime.state.window.compute import computed

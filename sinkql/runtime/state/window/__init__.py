@@ -2,6 +2,6 @@
 
 * `rows`: rows of keys in an order, as a function gets them; `frame`: which of them each row has in its frame.
 * `registry`: how a function is registered: one value a row, or one value a key.
-* `number`, `value`, `aggregate`: row_number and the like, lag and the like, count and the like over frames.
+* `number`, `row_functions`, `aggregate`: row_number and the like, lag and the like, count and the like over frames.
 * `compute`: rows and calls → columns.
 """

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
 from sinkql.runtime.state.arithmetic import SumOverflowError
 from sinkql.runtime.state.arrangement import Ints, grouped
 from sinkql.runtime.state.run import one_chunk

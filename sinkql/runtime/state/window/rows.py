@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.runtime.state.arrangement import Ints
-from sinkql.runtime.state.order import sort_keys, starts_of
 from sinkql.runtime.state.run import one_chunk
+from sinkql.runtime.state.sort_key import sort_keys, starts_of
 
 Mask = NDArray[np.bool_]
 

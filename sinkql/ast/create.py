@@ -1,0 +1,191 @@
+"""Sources, and tables that are fed by one: where rows come from, and how they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sinkql.ast.clause import ColumnDef
+from sinkql.ast.dml import TableConstraint
+from sinkql.ast.value import Expression, Ident, Name, Option, Phrase, at
+from sinkql.errors import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The schema that SEED gives for keys or values; `message` is of Protobuf."""
+
+    text: str
+    message: str | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Where the schema of a format is: in a registry, or in `text`.
+
+    `registry` is the kind of the connection to it, all words in upper case; a strategy is ID n, LATEST or INLINE '…'.
+    """
+
+    registry: str | None = None
+    connection: Name | None = None
+    options: tuple[Option, ...] = ()
+    key_strategy: Phrase | None = None
+    value_strategy: Phrase | None = None
+    key_seed: Seed | None = None
+    value_seed: Seed | None = None
+    message: str | None = None
+    text: str | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format by its name in upper case: JSON, CSV, PARQUET, …
+
+    `array` is of JSON; `header` is true for CSV WITH HEADER, `names` its column list; `pattern` is of REGEX. CSV,
+    and formats without a syntax of their own, have `options`.
+    """
+
+    name: str
+    array: bool = False
+    header: bool = False
+    names: tuple[Ident, ...] = ()
+    column_count: int | None = None
+    delimiter: str | None = None
+    schema: Schema | None = None
+    pattern: str | None = None
+    options: tuple[Option, ...] = ()
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFilter:
+    """A header's name in INCLUDE HEADERS (…); `excluded` stands for NOT before it."""
+
+    name: str
+    excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """An item of INCLUDE: KEY, TIMESTAMP, PARTITION, OFFSET, HEADERS or HEADER, with its alias.
+
+    `header` is the name of the one header, `binary` is BYTES; `filters` are of a webhook's HEADERS.
+    """
+
+    name: str
+    alias: Ident | None = None
+    header: str | None = None
+    binary: bool = False
+    filters: tuple[HeaderFilter, ...] = ()
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class InlineErrors:
+    """`(VALUE DECODING ERRORS = INLINE)` of ENVELOPE UPSERT, with the name of its column."""
+
+    alias: Ident | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An upstream table, and the name it gets here."""
+
+    upstream: Name
+    name: Name | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Subsources:
+    """FOR TABLES (references), FOR SCHEMAS (schemas), or FOR ALL TABLES if both are empty."""
+
+    references: tuple[Reference, ...] = ()
+    schemas: tuple[Ident, ...] = ()
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckInput:
+    """An input of a webhook's CHECK: HEADERS, BODY or a SECRET; `binary` stands for BYTES."""
+
+    kind: str
+    secret: Name | None = None
+    alias: Ident | None = None
+    binary: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """CHECK of a webhook: its expression and what that reads."""
+
+    expression: Expression
+    inputs: tuple[CheckInput, ...] = ()
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """CREATE SOURCE; `kind` is what FROM names, all its words in upper case: FILES, LOAD GENERATOR COUNTER, …
+
+    `progress` is what EXPOSE PROGRESS names. A `pushed` source has BODY FORMAT, and may have a `check`.
+    """
+
+    name: Name
+    kind: str
+    options: tuple[Option, ...] = ()
+    columns: tuple[ColumnDef, ...] = ()
+    primary_key: tuple[Ident, ...] = ()
+    cluster: Ident | None = None
+    connection: Name | None = None
+    format: Format | None = None
+    include: tuple[Include, ...] = ()
+    envelope: str | None = None
+    with_options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    key_format: Format | None = None
+    inline_errors: InlineErrors | None = None
+    subsources: Subsources | None = None
+    progress: Name | None = None
+    check: Check | None = None
+    pushed: bool = False
+    span: Span = at()
+    kind_span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableFrom:
+    """CREATE TABLE … FROM SOURCE or, without a source, FROM a `kind` that is pushed; columns may lack their types.
+
+    A `subsource` is CREATE SUBSOURCE … OF SOURCE: the same as a table, but of the kind of its source.
+    """
+
+    name: Name
+    source: Name | None
+    reference: Name | None = None
+    columns: tuple[ColumnDef, ...] = ()
+    constraints: tuple[TableConstraint, ...] = ()
+    format: Format | None = None
+    include: tuple[Include, ...] = ()
+    envelope: str | None = None
+    with_options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    key_format: Format | None = None
+    inline_errors: InlineErrors | None = None
+    check: Check | None = None
+    kind: str = ""
+    subsource: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateProgress:
+    """CREATE SUBSOURCE … OF SOURCE … (PROGRESS): what EXPOSE PROGRESS of a source makes, how far that is read."""
+
+    name: Name
+    source: Name
+    if_not_exists: bool = False
+    span: Span = at()

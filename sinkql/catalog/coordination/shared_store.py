@@ -1,0 +1,57 @@
+"""Notes of a catalog's sinks and sources: in its database where hosts share that, else in their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sinkql.catalog.address import ServerUrl
+from sinkql.catalog.store import Connection, Store
+from sinkql.storage.key_value import FolderNotes, NoNotes, Notes
+
+
+def open_notes(store: Store, owner: str, folder: Path) -> Notes:
+    """Return the notes of a sink or a source, by its id, whose folder on this machine is given."""
+    return NoteTable(store, owner) if isinstance(store.address, ServerUrl) else FolderNotes(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteTable:
+    """The rows of `notes` that one sink or source has; `sinkql.storage.key_value.Notes`. Tasks have none of them."""
+
+    store: Store
+    owner: str
+
+    def __reduce__(self) -> tuple[type[NoNotes], tuple[()]]:
+        return NoNotes, ()
+
+    def read(self, name: str) -> bytes | None:
+        with self.store.read() as connection:
+            found = connection.scalar("SELECT note FROM notes WHERE owner = ? AND name = ?", self.owner, name)
+        return None if found is None else str(found).encode()
+
+    def write(self, name: str, note: bytes, *, sync: bool = True) -> None:
+        with self.store.write() as connection:
+            connection.put("notes", "owner, name", {"owner": self.owner, "name": name, "note": note.decode()})
+
+    def remove(self, *names: str) -> None:
+        if not any(map(self.read, names)):  # whoever writes waits for all others that do
+            return
+        with self.store.write() as connection:
+            marks = ", ".join("?" * len(names))
+            connection.execute(f"DELETE FROM notes WHERE owner = ? AND name IN ({marks})", (self.owner, *names))
+
+    def names(self, folder: str) -> list[str]:
+        return list(self.all(folder))
+
+    def all(self, folder: str) -> Mapping[str, bytes]:
+        query = "SELECT name, note FROM notes WHERE owner = ? AND name LIKE ? ORDER BY name"
+        with self.store.read() as connection:
+            found = connection.all(query, self.owner, f"{folder}/%")
+        return {row.name.removeprefix(f"{folder}/"): row.note.encode() for row in found}
+
+
+def forget_notes(connection: Connection, owner: str) -> None:
+    """Delete the notes of a sink or a source that is gone, inside a transaction."""
+    connection.execute("DELETE FROM notes WHERE owner = ?", (owner,))

@@ -1,0 +1,49 @@
+"""A catalog with items that it does not keep: for one statement, as what planning reads."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from sinkql import ast, logical
+from sinkql.keywords import Vocabulary
+
+_Plans = TypeVar("_Plans", bound=logical.CatalogReader)
+
+
+class Extended(Generic[_Plans]):
+    """A catalog whose items are those of `added`, and of `plans` where that has none; a `CatalogReader`."""
+
+    def __init__(self, plans: _Plans) -> None:
+        self.plans = plans
+
+    def added(self, full_name: str) -> logical.Item | None:
+        """Return an item that the catalog does not have, or has otherwise; None, if not told."""
+        return None
+
+    def resolve(self, name: ast.Name) -> str:
+        return self.plans.resolve(name)
+
+    def locate(self, name: ast.Name) -> str:
+        return self.plans.locate(name)
+
+    def has(self, full_name: str) -> bool:
+        return self.plans.has(full_name)
+
+    def entry(self, full_name: str) -> logical.Entry | None:
+        return self.plans.entry(full_name)
+
+    def item(self, full_name: str) -> logical.Item | None:
+        return self.added(full_name) or self.plans.item(full_name)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        return self.plans.names(kind)
+
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        return self.plans.dependents(full_name)
+
+    def setting(self, name: str) -> str:
+        return self.plans.setting(name)
+
+    @property
+    def words(self) -> Vocabulary:
+        return self.plans.words

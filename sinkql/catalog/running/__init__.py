@@ -1,8 +1,0 @@
-"""What the processes that use one catalog tell each other through it.
-
-* `process`: the time as text, and what tells a process from others.
-* `control`: leases, desired states, statuses and progress of running sinks.
-* `notes`: what those who run sinks, capture sources and ask for something leave for each other.
-* `ticks`: those of the timeline.
-* `journal`: statements of several steps, finished after a crash.
-"""

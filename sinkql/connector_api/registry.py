@@ -1,0 +1,143 @@
+"""Find connectors: every folder of `sinkql.connectors`, and every entry point of the group `sinkql.connectors`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoints, entry_points
+from pkgutil import iter_modules
+
+from sinkql import physical
+from sinkql.connector_api.option_help import option_words
+from sinkql.connector_api.planning import (
+    AddressKind,
+    ConnectionKind,
+    Connector,
+    FormatKind,
+    Later,
+    MessageFormat,
+    ScanKind,
+    SinkKind,
+    SourceKind,
+)
+from sinkql.connector_api.stream import Context, OpenReader, OpenWriter, Reader, Writer
+from sinkql.keywords import OptionWords, Role, Vocabulary
+from sinkql.object_store.store import ObjectStore, Options, RevealSecret
+
+GROUP = "sinkql.connectors"
+"""The package whose folders are connectors, and the group of entry points that name others."""
+TABLES = "sinkql.table"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The kinds that all connectors offer, by the words that SQL uses; `later` are those that none supports yet.
+
+    `readers` and `writers` open what jobs read and write besides sources and sinks: tables, views. `tasks` are the
+    modules that tasks of jobs import.
+    """
+
+    connections: dict[str, ConnectionKind] = field(default_factory=dict)
+    sources: dict[str, SourceKind] = field(default_factory=dict)
+    sinks: dict[str, SinkKind] = field(default_factory=dict)
+    formats: dict[str, FormatKind] = field(default_factory=dict)
+    messages: dict[str, MessageFormat] = field(default_factory=dict)
+    readers: dict[str, OpenReader] = field(default_factory=dict)
+    writers: dict[str, OpenWriter] = field(default_factory=dict)
+    later: dict[tuple[Role, str], Later] = field(default_factory=dict)
+    scans: dict[str, ScanKind] = field(default_factory=dict)
+    addresses: dict[str, AddressKind] = field(default_factory=dict)
+    tasks: list[str] = field(default_factory=list)
+    versions: str = ""
+    """Those of the packages that connectors come from."""
+
+    def reader(self, read: physical.Read, context: Context) -> Reader:
+        """Return the reader of what a job reads."""
+        source = self.sources.get(read.connector)
+        open_reader = source.reader if source is not None else self.readers[read.connector]
+        formats = {name: kind.decoding for name, kind in self.formats.items()}
+        messages = {name: kind.decoding for name, kind in self.messages.items()}
+        return open_reader(read, replace(context, formats=formats, messages=messages))
+
+    def writer(self, write: physical.Write, context: Context) -> Writer:
+        """Return the writer of a job."""
+        encodings = {name: kind.writing.encoding for name, kind in self.messages.items() if kind.writing is not None}
+        sink = self.sinks.get(write.connector)
+        open_writer = sink.writer if sink is not None else self.writers[write.connector]
+        return open_writer(write, replace(context, encodings=encodings))
+
+    def store(self, kind: str, options: Options, secret: RevealSecret) -> ObjectStore:
+        """Return the object store of a connection of that kind with these planned options."""
+        open_store = self.connections[kind].store
+        assert open_store is not None, kind
+        return open_store(options, secret)
+
+    def stores(self) -> tuple[str, ...]:
+        """Return the types of connections that are object stores, in order."""
+        return tuple(sorted(name for name, kind in self.connections.items() if kind.store is not None))
+
+    def expected(self, role: Role) -> tuple[str, ...]:
+        """Return the kinds of a role that are declared and not supported yet."""
+        return tuple(name for of, name in self.later if of == role)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Return the words of all kinds: what the parser, the printer and the masks know of connectors."""
+        kinds: dict[Role, dict[str, OptionWords]] = {}
+        for role, name, options in self._words():
+            kinds.setdefault(role, {})[name] = options
+        return Vocabulary(kinds)
+
+    def _words(self) -> Iterator[tuple[Role, str, OptionWords]]:
+        for (role, name), later in self.later.items():
+            yield role, name, option_words(later.options, later.with_options)
+        for name, connection in self.connections.items():
+            yield "CONNECTION", name, option_words(connection.options)
+        for name, source in self.sources.items():
+            yield "SOURCE", name, option_words(source.options, source.with_options)
+        for name, sink in self.sinks.items():
+            yield "SINK", name, option_words(sink.options, sink.with_options)
+        for name in {**self.formats, **self.messages}:
+            kinds = [each for each in (self.formats.get(name), self.messages.get(name)) if each is not None]
+            given = [each.options for each in kinds if each.options is not None]
+            if given or ("FORMAT", name) not in self.later:
+                yield "FORMAT", name, option_words(*given)
+
+
+def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry:
+    """Return the registry of these connectors; a later one of the same word wins."""
+    registry = Registry(versions=versions)
+    for connector in connectors:
+        registry.connections.update({kind.name: kind for kind in connector.connections})
+        registry.sources.update({kind.name: kind for kind in connector.sources})
+        registry.sinks.update({kind.name: kind for kind in connector.sinks})
+        registry.formats.update({kind.name: kind for kind in connector.formats})
+        registry.messages.update({kind.name: kind for kind in connector.messages})
+        registry.later.update({(kind.role, kind.name): kind for kind in connector.later})
+        registry.scans.update({kind.name: kind for kind in connector.scans})
+        registry.addresses.update({scheme: kind for kind in connector.addresses for scheme in kind.schemes})
+        registry.tasks.extend(connector.tasks)
+        registry.readers.update(connector.readers)
+        registry.writers.update(connector.writers)
+    return registry
+
+
+@cache
+def _entry_points() -> EntryPoints:
+    """Return those of the group, found once a process: it takes a look at each installed package."""
+    return entry_points(group=GROUP)
+
+
+def discover() -> Registry:
+    """Return all connectors that are installed, each module of which names its own `connector`; and tables."""
+    package = import_module(GROUP)
+    found = [import_module(f"{GROUP}.{module.name}").connector for module in iter_modules(package.__path__)]
+    entries = _entry_points()
+    found.extend(entry.load() for entry in entries)
+    packages = {f"{entry.dist.name} {entry.dist.version}" for entry in entries if entry.dist is not None}
+    registry = register(found, versions=", ".join(sorted(packages)))
+    tables = import_module(TABLES)
+    registry.readers[tables.KIND] = tables.open_reader
+    return registry

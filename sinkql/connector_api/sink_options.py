@@ -1,0 +1,58 @@
+"""The options that every sink has: how often it commits, how much at once, and from where it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sinkql import ast
+from sinkql.connector_api.options import described, option_span
+from sinkql.errors import SinkqlError
+
+SHORTEST_INTERVAL = timedelta(seconds=1)
+MOST_BUCKETS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Options in WITH (…); a connector's own dataclass extends it. `snapshot` false starts at the source's end."""
+
+    commit_interval: timedelta = described("the time between two commits, a second or more")
+    snapshot: bool = described("false starts at the source's present end", default=True)
+    max_rows_per_commit: int = described("how many rows one commit takes at most", default=5_000_000)
+    buckets: int | None = described(
+        "in how many parts rows are put by key, each the work of one task; the cores of its cluster, or twice those of "
+        "its executors, if left out. Another number has a sink with state compute its rows again, once",
+        default=None,
+    )
+
+
+def check_pace(statement: ast.CreateSink, options: SinkOptions) -> None:
+    """Refuse an interval under a second (SQ2309) and a commit of no rows (SQ2326)."""
+    if options.commit_interval < SHORTEST_INTERVAL:
+        raise SinkqlError(
+            "SQ2309",
+            "COMMIT INTERVAL must be at least 1 second",
+            option_span(statement.with_options, "COMMIT INTERVAL", statement.kind_span),
+            hint="Write COMMIT INTERVAL = '1s' or more.",
+        )
+    check_positive(statement, "MAX ROWS PER COMMIT", options.max_rows_per_commit)
+    check_positive(statement, "BUCKETS", options.buckets, most=MOST_BUCKETS)
+
+
+def check_positive(statement: ast.CreateSink, name: str, value: int | None, *, most: int | None = None) -> None:
+    """Refuse 0 for a count in WITH (…) (SQ2326), and more than it can be."""
+    if most is not None and value is not None and value > most:
+        raise SinkqlError(
+            "SQ2326",
+            f"{name} must be at most {most}",
+            option_span(statement.with_options, name, statement.kind_span),
+            hint=f"Write {name} = {most} or less.",
+        )
+    if value == 0:
+        raise SinkqlError(
+            "SQ2326",
+            f"{name} must be at least 1",
+            option_span(statement.with_options, name, statement.kind_span),
+            hint=f"Write {name} = 1 or more.",
+        )

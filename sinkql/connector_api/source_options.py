@@ -1,0 +1,127 @@
+"""WITH (…) of a source that is captured → how its log is kept, and what becomes of records that do not decode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from sinkql import ast, logical
+from sinkql.connector_api.cdc import Keeping, LogPath
+from sinkql.connector_api.on_error import OnError, OnErrorOptions
+from sinkql.connector_api.options import described, option_span
+from sinkql.connector_api.planning import Planning
+from sinkql.errors import SinkqlError, Span
+from sinkql.object_store.s3 import SCHEME
+
+_UNITS = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+_MOST = 1 << 62
+_POLICIES: dict[str, OnError] = {"FAIL": "fail", "SKIP": "skip", "DEAD LETTER": "dead letter"}
+
+_EXAMPLE = "LOG = 's3://bucket/prefix'"
+LOG = "where the log is kept, such as `s3://bucket/prefix`, with `AWS CONNECTION`; left out: in `STATE` \
+of the cluster after `IN CLUSTER`, if that is a bucket, or in the catalog's folder"
+LOG_FACT = "log"
+"""The fact that says in which STATE a source has its log: that of its cluster when it was made."""
+FIXED = ("LOG",)
+"""What was captured stays where it is: a log in another place would be a lost one."""
+REACHES = "AWS"
+"""The type of connections to buckets, in which logs and state are."""
+REACHED_BY = f"{REACHES} CONNECTION"
+AWS_CONNECTION = "the connection whose keys reach `LOG`"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepingOptions(OnErrorOptions):
+    """The options that each captured source has in its WITH (…)."""
+
+    fixed: ClassVar[tuple[str, ...]] = FIXED
+    keep: Literal["server", "log"] | None = described(
+        "who keeps the changes that sinks have not committed: server, or log, which frees the server at once",
+        default=None,
+    )
+    max_retained_wal: str | None = described(
+        "how much the server keeps before the log does: 10GB, or half of the server's own bound", default=None
+    )
+    max_log_size: str = described("how much the log holds before it waits for the sinks", default="20GB")
+    on_truncate: Literal["APPLY", "FAIL"] = described("what TRUNCATE upstream does to sinks", default="APPLY")
+    log: str | None = described(LOG, default=None)
+    aws_connection: ast.Name | None = described(AWS_CONNECTION, default=None)
+
+
+def keeping(
+    given: KeepingOptions,
+    written: Sequence[ast.Option],
+    span: Span,
+    planning: Planning,
+    *,
+    usual: Literal["server", "log"],
+    elsewhere: LogPath | None,
+) -> Keeping:
+    """Return how a log is kept; `usual` is what keeps changes where KEEP is left out, `elsewhere` where LOG is.
+
+    Raises SQ2103 and SQ2818.
+    """
+    retained = given.max_retained_wal
+    return Keeping(
+        keep=given.keep or usual,
+        max_retained=None if retained is None else size(retained, "MAX RETAINED WAL", written, span),
+        max_log=size(given.max_log_size, "MAX LOG SIZE", written, span),
+        on_truncate="apply" if given.on_truncate == "APPLY" else "fail",
+        on_error=_POLICIES[given.on_error],
+        log=log_path(given.log, given.aws_connection, written, span, planning) or elsewhere,
+    )
+
+
+def state_of_cluster(statement: ast.Create, planning: Planning) -> LogPath | None:
+    """Return STATE of the cluster that IN CLUSTER of a source names, if that is a bucket."""
+    if not isinstance(statement, ast.CreateSource) or statement.cluster is None:
+        return None
+    state = planning.cluster(statement.cluster).state
+    return LogPath(state.path, state.connection) if state is not None and state.connection is not None else None
+
+
+def log_elsewhere(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> LogPath | None:
+    """Return where the log of a source lies that is in STATE of its cluster."""
+    found = state_of_cluster(statement, planning) if LOG_FACT in facts else None
+    return None if found is None else LogPath(facts[LOG_FACT], found.connection)
+
+
+def log_path(
+    log: str | None, connection: ast.Name | None, written: Sequence[ast.Option], span: Span, planning: Planning
+) -> LogPath | None:
+    """Return where LOG puts the log; raises SQ2818 for another place than a bucket, or one that nothing reaches."""
+    if log is None and connection is None:
+        return None
+    if log is None:
+        where = option_span(written, REACHED_BY, span)
+        raise SinkqlError("SQ2818", "AWS CONNECTION requires LOG", where, hint=f"Add {_EXAMPLE}.")
+    where = option_span(written, "LOG", span)
+    if re.match(rf"{SCHEME}[^/]+(/|$)", log) is None:
+        raise SinkqlError(
+            "SQ2818",
+            f'LOG "{log}" names no bucket',
+            where,
+            hint=f"Write {_EXAMPLE}, or leave it out: the log is in the catalog's folder then.",
+        )
+    if connection is None:
+        raise SinkqlError(
+            "SQ2818",
+            "LOG requires AWS CONNECTION",
+            where,
+            hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
+        )
+    return LogPath(log, planning.connection(connection, REACHES).name)
+
+
+def size(text: str, option: str, written: Sequence[ast.Option], span: Span) -> int:
+    """Return how many bytes a text such as `10GB` means; raises SQ2103 at the option."""
+    found = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]?b)\s*", text.lower())
+    bytes_ = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if not 0 < bytes_ <= _MOST:
+        where = option_span(written, option, span)
+        raise SinkqlError(
+            "SQ2103", f"option {option} takes a size in B, KB, MB, GB or TB", where, hint=f"Write {option} = '10GB'."
+        )
+    return bytes_

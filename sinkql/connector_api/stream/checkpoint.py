@@ -1,0 +1,88 @@
+"""What a table says of the sink that writes it, and who may go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from sinkql import physical
+from sinkql.connector_api.stream.place import JobOffsets
+
+NO_PLAN = "none"
+"""The plan of a marker before the first batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the table says of a sink: how far it is, and who wrote last. Whole in every snapshot of the sink.
+
+    `consistent` as `Reader.whole`, of all its sources.
+
+    `plan` is "none" until the first batch; `claim` identifies the claim, `commit` the attempt; `index` and `state`
+    name manifests, None where there is none. `replayed` names what lists the records that were replayed last.
+    `below` is how far the sources below all inputs were read (`Reader.common`), where that was asked for, and `tick`
+    the first tick of the timeline at which that is so, if there is one.
+    """
+
+    sink: str
+    epoch: int
+    claim: str
+    commit: str
+    start: JobOffsets
+    end: JobOffsets
+    plan: str
+    index: str | None
+    state: str | None
+    replayed: str | None = None
+    consistent: bool | None = None
+    tick: int | None = None
+    below: JobOffsets | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A sink that goes on as `plan` in a table that one of the plans `follows` wrote, with its state if it has any.
+
+    Of each of these plans: the names that columns have now, by those that they had, None for those that are gone.
+    `check` raises a SinkqlError for a
+    marker of one of them from which the plan cannot go on. Where one of `again` wrote the table, its rows come anew
+    first, by `Writer.rebuild`, which alone makes its marker one of `plan`. With `empties` the first batch takes rows of
+    others out of the table, and alone makes a marker without a plan one of `plan`.
+    """
+
+    plan: str
+    follows: Mapping[str, Mapping[str, str | None]]
+    stateful: bool = False
+    check: Callable[[Marker], None] = lambda marker: None
+    again: frozenset[str] = frozenset()
+    empties: bool = False
+
+
+def switch_of(job: physical.Job) -> Switch | None:
+    """Return how a job goes on in a table that its earlier plans wrote, or claimed before a first batch."""
+    earlier = {each.plan: each.renamed for each in job.follows if each.plan != job.plan}
+    if not earlier:
+        return None
+    unwritten = {old: new for renamed in earlier.values() for old, new in renamed.items()}
+    again = frozenset(each.plan for each in job.follows if each.again) & earlier.keys()
+    return Switch(job.plan, {NO_PLAN: unwritten, **earlier}, stateful=job.stateful(), again=again)
+
+
+def claimed(
+    kept: Marker | None, *, sink: str, claim: str, initial: JobOffsets, epoch: int, switch: Switch | None
+) -> Marker:
+    """Return the marker of the claim `claim` on a table whose marker is `kept`, by the rules of `Writer.claim`.
+
+    Raises what `Switch.check` does: others may have written since whoever claims has read the marker.
+    """
+    if kept is None:
+        return Marker(sink, max(epoch, 1), claim, claim, initial, initial, NO_PLAN, None, None)
+    marker = replace(kept, epoch=max(epoch, kept.epoch + 1), claim=claim)
+    if switch is None or kept.plan not in switch.follows or kept.plan in switch.again:
+        return marker
+    switch.check(kept)
+    end = {source: kept.end.get(source, begin) for source, begin in initial.items()}
+    plan = NO_PLAN if kept.plan == NO_PLAN and switch.empties else switch.plan
+    state = kept.state if switch.stateful else None
+    tick, below = (kept.tick, kept.below) if end == kept.end else (None, None)
+    return replace(marker, start=end, end=end, plan=plan, state=state, tick=tick, below=below)

@@ -1,0 +1,248 @@
+"""The files that a source has read → a durable log of them, as immutable segments that are named by their hash.
+
+The newest segment, the head, names those that it builds on and the head before it, so that a marker holds one name. As
+in a log-structured merge tree, segments of about a size are merged when there are eight: a commit writes little more
+than its own files, and the segments that no marker needs any more are swept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from sinkql import codec
+from sinkql.connectors.files.seen import SeenFile
+from sinkql.errors import SinkqlError
+from sinkql.storage import failpoint, files
+
+_MERGED = 8
+_HEADS = 64
+_STEPS = 64
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True):
+    """Some files of the log. `again` are files seen before that have another stamp now and the same content.
+
+    `renamed` are such files under another name. A head has the name of the head `before` it, and the `older` segments
+    with their numbers of files.
+    """
+
+    files: tuple[SeenFile, ...]
+    again: tuple[SeenFile, ...] = ()
+    before: str | None = None
+    older: tuple[tuple[str, int], ...] = ()
+    renamed: tuple[SeenFile, ...] = ()
+
+    @property
+    def all(self) -> tuple[SeenFile, ...]:
+        """Return all files that it names, one of two with one name last."""
+        return *self.again, *self.renamed, *self.files
+
+    @property
+    def size(self) -> int:
+        """Return how many files it names."""
+        return len(self.files) + len(self.again) + len(self.renamed)
+
+
+class Log:
+    """Keep the log of one source in a folder, and in memory what the last heads say. Heads are None before the first.
+
+    Methods raise SQ3303 where a segment is missing or damaged, SQ3306 where none can be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._heads: dict[str, Segment] = {}
+        self._seen: dict[str, SeenFile] = {}
+        self._renamed: set[str] = set()
+        self._at: str | None = None
+        self._whole: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Log], tuple[Path]]:
+        return Log, (self.folder,)
+
+    def seen(self, head: str | None) -> Mapping[str, SeenFile]:
+        """Return the files of the log by name; what comes after the last head asked for is added to what is known."""
+        with self._lock:
+            if head != self._at:
+                news = self._since(head, self._at)
+                if news is None:
+                    self._seen, self._renamed, news = {}, set(), list(self._all(head))
+                for segment in news:
+                    self._renamed.update(file.name for file in segment.renamed)
+                    self._seen.update((file.name, file) for file in segment.all)
+                self._at = head
+            return self._seen
+
+    def added(self, start: str | None, end: str | None) -> list[SeenFile]:
+        """Return the files that `end` has and `start` has not."""
+        if start == end:
+            return []
+        news = self._since(end, start)
+        if news is not None:
+            return [file for segment in news for file in segment.files]
+        before = self.seen(start)
+        found = {file.name: file for segment in self._all(end) for file in segment.files if file.name not in before}
+        return list(found.values())
+
+    def append(
+        self,
+        head: str | None,
+        files: Sequence[SeenFile],
+        again: Sequence[SeenFile] = (),
+        renamed: Sequence[SeenFile] = (),
+    ) -> str:
+        """Write a head with more files durably, and return its name; the same files give the same name.
+
+        Files that are listed `again` are those that `seen` had, of this head.
+        """
+        renamed = *renamed, *(file for file in again if file.name in self._renamed)
+        again = [file for file in again if file.name not in self._renamed]
+        older: list[tuple[str, int]] = []
+        if head is not None:
+            last = self._head(head)
+            older = [*last.older, (head, last.size)]
+        while group := _to_merge(older):
+            older[older.index(group[0])] = self._merge(group)
+            older = [each for each in older if each not in group]
+        segment = Segment(tuple(files), tuple(again), head, tuple(older), tuple(renamed))
+        name = self._write(segment)
+        self._keep(name, segment)
+        return name
+
+    def names(self, head: str | None) -> tuple[str, ...]:
+        """Return the segments that a head needs, itself first; of a head that is missing or damaged only itself.
+
+        What is damaged is removed, so that it is missed and restored.
+        """
+        if head is None:
+            return ()
+        self._check(head)
+        found = self._needed(head) if (self.folder / head).exists() else (head,)
+        for name in found:
+            self._check(name)
+        return found
+
+    def unneeded(self, heads: Collection[str | None], *, before: float) -> tuple[str, ...]:
+        """Return the segments in the folder that none of the heads needs and that were written before that time.
+
+        None where a head is not there, of which nobody knows what it needs: a folder that was lost gets back what the
+        last one needs, and the one before may be merged in there.
+        """
+        try:
+            needed = {name for head in heads if head is not None for name in self._needed(head)}
+        except SinkqlError:
+            return ()
+        return tuple(
+            sorted(
+                path.name
+                for path in self.folder.glob("files-*.json")
+                if path.name not in needed and path.stat().st_mtime < before
+            )
+        )
+
+    def _needed(self, head: str) -> tuple[str, ...]:
+        return head, *(name for name, _ in self._head(head).older)
+
+    def _check(self, name: str) -> None:
+        path = self.folder / name
+        if name in self._whole or not path.exists():
+            return
+        if name == _name(path.read_bytes()):
+            self._whole.add(name)
+            return
+        self._heads.pop(name, None)
+        path.unlink()
+
+    def _since(self, head: str | None, start: str | None) -> list[Segment] | None:
+        """Return the heads after `start` up to `head`, oldest first; None where that is a long or another way."""
+        found: list[Segment] = []
+        while head != start:
+            if head is None or len(found) == _STEPS or not (head in self._heads or (self.folder / head).exists()):
+                return None
+            found.append(self._head(head))
+            head = found[-1].before
+        return found[::-1]
+
+    def _all(self, head: str | None) -> Iterator[Segment]:
+        """Yield the segments of a head, older ones first."""
+        if head is None:
+            return
+        last = self._head(head)
+        for name, _ in last.older:
+            yield self._read(name)
+        yield last
+
+    def _head(self, name: str) -> Segment:
+        if name not in self._heads:
+            self._keep(name, self._read(name))
+        return self._heads[name]
+
+    def _keep(self, name: str, head: Segment) -> None:
+        self._heads[name] = head
+        if len(self._heads) > _HEADS:
+            del self._heads[next(iter(self._heads))]
+
+    def _merge(self, group: Sequence[tuple[str, int]]) -> tuple[str, int]:
+        files: dict[str, SeenFile] = {}
+        renamed: dict[str, SeenFile] = {}
+        for name, _ in group:
+            segment = self._read(name)
+            files |= {file.name: file for file in (*segment.files, *segment.again)}
+            renamed |= {file.name: file for file in segment.renamed}
+        failpoint.point("files-merge")
+        merged = Segment(tuple(files.values()), renamed=tuple(renamed.values()))
+        return self._write(merged), merged.size
+
+    def _write(self, segment: Segment) -> str:
+        data = msgspec.json.encode(segment)
+        name = _name(data)
+        failpoint.point("files-listed")
+        try:
+            if not (self.folder / name).exists():
+                files.write(self.folder / name, data)
+        except OSError as error:
+            raise SinkqlError(
+                "SQ3306",
+                f'cannot write the list of read files to "{self.folder}": {error.strerror}',
+                hint="Free space there or correct its permissions; the sink continues where it stopped.",
+            ) from error
+        self._whole.add(name)
+        return name
+
+    def _read(self, name: str) -> Segment:
+        try:
+            data = (self.folder / name).read_bytes()
+        except OSError as error:
+            raise _lost(name) from error
+        if name != _name(data):
+            raise _lost(name)
+        return codec.decoder(Segment).decode(data)
+
+
+def _to_merge(older: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+    """Return eight segments whose numbers of files are of the same power of eight, or none."""
+    levels: dict[int, list[tuple[str, int]]] = {}
+    for each in older:
+        level = levels.setdefault(max(1, each[1]).bit_length() // 3, [])
+        level.append(each)
+        if len(level) == _MERGED:
+            return level
+    return ()
+
+
+def _name(data: bytes) -> str:
+    return f"files-{hashlib.sha256(data).hexdigest()[:24]}.json"
+
+
+def _lost(name: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ3303",
+        f'the list of files already read, "{name}", is missing or damaged',
+        hint="Put the sink's state folder or the table's folder back; both hold a copy.",
+    )

@@ -1,0 +1,164 @@
+"""The files that a table has now, and positions of dead rows ↔ Iceberg's position-delete files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table import Table
+
+from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable
+from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of, vector_place
+from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.vector import PATH, POS, Positions, read_vector
+from sinkql.connectors.iceberg.file_damage import check_parquet, damaged, reading, sealed_parquet
+from sinkql.connectors.iceberg.storage.failure import storing
+from sinkql.errors import SinkqlError
+from sinkql.keywords import join_name
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFiles:
+    """The files of a table's current snapshot: data files by path, delete files and deletion vectors by name."""
+
+    data: Mapping[str, DataFile]
+    deletes: Mapping[str, DataFile]
+
+
+def live_files(table: Table) -> LiveFiles:
+    """List the data files, position-delete files and deletion vectors of the current snapshot.
+
+    Raises SQ3506 for equality deletes, SQ3554 for a format other than Parquet.
+    """
+    data: dict[str, DataFile] = {}
+    deletes: dict[str, DataFile] = {}
+    for manifest in manifests_of(table, table.current_snapshot()):
+        kept = data if manifest.content == ManifestContent.DATA else deletes
+        for entry in entries_of(table.io, manifest):
+            _check(table, entry.data_file)
+            kept[name_of(entry.data_file)] = entry.data_file
+    return LiveFiles(data, deletes)
+
+
+def all_files(table: Table) -> frozenset[str]:
+    """Return the names of the data and delete files of the current snapshot, whatever their formats."""
+    found = (entries_of(table.io, each) for each in manifests_of(table, table.current_snapshot()))
+    return frozenset(name_of(entry.data_file) for entries in found for entry in entries)
+
+
+def _check(table: Table, file: DataFile) -> None:
+    name = join_name(*table.name())
+    if file.content == DataFileContent.EQUALITY_DELETES:
+        raise SinkqlError(
+            "SQ3506",
+            f'table "{name}" has equality deletes, which an upsert sink cannot follow',
+            detail=f"{file.file_path} was written by another program.",
+            hint="Rewrite the table's data files with the program that writes them, or sink into a new table.",
+        )
+    if file.file_format != FileFormat.PARQUET and vector_of(file) is None:
+        raise SinkqlError(
+            "SQ3554",
+            f'table "{name}" has a file in format {file.file_format}, expected PARQUET',
+            detail=file.file_path,
+            hint="Rewrite the file as Parquet, or sink into a new table.",
+        )
+
+
+def read_dead(io: FileIO, name: str, file: DataFile) -> dict[str, Positions]:
+    """Return the dead positions of each data file that an entry names, a delete file or a deletion vector."""
+    vector = vector_of(file)
+    if vector is None:
+        found = read_position_deletes(io, [file.file_path])
+        if sum(map(len, found.values())) > file.record_count:
+            raise damaged(file.file_path, f"more rows than the {file.record_count} expected")
+        return found
+    return {vector.file: read_vector(io, name)}
+
+
+def read_dead_of(io: FileIO, name: str, path: str) -> Positions:
+    """Return what an entry of that name says of one data file."""
+    if vector_place(name) is not None:
+        return read_vector(io, name)
+    return read_position_deletes(io, [name]).get(path, np.empty(0, np.int64))
+
+
+def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positions]:
+    """Return the dead positions of each data file path that the delete files name, sorted, each once."""
+    found: dict[str, list[Positions]] = defaultdict(list)
+    for path in paths:
+        with reading(path):
+            with io.new_input(path).open() as stream:
+                data = stream.read()
+            check_parquet(data, path)
+            rows = pq.ParquetFile(pa.BufferReader(data), read_dictionary=["file_path"]).read(["file_path", "pos"])
+        rows = rows.unify_dictionaries().combine_chunks()
+        for column, pos in zip(rows.column(0).chunks, rows.column(1).chunks, strict=True):
+            codes, positions = column.indices.to_numpy(), pos.to_numpy()
+            order = np.argsort(codes, kind="stable")
+            cuts = np.flatnonzero(np.diff(codes[order])) + 1
+            for group in np.split(order, cuts):
+                if len(group):
+                    found[column.dictionary[int(codes[group[0]])].as_py()].append(positions[group])
+    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Positions], place: Place) -> FileEntry:
+    """Write one delete file that names sorted positions of data files, all of one partition.
+
+    In another partition than its data file, a delete file counts for some readers and not for others.
+    Paths stand byte for byte and in full also in the bounds: readers find a data file's deletes by them. The Arrow
+    schema is left out of the file, some readers refuse its dictionary type.
+    """
+    paths = sorted(dead)
+    codes = np.repeat(np.arange(len(paths), dtype=np.int32), [len(dead[path]) for path in paths])
+    positions = np.concatenate([dead[path] for path in paths]).astype(np.int64)
+    column = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
+    fields = [_field("file_path", column.type, PATH), _field("pos", pa.int64(), POS)]
+    rows = pa.Table.from_arrays([column, pa.array(positions)], schema=pa.schema(fields))
+    path = table.path(name)
+    with storing(table.name):
+        size = _write(table.io().new_output(path), path, rows)
+    return FileEntry(
+        content="deletes",
+        path=path,
+        rows=len(positions),
+        size=size,
+        place=place,
+        value_counts={PATH: len(positions), POS: len(positions)},
+        null_value_counts={PATH: 0, POS: 0},
+        lower_bounds={PATH: paths[0].encode(), POS: _long(positions.min())},
+        upper_bounds={PATH: paths[-1].encode(), POS: _long(positions.max())},
+    )
+
+
+def _write(output: OutputFile, path: str, rows: pa.Table) -> int:
+    """Write the rows, and return how many bytes they are."""
+    waiting = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        waiting,
+        rows.schema,
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,
+        use_dictionary=["file_path"],
+        column_encoding={"pos": "DELTA_BINARY_PACKED"},
+    ) as writer:
+        writer.write_table(rows)
+    data = sealed_parquet(waiting.getvalue().to_pybytes(), path)
+    with output.create(overwrite=True) as stream:
+        stream.write(data)
+    return len(data)
+
+
+def _field(name: str, type_: pa.DataType, id_: int) -> pa.Field:
+    return pa.field(name, type_, nullable=False, metadata={"PARQUET:field_id": str(id_)})
+
+
+def _long(value: np.int64) -> bytes:
+    return int(value).to_bytes(8, "little", signed=True)

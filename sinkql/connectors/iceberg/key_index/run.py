@@ -1,0 +1,148 @@
+"""Sorted index entries ↔ immutable run files: write, map, probe and merge them.
+
+A run is a 64-byte header (`SQKIDX02`, the number of entries n as uint64, a digest of 16 bytes over the file's name and
+all else, zeros), then h1[n] and h2[n] (uint64), then file[n] and pos[n] (uint32), all little-endian. It is sorted by
+(h1, h2), each key once. File 2³²-1 says that the key is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from sinkql.errors import LostIndexError
+from sinkql.row_hash import Hashes
+from sinkql.storage import files
+from sinkql.storage.digest import digest_of, digest_once
+from sinkql.storage.sorted_run import Tiers, hits, newest
+
+TOMBSTONE = np.uint32(0xFFFF_FFFF)
+MAGIC = b"SQKIDX02"
+HEADER = 64
+ENTRY = 24
+_LAYOUT = (("<u8", 0), ("<u8", 8), ("<u4", 16), ("<u4", 20))
+"""Type of each column, and the bytes an entry takes in the columns before it."""
+
+MERGED_AT_ONCE = 1 << 20
+"""Entries that are merged in memory."""
+
+TIERS = Tiers(fan=8, small=1 << 14, base=1 << 22)
+
+Ids = npt.NDArray[np.uint32]
+
+
+class Entries(NamedTuple):
+    """Columns of index entries: the key's hash, and the file and position of its live row."""
+
+    h1: Hashes
+    h2: Hashes
+    file: Ids
+    pos: Ids
+
+    @property
+    def rows(self) -> int:
+        """Return the number of entries."""
+        return len(self.h1)
+
+    @classmethod
+    def none(cls) -> Entries:
+        """Return no entries."""
+        return cls._make(np.empty(0, kind) for kind, _ in _LAYOUT)
+
+    def take(self, places: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Entries:
+        """Return the entries at these places, or those that a mask keeps."""
+        return Entries._make(column[places] for column in self)
+
+
+def write_run(path: Path, rows: int, parts: Iterable[Entries]) -> None:
+    """Write sorted parts, in order, `rows` entries in all, to a new file and make it durable.
+
+    Raises FileExistsError rather than replace one.
+    """
+    with files.stream(path) as file:
+        start = 0
+        digests = [xxhash.xxh3_128() for _ in _LAYOUT]
+        for part in parts:
+            for column, (kind, offset), digest in zip(part, _LAYOUT, digests, strict=True):
+                data = np.ascontiguousarray(column, dtype=kind).data
+                file.seek(HEADER + offset * rows + int(kind[2]) * start)
+                file.write(data)
+                digest.update(data)
+            start += part.rows
+        file.seek(0)
+        file.write(_header(path, rows, [digest.digest() for digest in digests]))
+    if start != rows:
+        raise ValueError(f"{start} entries, expected {rows}")
+
+
+def size_of(rows: int) -> int:
+    """Return the bytes of a whole run file of that many entries."""
+    return HEADER + ENTRY * rows
+
+
+def map_run(path: Path) -> Entries:
+    """Map a run file, which costs no private memory; raises SQ3411 where it is torn, no run, or not there."""
+    whole = path.exists() and path.stat().st_size >= HEADER
+    data = np.memmap(path, np.uint8, "r").view(np.ndarray) if whole else np.empty(0, np.uint8)
+    rows = int(data[8:16].view("<u8")[0]) if len(data) else -1
+    if len(data) != size_of(rows) or data[:HEADER].tobytes() != digest_once(path, _header_of):
+        raise LostIndexError(
+            "SQ3411", f'index run "{path.name}" is damaged', hint="Start the sink again to rebuild it."
+        )
+    return Entries._make(data[HEADER + offset * rows :][: int(kind[2]) * rows].view(kind) for kind, offset in _LAYOUT)
+
+
+def _header(path: Path, rows: int, digests: Iterable[bytes]) -> bytes:
+    begin = MAGIC + np.uint64(rows).tobytes()
+    seal: bytes = xxhash.xxh3_128_digest(b"".join([begin, path.name.encode(), *digests]))
+    return (begin + seal).ljust(HEADER, b"\0")
+
+
+def _header_of(path: Path) -> bytes:
+    """Return the header that a run file should have."""
+    rows = (path.stat().st_size - HEADER) // ENTRY
+    with path.open("rb", buffering=0) as file:
+        file.seek(HEADER)
+        return _header(path, rows, [digest_of(file, int(kind[2]) * rows) for kind, _ in _LAYOUT])
+
+
+@lru_cache(maxsize=256)
+def open_run(path: Path) -> Entries:
+    """Map a run file as `map_run` does, and keep it mapped for the next batches."""
+    return map_run(path)
+
+
+def probe(runs: Sequence[Entries], h1: Hashes, h2: Hashes) -> tuple[Ids, Ids]:
+    """Return file and position of each key, the first run (the newest) that knows it winning; TOMBSTONE for none."""
+    files = np.full(len(h1), TOMBSTONE, np.uint32)
+    positions = np.zeros(len(h1), np.uint32)
+    found = hits(((run.h1, run.h2) for run in runs), h1, h2)
+    for run, (asked, places) in zip(runs, found, strict=True):
+        files[asked], positions[asked] = run.file[places], run.pos[places]
+    return files, positions
+
+
+def merge(runs: Sequence[Entries], *, keep_tombstones: bool) -> Entries:
+    """Return the newest entry of each key; runs come newest first."""
+    whole = Entries._make(np.concatenate(columns) for columns in zip(*runs, strict=True))
+    whole = whole.take(newest(whole.h1, whole.h2))
+    return whole if keep_tombstones else whole.take(whole.file != TOMBSTONE)
+
+
+def merged(runs: Sequence[Entries], *, keep_tombstones: bool) -> Iterator[Entries]:
+    """Merge runs, newest first, one range of hashes at a time."""
+    ranges = -(-sum(run.rows for run in runs) // MERGED_AT_ONCE)
+    bounds = np.array([(number << 64) // ranges for number in range(1, ranges)], np.uint64)
+    cuts = [[0, *np.searchsorted(run.h1, bounds).tolist(), run.rows] for run in runs]
+    for number in range(ranges):
+        parts = [
+            Entries._make(column[cut[number] : cut[number + 1]] for column in run)
+            for run, cut in zip(runs, cuts, strict=True)
+        ]
+        yield merge(parts, keep_tombstones=keep_tombstones)

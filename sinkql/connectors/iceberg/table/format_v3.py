@@ -1,0 +1,64 @@
+"""Metadata files of tables: sealed, durable before a catalog names them; those of version 3, which pyiceberg reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO, InputFile
+from pyiceberg.serializers import Compressor, ToOutputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
+
+from sinkql.connectors.iceberg.file_damage import check_json, reading, sealed_json
+from sinkql.connectors.iceberg.storage.local import settle
+
+
+class _Written(TableMetadataV3):
+    def model_dump_json(self, **options: Any) -> str:  # type: ignore[override]  # as pyiceberg calls it
+        return IcebergBaseModel.model_dump_json(self, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """Metadata as pyiceberg writes it, with a seal."""
+
+    metadata: TableMetadata
+    path: str
+
+    def model_dump_json(self, **options: Any) -> str:
+        return sealed_json(self.metadata.model_dump_json(**options), self.path)
+
+
+def read_metadata(file: InputFile) -> TableMetadata:
+    """Read a metadata file; raises SQ3530 where it is torn, changed or another one's."""
+    with reading(file.location):
+        with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as opened:
+            data = opened.read()
+        check_json(data, file.location)
+        return TableMetadataUtil.parse_raw(data.decode())
+
+
+class MetadataFiles:
+    """Mix into a catalog that has the metadata files of its tables to itself; comes before pyiceberg's class."""
+
+    if TYPE_CHECKING:
+
+        def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO: ...
+
+    def _opened(self, name: Identifier, location: str) -> Table:
+        """Return a table as the metadata file at a location says."""
+        metadata = read_metadata(self._load_file_io(location=location).new_input(location))
+        io = self._load_file_io(metadata.properties, location)
+        return Table(name, metadata, location, io, cast("Catalog", self))
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        if isinstance(metadata, TableMetadataV3):
+            known = {"next_row_id": 0} if metadata.next_row_id is None else {}
+            metadata = _Written.model_construct(**(dict(metadata) | known))
+        sealed = cast("TableMetadata", _Sealed(metadata, metadata_path))
+        ToOutputFile.table_metadata(sealed, io.new_output(metadata_path))
+        settle([metadata_path])

@@ -1,0 +1,148 @@
+"""How a sink lays out its table's rows ↔ the table's partition spec and sort order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform, TruncateTransform, parse_transform
+from pyiceberg.types import DoubleType, FloatType
+
+from sinkql import ast
+from sinkql.printer.clause import ident, line
+from sinkql.printer.relation import direction
+
+_FIRST_ID = 1000
+_KNOWN = (IdentityTransform, BucketTransform, TruncateTransform, TimeTransform)
+_INEXACT = (FloatType, DoubleType)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of PARTITION BY: its SQL, Iceberg's name of the transform, and the column."""
+
+    sql: str
+    transform: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """One term of SORT BY, with its SQL."""
+
+    sql: str
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a sink says of the files of its table."""
+
+    partition_by: tuple[Term, ...] = ()
+    sort_by: tuple[Sorting, ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Layout:
+        """Return what a sink's planned options say."""
+        return cls(
+            tuple(Term(**term) for term in options.get("partition_by", ())),
+            tuple(Sorting(**term) for term in options.get("sort_by", ())),
+        )
+
+    def spec(self, schema: Schema) -> PartitionSpec:
+        """Return the partition spec of a new table; a catalog gives the ids anew."""
+        taken = {field.name.casefold() for field in schema.fields}
+        fields = []
+        for number, term in enumerate(self.partition_by):
+            name = _field_name(term)
+            while name.casefold() in taken and name != term.column:
+                name += "_"
+            taken.add(name.casefold())
+            source = schema.find_field(term.column).field_id
+            fields.append(PartitionField(source, _FIRST_ID + number, parse_transform(term.transform), name))
+        return PartitionSpec(*fields)
+
+    def partitions(self, spec: PartitionSpec, schema: Schema) -> bool:
+        """Tell whether a table's spec parts rows as the sink says."""
+        found = [(str(field.transform), schema.find_column_name(field.source_id)) for field in spec.fields]
+        return found == [(term.transform, term.column) for term in self.partition_by]
+
+    def order(self, schema: Schema) -> SortOrder:
+        """Return the sort order of a new table."""
+        fields = (
+            SortField(
+                schema.find_field(term.column).field_id,
+                IdentityTransform(),
+                SortDirection.DESC if term.descending else SortDirection.ASC,
+                NullOrder.NULLS_FIRST if term.nulls_first else NullOrder.NULLS_LAST,
+            )
+            for term in self.sort_by
+        )
+        return SortOrder(*fields) if self.sort_by else UNSORTED_SORT_ORDER
+
+    def sorts(self, order: SortOrder, schema: Schema) -> bool:
+        """Tell whether a table's files are sorted as the sink says, if it says so."""
+        return not self.sort_by or self.order(schema).fields == order.fields
+
+    @property
+    def sql(self) -> str:
+        """Return the sink's clause, empty without one."""
+        return f"PARTITION BY ({', '.join(term.sql for term in self.partition_by)})" if self.partition_by else ""
+
+
+def described(spec: PartitionSpec, schema: Schema) -> str:
+    """Return a table's spec much as PARTITION BY would say it."""
+    return ", ".join(_described(field, schema) for field in spec.fields)
+
+
+def described_order(order: SortOrder, schema: Schema) -> str:
+    """Return a table's sort order much as SORT BY would say it."""
+    terms = []
+    for field in order.fields:
+        descending, nulls_first = field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST
+        terms.append(line(_described(field, schema), direction(descending=descending, nulls_first=nulls_first)))
+    return ", ".join(terms)
+
+
+def of_columns(order: SortOrder, schema: Schema) -> bool:
+    """Tell whether a sort order, which another program may have made, is one of the table's columns alone."""
+    columns = [schema.find_column_name(field.source_id) for field in order.fields]
+    return None not in columns and all(isinstance(field.transform, IdentityTransform) for field in order.fields)
+
+
+def sayable(spec: PartitionSpec, schema: Schema) -> bool:
+    """Tell whether PARTITION BY can say a table's spec, which another program made."""
+    times = [field.source_id for field in spec.fields if isinstance(field.transform, TimeTransform)]
+    types = [schema.find_type(field.source_id) for field in spec.fields]
+    known = all(isinstance(field.transform, _KNOWN) for field in spec.fields)
+    return known and len(times) == len(set(times)) and not any(isinstance(type_, _INEXACT) for type_ in types)
+
+
+def _described(field: PartitionField | SortField, schema: Schema) -> str:
+    name = schema.find_column_name(field.source_id)
+    column = ident(ast.Ident(name)) if name is not None else "?"
+    match field.transform:
+        case IdentityTransform():
+            return column
+        case BucketTransform(num_buckets=number) | TruncateTransform(width=number):
+            return f"{str(field.transform).partition('[')[0]}({number}, {column})"
+        case _:
+            return f"{field.transform}({column})"
+
+
+def _field_name(term: Term) -> str:
+    """Return the name that PyIceberg and Spark give such a field: `at_day`, `id_bucket_16`, `name_trunc_4`.
+
+    Manifests name the field in Avro, which has letters of ASCII alone: others are written as PyIceberg writes signs.
+    """
+    column = "".join(each if each.isascii() else f"_x{ord(each):X}" for each in term.column)
+    if term.transform == "identity":
+        return column
+    function, _, number = term.transform.rstrip("]").partition("[")
+    return "_".join(filter(None, (column, "trunc" if function == "truncate" else function, number)))

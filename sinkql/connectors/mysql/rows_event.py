@@ -1,0 +1,128 @@
+"""Rows events of one table → where the values of its row images stand in the block, and in which order.
+
+Events are *lanes*: a step takes the next image of every event at once, and columns are walked in lockstep, so that
+there is no Python object a row. An image is a bit a column that is NULL, then the values of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sinkql.connectors.mysql.table_map import TableMap
+from sinkql.decode.columnar import Block
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A column of some row images: where each value starts, how many bytes it has, which are NULL (and have none)."""
+
+    starts: Numbers
+    lengths: Numbers
+    null: Flags
+
+    def take(self, rows: Numbers) -> Cells:
+        """Return the cells of some images."""
+        return Cells(self.starts[rows], self.lengths[rows], self.null[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Row images in the order of the log: for each its event, its number there, and its columns' cells, by place."""
+
+    events: Numbers
+    steps: Numbers
+    cells: dict[int, Cells]
+
+
+def unsigned(block: Block, starts: Numbers, width: int) -> Numbers:
+    """Return little-endian numbers of so many bytes, up to 8; of 8 the bits are those of an unsigned one."""
+    if width == 1:
+        return block.bytes[starts].astype(np.int64)
+    form = "<u2" if width == 2 else "<u4" if width <= 4 else "<i8"
+    found: Numbers = block.view(form)[starts].astype(np.int64)
+    return found & ((1 << 8 * width) - 1) if width in (3, 5, 6, 7) else found
+
+
+def locate(block: Block, table: TableMap, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int]) -> Images:
+    """Return the images between each start and end, with the cells of the wanted columns.
+
+    Raises ValueError where the events do not have images of this table.
+    """
+    places = {number: at for at, number in enumerate(sorted(wanted))}
+    walk = _Walk(block, table, places)
+    position, end, lane = np.array(starts, np.int64), np.array(ends, np.int64), np.arange(len(starts))
+    step, lanes, steps = 0, [], []
+    while len(lane):
+        try:
+            position = walk.step(position)
+        except IndexError as error:
+            raise _too_long(table) from error
+        if np.any(position > end):
+            raise _too_long(table)
+        lanes.append(lane)
+        steps.append(np.full(len(lane), step, np.int64))
+        more = position < end
+        step += 1
+        if not more.all():
+            position, end, lane = position[more], end[more], lane[more]
+    events = np.concatenate(lanes) if lanes else np.empty(0, np.int64)
+    order = np.argsort(events, kind="stable")  # steps of an event are in order already
+    number = np.concatenate(steps)[order] if steps else np.empty(0, np.int64)
+    return Images(events[order], number, {column: walk.cells(column, order) for column in places})
+
+
+def _too_long(table: TableMap) -> ValueError:
+    return ValueError(f"a row of table {table.database}.{table.table} is longer than its event")
+
+
+class _Walk:
+    """What was found of the wanted columns, a part a step."""
+
+    def __init__(self, block: Block, table: TableMap, places: dict[int, int]) -> None:
+        self._block = block
+        self._columns = table.columns
+        self._bitmap = np.arange((len(table.columns) + 7) // 8)
+        self._found: dict[int, list[tuple[Numbers, Numbers | int, Flags]]] = {number: [] for number in places}
+
+    def step(self, position: Numbers) -> Numbers:
+        """Take one image at each position, and return where they end."""
+        columns, count = self._columns, len(self._columns)
+        bits = self._block.bytes[position[:, None] + self._bitmap]
+        null: Flags = np.unpackbits(bits, axis=1, count=count, bitorder="little").astype(bool)
+        some: Flags = np.asarray(null.any(axis=0))
+        position = position + len(self._bitmap)
+        for number, column in enumerate(columns):
+            absent = null[:, number] if some[number] else None
+            if column.width:
+                if number in self._found:
+                    self._found[number].append((position, column.width, null[:, number]))
+                advance: Numbers | int = column.width
+            else:
+                at = position if absent is None else np.where(absent, 0, position)
+                lengths = unsigned(self._block, at, column.prefix)
+                if number in self._found:
+                    self._found[number].append((position + column.prefix, lengths, null[:, number]))
+                advance = lengths + column.prefix
+            position = position + (advance if absent is None else np.where(absent, 0, advance))
+        return position
+
+    def cells(self, column: int, order: Numbers) -> Cells:
+        """Return a column's cells in an order of the images."""
+        parts = self._found[column]
+        if not parts:
+            return Cells(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool))
+        starts = np.concatenate([each[0] for each in parts])[order]
+        null = np.concatenate([each[2] for each in parts])[order]
+        width = self._columns[column].width
+        if width:
+            lengths = np.full(len(order), width, np.int64)
+        else:
+            lengths = np.concatenate([np.asarray(each[1]) for each in parts])[order]
+        return Cells(starts, np.where(null, 0, lengths), null)

@@ -1,0 +1,48 @@
+"""A server's address → a connection, and a source of its tables, as `sinkql init` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sinkql import ast, codec, logical
+from sinkql.connector_api.planning import Access, Planning
+from sinkql.connector_api.scaffold import Address, ConnectionDraft, SourceDraft, Wanted, option, relation_name
+from sinkql.connectors.mysql.facts import Table
+from sinkql.errors import SinkqlError
+from sinkql.printer.clause import ident
+
+_SSL = {"REQUIRED": "required", "VERIFY_CA": "verify_ca", "VERIFY_IDENTITY": "verify_identity"}
+
+
+def draft_connection(address: Address) -> ConnectionDraft:
+    """Return the connection of an address, of whose database alone tables are meant; raises SQ4039 for more hosts."""
+    host, port = address.hosts[0]
+    if len(address.hosts) > 1:
+        raise SinkqlError("SQ4039", "the address has several hosts", hint="Write mysql://user@host:3306.")
+    options = [option("HOST", host), option("PORT", port or 3306), option("USER", address.user or "root")]
+    mode = _SSL.get(address.options.get("ssl-mode", "").upper())
+    if mode is not None:
+        options.append(f"SSL MODE {mode}")
+    return ConnectionDraft("MYSQL", "my", tuple(options), "PASSWORD", "MYSQL_PWD", address.path)
+
+
+def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -> Iterator[SourceDraft]:
+    """Yield a source of all tables that the user may read."""
+    clauses = f"FROM MYSQL CONNECTION {wanted.connection}"
+    yield SourceDraft(relation_name("mysql_source"), planned.options["host"], (clauses,), whole=True)
+
+
+def table_options(table: logical.SourceTable) -> str:
+    """Return the clause that leaves out columns whose types are not supported."""
+    server = codec.convert(table.options["server"], Table, strict=False)
+    columns = [ident(ast.Ident(each.name)) for each in server.columns if each.problem is not None]
+    return f" WITH (EXCLUDE COLUMNS ({', '.join(columns)}))" if columns else ""
+
+
+def sample(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+    """Return the facts of all tables that the user may read, whether the server logs their changes or not."""
+    from sinkql.connectors.mysql.purify import find_all  # PyMySQL, only where a server is asked
+
+    if statement.connection is None or access is None:
+        return {}
+    return find_all(planning.connection(statement.connection, "MYSQL"), access)

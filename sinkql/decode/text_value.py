@@ -1,0 +1,209 @@
+"""One text → the value that Postgres's input of the type gives, as a Python value; ValueError for the rest.
+
+Some of what Postgres takes is refused, never read otherwise: rare forms of dates and times, more than six digits of a
+second's fraction, digits that a numeric has no room for, NaN in a numeric, a timestamptz without a zone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.logical import Type, time
+from sinkql.logical.array import Items, read_array, squared
+from sinkql.logical.interval import read_interval, show_interval
+from sinkql.logical.jsonb import jsonb
+from sinkql.logical.nested import entries, map_levels, read_map, read_record
+from sinkql.logical.range import SUBTYPES, read_range
+from sinkql.logical.type import RANGES
+from sinkql.regex_repeat import Repeated
+
+_WANTED = {
+    "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
+    "uint2": "a uint2", "uint4": "a uint4", "uint8": "a uint8",
+    "real": "a real", "double precision": "a double precision", "numeric": "a numeric that fits", "date": "a date",
+    "time": "a time", "interval": "an interval, as in 1 day 02:30:00",
+    "timestamp": "a timestamp", "timestamptz": "a timestamp with its zone", "uuid": "a uuid",
+    "jsonb": "JSON", "bytea": "a bytea, as in \\x00ff", "text": "a text",
+    **{name: f"{'an' if name[0] == 'i' else 'a'} {name}" for name in SUBTYPES},
+}  # fmt: skip
+BLANK = " \t\n\v\f\r"
+"""What Postgres takes for white space around a value."""
+
+
+def wanted(type_text: str, text: str, *, quoted: bool = True) -> str:
+    """Return the message for a text that does not fit a type."""
+    shown = json.dumps(text, ensure_ascii=False) if quoted else text
+    short = shown if len(shown) <= 60 else shown[:57] + "..."
+    type_ = parse_type(type_text)
+    return f"{short} is not {f'a value of type {type_}' if type_.nested else _WANTED[type_.name]}"
+
+
+def value_of(text: str, type_text: str) -> Any:
+    """Return the value; raises ValueError with no text to show, or with the reason."""
+    type_ = parse_type(type_text)
+    if type_.name == "map":
+        return entries((key, _part(each, type_.value)) for key, each in read_map(text))
+    if type_.name == "record":
+        return record_of([_part(each, type_.fields[place].type) for place, each in _fields(text, type_)], type_)
+    if type_.element is not None:
+        return _items(read_array(text, map_levels(type_)), type_)
+    if type_.name in SUBTYPES:
+        subtype = str(SUBTYPES[type_.name])
+        return read_range(text, type_.name, lambda bound: value_of(bound, subtype))
+    return _READERS[type_.name](text, arrow_type(type_text))
+
+
+def record_of(values: Sequence[Any], type_: Type) -> tuple[Any, ...]:
+    """Return a record of these values of its fields; raises ValueError for NULL in one that is NOT NULL."""
+    for value, field in zip(values, type_.fields, strict=True):
+        if value is None and not field.nullable:
+            raise ValueError(f'null value in field "{field.name}", which is NOT NULL')
+    return tuple(values)
+
+
+def _fields(text: str, type_: Type) -> Iterable[tuple[int, str | None]]:
+    return enumerate(read_record(text, len(type_.fields)))
+
+
+def _part(text: str | None, type_: Type) -> Any:
+    return None if text is None else value_of(text, str(type_))
+
+
+def _items(items: Items, type_: Type) -> list[Any]:
+    """Return the values of the texts in an array or a list."""
+    element = type_.element
+    assert element is not None
+    if type_.name == element.name == "array" and any(isinstance(each, str) for each in items):
+        raise ValueError
+    return squared([None if each is None else _item(each, element) for each in items], type_)
+
+
+def _item(item: str | Items, element: Type) -> Any:
+    if element.element is not None and not isinstance(item, str):
+        return _items(item, element)
+    if not isinstance(item, str):
+        raise ValueError("it has an array in an array")
+    return value_of(item, str(element))
+
+
+_DIGITS = r"[0-9]+(?:_[0-9]+)*"
+_WHOLE = re.compile(
+    rf"[+-]?(?:{_DIGITS}|0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|0[oO]_?[0-7]+(?:_[0-7]+)*|0[bB]_?[01]+(?:_[01]+)*)"
+)  # as Postgres has it since its version 16
+_NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+_NOT_ZERO = re.compile(r"[^eE]*[1-9]")
+_LONG = 1000
+
+
+def _within(values: range) -> Callable[[str, pa.DataType], int]:
+    def found(text: str, _type: pa.DataType) -> int:
+        value = _whole(text)
+        if value not in values:
+            raise ValueError
+        return value
+
+    return found
+
+
+def _whole(text: str) -> int:
+    found = text.strip(BLANK).replace("_", "") if _WHOLE.fullmatch(text.strip(BLANK)) else ""
+    digits = found.lstrip("+-")
+    if not digits or len(digits) > _LONG:
+        raise ValueError
+    base = {"x": 16, "o": 8, "b": 2}.get(digits[1:2].lower(), 10)
+    return int(digits if base == 10 else digits[2:], base) * (-1 if found[0] == "-" else 1)
+
+
+def _floating(text: str, type_: pa.DataType) -> float:
+    found = text.strip(BLANK)
+    if _NO_NUMBER.fullmatch(found):
+        return float(found)
+    if not _FLOAT.fullmatch(found):
+        raise ValueError
+    value = float(pa.scalar(found).cast(type_).as_py())  # rounded once: float(found) would be rounded to real again
+    if value in (float("inf"), float("-inf")) or (value == 0 and _NOT_ZERO.match(found)):
+        raise ValueError
+    return value
+
+
+def _exact(text: str, type_: pa.DataType) -> Decimal:
+    found = text.strip(BLANK)
+    try:
+        value = Decimal(found.replace("_", "")) if _NUMBER.fullmatch(found) else Decimal(_whole(found))
+        if value.adjusted() >= type_.precision - type_.scale and value:
+            raise ValueError
+        if not -_MOST_PLACES <= int(value.as_tuple().exponent) <= _MOST_EXPONENT:
+            raise ValueError  # a zero, which Postgres refuses then too
+        kept = _CONTEXT.quantize(value, Decimal(1).scaleb(-type_.scale))
+    except InvalidOperation:
+        raise ValueError from None
+    if kept != value:
+        raise ValueError
+    return kept
+
+
+_MOST_PLACES, _MOST_EXPONENT = 16_383, 2**30
+_CONTEXT = Context(prec=60)
+
+
+def _boolean(text: str, _type: pa.DataType) -> bool:
+    found = text.strip(BLANK).lower()
+    if found in TRUE or found in FALSE:
+        return found in TRUE
+    raise ValueError
+
+
+TRUE = ("true", "t", "1", "yes", "y", "on", "tr", "tru", "ye")
+FALSE = ("false", "f", "0", "no", "n", "off", "of", "fa", "fal", "fals")
+
+_UUID = re.compile(r"(\{)?(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}(?(1)\})")
+_NO_DIGITS = str.maketrans("", "", "{}-")
+
+
+def _uuid(text: str, _type: pa.DataType) -> str:
+    if not _UUID.fullmatch(text):
+        raise ValueError
+    digits = text.translate(_NO_DIGITS).lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+_NO_HEX = re.compile(r"[^0-9a-fA-F \t\n\r]")
+_ESCAPES = Repeated(r"[^\\]+|\\\\|\\[0-3][0-7]{2}")
+_ESCAPE = re.compile(rb"\\(\\|[0-7]{3})")
+
+
+def _bytea(text: str, _type: pa.DataType) -> bytes:
+    if text.startswith("\\x"):
+        if _NO_HEX.search(text, 2):
+            raise ValueError
+        return bytes.fromhex(text[2:])
+    if _ESCAPES.end(text) < len(text):
+        raise ValueError
+    return _ESCAPE.sub(lambda found: b"\\" if found[1] == b"\\" else bytes([int(found[1], 8)]), text.encode())
+
+
+def _text(text: str, _type: pa.DataType) -> str:
+    if "\0" in text:
+        raise ValueError
+    return text
+
+
+_READERS: dict[str, Callable[[str, pa.DataType], Any]] = {
+    **{name: _within(values) for name, values in RANGES.items()}, "boolean": _boolean, "real": _floating,
+    "double precision": _floating, "numeric": _exact, "uuid": _uuid, "bytea": _bytea, "text": _text,
+    "date": lambda text, _type: time.read_date(text),
+    "time": lambda text, _type: time.read_time(text),
+    "timestamp": lambda text, _type: time.read_timestamp(text),
+    "timestamptz": lambda text, _type: time.read_instant(text, zoned=True),
+    "interval": lambda text, _type: show_interval(read_interval(text)),
+    "jsonb": lambda text, _type: jsonb(text),
+}  # fmt: skip

@@ -1,0 +1,169 @@
+"""Texts of maps, as Materialize writes them: `{a=>1,"b c"=>NULL}`; of records, as Postgres does: `(1,"b c",)`.
+
+What stands within is text too, which is read as the type of its place says. Maps have one entry a key, ordered by key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from sinkql.logical.array import braces_end, in_quotes, unescaped
+from sinkql.logical.expression import Call, Expression, Literal
+from sinkql.logical.type import Type
+from sinkql.regex_repeat import Repeated
+
+_Held = TypeVar("_Held")
+_BLANK = " \t\n\v\f\r"
+_BRACED = ("array", "list", "map")
+_KEY = Repeated(r'[^"\\{}=, \t\n\v\f\r]+|\\.|=(?!>)')
+_VALUE = Repeated(r'[^"\\{},=]+|\\.|=(?!>)')
+_IN_FIELD = re.compile(r'\\(.)|[",)]', re.DOTALL)
+_NEEDS_QUOTES = re.compile(r'.*[\s"\\{},].*|.*=>.*|null|', re.IGNORECASE | re.DOTALL)
+_NEEDS_QUOTES_IN_RECORD = re.compile(r'.*[\s"\\(),].*|', re.DOTALL)
+
+
+def taken(call: Call) -> Expression | None:
+    """Return the value of a field of ROW(…) itself: no other field is computed then."""
+    row = call.arguments[0] if call.function == ".(any,text)" else None
+    if not isinstance(row, Call) or row.function != "ROW(any…)":
+        return None
+    name = call.arguments[1]
+    assert isinstance(name, Literal)
+    found = dict(zip((each.name for each in row.type.fields), row.arguments, strict=True))[str(name.value)]
+    return found if found.type == call.type else None
+
+
+def entries(pairs: Iterable[tuple[str, _Held]]) -> tuple[tuple[str, _Held], ...]:
+    """Return a map's entries: of those with one key the last, ordered by key."""
+    return tuple(sorted(dict(pairs).items(), key=lambda entry: entry[0]))
+
+
+def map_levels(type_: Type) -> int | None:
+    """Return how many braces stand around the maps in an array or a list; None where it has no maps."""
+    count = 0
+    while type_.name in ("array", "list"):
+        assert type_.element is not None
+        count, type_ = count + 1, type_.element
+    return count if type_.name == "map" else None
+
+
+def read_map(text: str) -> list[tuple[str, str | None]]:
+    """Return keys and the texts of their values, None for NULL, as they are written; raises ValueError."""
+    text = text.strip(_BLANK)
+    if not text.startswith("{") or braces_end(text, 0) != len(text):
+        raise ValueError
+    found: list[tuple[str, str | None]] = []
+    at = _past_blanks(text, 1)
+    while at < len(text) - 1:
+        if found:
+            at = _past(",", text, at)
+        key, at = _part_of_map(_KEY, text, at)
+        if key is None:
+            raise ValueError
+        at = _past("=>", text, _past_blanks(text, at))
+        value, at = _map_value(text, at)
+        found.append((key, value))
+        at = _past_blanks(text, at)
+    return found
+
+
+def _map_value(text: str, at: int) -> tuple[str | None, int]:
+    if text.startswith("{", at):
+        end = braces_end(text, at)
+        return text[at:end], end
+    return _part_of_map(_VALUE, text, at)
+
+
+def _part_of_map(unquoted: Repeated[str], text: str, at: int) -> tuple[str | None, int]:
+    """Return a key or a value, None for NULL, and where it ends."""
+    quoted = in_quotes(text, at)
+    if quoted is not None:
+        return unescaped(quoted), at + len(quoted) + 2
+    end = unquoted.end(text, at)
+    plain = text[at:end].strip(_BLANK)
+    if not plain:
+        raise ValueError
+    return None if plain.lower() == "null" else unescaped(plain), end
+
+
+def _past(sign: str, text: str, at: int) -> int:
+    if not text.startswith(sign, at):
+        raise ValueError
+    return _past_blanks(text, at + len(sign))
+
+
+def _past_blanks(text: str, at: int) -> int:
+    while text[at : at + 1] in tuple(_BLANK):
+        at += 1
+    return at
+
+
+def read_record(text: str, count: int) -> list[str | None]:
+    """Return the texts of a record's fields, None for NULL; raises ValueError unless there are so many."""
+    text = text.strip(_BLANK)
+    if not text.startswith("("):
+        raise ValueError
+    found: list[str | None] = []
+    at, sign = 1, ","
+    while sign == ",":
+        field, at = _read_field(text, at)
+        found.append(field)
+        sign = text[at - 1]
+    if at != len(text) or len(found) != count:
+        raise ValueError
+    return found
+
+
+def _read_field(text: str, begin: int) -> tuple[str | None, int]:
+    """Return a field, None for NULL, and the place behind the comma or bracket that ends it; raises ValueError."""
+    parts: list[str] = []
+    at, quoted = begin, False
+    while (match := _IN_FIELD.search(text, at)) is not None:
+        parts.append(text[at : match.start()])
+        at, sign = match.end(), match[0]
+        if match[1] is not None:
+            parts.append(match[1])
+        elif sign == '"':
+            if quoted and text.startswith('"', at):
+                parts.append(sign)
+                at += 1
+            else:
+                quoted = not quoted
+        elif quoted:
+            parts.append(sign)
+        else:
+            return "".join(parts) if match.start() > begin else None, at
+    raise ValueError
+
+
+def write_nested(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) -> str:
+    """Return the text of an array, a list, a map or a record; `scalar` gives those of what is no such value."""
+    if type_.name == "record":
+        fields = zip(value, type_.fields, strict=True)
+        return f"({','.join(_field(each, field.type, scalar) for each, field in fields)})"
+    if type_.name == "map":
+        held = (f"{_quoted(key)}=>{_part(each, type_.value, scalar)}" for key, each in value)
+        return f"{{{','.join(held)}}}"
+    assert type_.element is not None
+    return f"{{{','.join(_part(each, type_.element, scalar) for each in value)}}}"
+
+
+def _part(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) -> str:
+    if value is None:
+        return "NULL"
+    if type_.name in _BRACED:
+        return write_nested(value, type_, scalar)
+    return _quoted(write_nested(value, type_, scalar) if type_.nested else scalar(value, type_))
+
+
+def _field(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) -> str:
+    if value is None:
+        return ""
+    text = write_nested(value, type_, scalar) if type_.nested else scalar(value, type_)
+    return '"' + re.sub(r'(["\\])', r"\1\1", text) + '"' if _NEEDS_QUOTES_IN_RECORD.fullmatch(text) else text
+
+
+def _quoted(text: str) -> str:
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"' if _NEEDS_QUOTES.fullmatch(text) else text

@@ -1,0 +1,168 @@
+"""EXPLAIN → a stage as text, JSON or a graph: syntax, meaning, the work, or the work's Spark SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Literal
+
+import msgspec
+
+from sinkql import ast, logical, physical
+from sinkql.connector_api.registry import Registry
+from sinkql.errors import SinkqlError, one_of
+from sinkql.explain import Held, Plan, to_dot, to_text, without_literals
+from sinkql.lowering.in_line import computed_in, why_no_log
+from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
+from sinkql.lowering.materialized_view import Logs, readers_of, view_id
+from sinkql.lowering.spark.job import job_sql
+from sinkql.lowering.timeline import timeline_of_sink
+from sinkql.lowering.unused import unused_indexes
+from sinkql.planner import plan
+from sinkql.planner.name import find
+
+_QUERY = "explained_query"
+_STAGES = ("RAW", "OPTIMIZED", "PHYSICAL", "SPARK SQL")
+_SCHEMAS: Mapping[str, Literal["key", "value"]] = {"KEY SCHEMA": "key", "VALUE SCHEMA": "value"}
+_USE = "Use RAW PLAN, OPTIMIZED PLAN, PHYSICAL PLAN or SPARK SQL, AS TEXT, AS JSON or AS DOT."
+
+
+def explained(
+    statement: ast.Explain,
+    plans: logical.CatalogReader,
+    registry: Registry,
+    facts: logical.Facts,
+    held: Callable[[str], Held] = lambda sink: {},
+) -> str:
+    """Return a stage of what EXPLAIN names, a CREATE with its facts; SQ2970 for a stage that there is not, SQ2367.
+
+    `held` gives what the state of a sink holds, by its full name.
+    """
+    if statement.stage in _SCHEMAS:
+        return json.dumps(_schema(statement, plans, registry, facts), indent=2, ensure_ascii=False)
+    if statement.stage not in _STAGES:
+        raise SinkqlError("SQ2970", f"EXPLAIN {statement.stage} is not supported yet", statement.span, hint=_USE)
+    value = _explained(statement, plans, registry, facts)
+    state = _state(statement, plans, held)
+    notes = _notes(statement, plans)
+    if statement.output == "DOT":
+        return to_dot(value, state, notes)
+    if statement.stage == "SPARK SQL":
+        assert isinstance(value, physical.Job | physical.Graph | physical.Operator)
+        text = job_sql(value)
+        return json.dumps({"spark_sql": text}, indent=2) if statement.output == "JSON" else text
+    if statement.output == "JSON":
+        return json.dumps(without_literals(_data(value)), indent=2)
+    return to_text(value, state, notes)
+
+
+def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
+    """Return what the plan of work says of materialized views that have no log, or whose log is not read."""
+    explainee = statement.explainee
+    if statement.stage != "PHYSICAL" or not isinstance(explainee, ast.ItemRef):
+        return []
+    entry = find(plans, explainee.name, explainee.kind)
+    if _job(entry.name, plans):
+        return [*computed_in(entry.name, plans), *unused_indexes(lower(entry.name, plans), plans)]
+    if entry.kind != "MATERIALIZED VIEW" or not readers_of(entry.name, plans):
+        return []
+    return [f"has no job of its own: {why_no_log(entry.name, plans)}"]
+
+
+def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[[str], Held]) -> Held | None:
+    """Return what WITH (STATE) is to show; None without it. Raises SQ2970 where nothing has a state."""
+    if not statement.options:
+        return None
+    option = statement.options[0]
+    if len(statement.options) > 1 or option.name.upper() != "STATE" or option.value is not None:
+        message = f"EXPLAIN WITH ({option.name}) is not supported"
+        raise SinkqlError("SQ2970", message, option.name_span, hint="Write WITH (STATE), or leave it out.")
+    explainee = statement.explainee
+    named = find(plans, explainee.name, explainee.kind) if isinstance(explainee, ast.ItemRef) else None
+    if named is None or not _job(named.name, plans) or statement.stage != "PHYSICAL" or statement.output == "JSON":
+        message = "EXPLAIN WITH (STATE) is only supported for the physical plan of a sink, as text or as a graph"
+        hint = "Write EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK name."
+        if named is not None and named.kind == "MATERIALIZED VIEW" and statement.stage == "PHYSICAL":
+            hint = (
+                "The state of this view is kept by its sinks: write EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK name."
+            )
+        raise SinkqlError("SQ2970", message, option.name_span, hint=hint)
+    return held(named.name)
+
+
+def _job(name: str, plans: logical.CatalogReader) -> bool:
+    """Tell whether an item is a job: a sink, or a view with a log."""
+    return isinstance(plans.item(name), logical.Sink) or view_id(name, plans) is not None
+
+
+def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Plan:
+    explainee = statement.explainee
+    assert explainee is not None  # only ANALYZE CLUSTER, which is refused, has none
+    if isinstance(explainee, ast.Subscribe):
+        hint = "Write EXPLAIN MATERIALIZED VIEW and its name."
+        raise SinkqlError("SQ2963", "EXPLAIN of SUBSCRIBE is not supported yet", explainee.span, hint=hint)
+    if isinstance(explainee, ast.ItemRef):
+        entry = find(plans, explainee.name, explainee.kind)
+        if statement.stage == "RAW":
+            return entry.statement
+        item = plans.item(entry.name)
+        assert item is not None
+        work = lower(entry.name, plans) if _job(entry.name, plans) else item
+        return item if statement.stage == "OPTIMIZED" else _work(work, plans)
+    if isinstance(explainee, ast.Query):
+        explainee = ast.CreateView(ast.Name((ast.Ident(_QUERY),)), explainee)
+    if statement.stage == "RAW":
+        return explainee
+    item = plan(explainee, facts, plans, registry).item
+    if statement.stage == "OPTIMIZED":
+        return item
+    if isinstance(item, logical.Sink):
+        logs = Logs(plans, (item.relation,), whole=item.snapshot)
+        job = lower_sink(item, plans, logs=logs.read)
+        return msgspec.structs.replace(job, timeline=timeline_of_sink(logs, plans))
+    return _work(item, plans)
+
+
+def _schema(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Any:
+    """Return the schema of the messages that a sink writes; SQ2367 where they have none."""
+    explainee, part = statement.explainee, _SCHEMAS[statement.stage]
+    item: logical.Item | None = None
+    if isinstance(explainee, ast.ItemRef):
+        item = plans.item(find(plans, explainee.name, explainee.kind).name)
+    elif isinstance(explainee, ast.CreateSink):
+        item = plan(explainee, facts, plans, registry).item
+    if not isinstance(item, logical.Sink):
+        hint = f"Write EXPLAIN {statement.stage} FOR SINK name, or FOR CREATE SINK …."
+        raise SinkqlError("SQ2367", f"only sinks have a {statement.stage}", statement.span, hint=hint)
+    kind = registry.sinks[item.kind]
+    found = kind.encoded(lower_sink(item, plans).write, part) if kind.encoded is not None else None
+    if found is None:
+        why = f"the sink has no {part.upper()}" if kind.encoded is not None else f"{kind.owner} write no messages"
+        writers = one_of([f"INTO {name}" for name, each in registry.sinks.items() if each.encoded is not None])
+        raise SinkqlError("SQ2367", why, statement.span, hint=f"Sinks {writers} write messages, keys with KEY (…).")
+    format_, options, columns = found
+    writing = registry.messages[format_].writing
+    if writing is None or writing.schema is None:
+        known = [name for name, each in registry.messages.items() if each.writing is not None and each.writing.schema]
+        hint = f"Write {one_of([f'FORMAT {name}' for name in known])}."
+        raise SinkqlError("SQ2367", f"FORMAT {format_} has no schema", statement.span, hint=hint)
+    return writing.schema(options, columns)
+
+
+def _work(found: logical.Item | physical.Job, plans: logical.CatalogReader) -> Plan:
+    """Return what a source or a view does; of what does no work by itself, what it means."""
+    match found:
+        case logical.Source():
+            return lower_relation(found, plans)
+        case logical.View():
+            graph, _ = lower_view(found, plans)
+            return graph if graph.shared else graph.root
+        case _:
+            return found
+
+
+def _data(value: Plan) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return physical.to_data(value)
+    return msgspec.to_builtins(asdict(value), enc_hook=str)

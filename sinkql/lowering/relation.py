@@ -1,0 +1,223 @@
+"""Items and their relations → operators: views are put in line, what needs no step of its own is fused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sinkql import logical, physical
+from sinkql.connector_api.cdc import log_connection
+from sinkql.logical.function import AGGREGATES
+from sinkql.logical.type import INTEGER
+from sinkql.lowering.bound import bound
+from sinkql.lowering.constant import constant
+from sinkql.lowering.context import Context
+from sinkql.lowering.flatten import flatten, repeat
+from sinkql.lowering.join import JoinLowering
+from sinkql.lowering.materialized_view import view_id
+from sinkql.lowering.window import lower_collect, lower_rank, lower_window
+from sinkql.planner.name import split_name
+
+
+@dataclass(frozen=True, slots=True)
+class ItemLowering:
+    """Lower the sources and views that one job reads, each once."""
+
+    context: Context
+    _known: dict[str, physical.Operator] = field(default_factory=dict)
+
+    def item(self, name: str) -> physical.Operator:
+        if name in self._known:
+            return self.context.again(self._known[name], split_name(name)[-1])
+        item = self.context.catalog.item(name)
+        assert isinstance(item, logical.Source | logical.View)
+        if name in self.context.logs:
+            return self.log(item)
+        body = self.operator(item)
+        # what the server left out of a row is known before anything is computed of it
+        if isinstance(body, physical.Read) and body.holes:
+            body = self.context.retracting(body)
+        self._known[name] = body
+        return body
+
+    def operator(self, item: logical.Source | logical.View) -> physical.Operator:
+        if isinstance(item, logical.Source):
+            return self.source(item)
+        body = _View(self, item.name).relation(item.relation)
+        return _renamed(body, item.relation.shape.columns, item.shape.columns)
+
+    def log(self, view: logical.Source | logical.View) -> physical.Read:
+        """Return what reads the log of a view; its rows come, or come and go."""
+        known = view_id(view.name, self.context.catalog)
+        assert known is not None
+        assert isinstance(view, logical.View)
+        state = self.context.state_of(view.cluster)
+        return physical.Read(
+            source=known,
+            connector=physical.VIEW,
+            options={"view_id": known, **({"tuning": {"state": state.path}} if state is not None else {})},
+            columns=physical_columns(view.shape.columns),
+            change="append" if view.shape.change is logical.Change.APPEND else "retract",
+            renamed=view.name,
+            log=state.connection if state is not None else None,
+        )
+
+    def source(self, item: logical.Source) -> physical.Read:
+        entry = self.context.catalog.entry(item.name)
+        known_as = entry.facts.get("identity", item.name) if entry is not None else item.name
+        log = log_connection(item.options)
+        return physical.Read(
+            source=known_as,
+            connector=item.kind,
+            options=dict(item.options),
+            columns=physical_columns(item.shape.columns),
+            change=item.shape.change.value,
+            key=_key(item.shape),
+            holes=bool(item.options.get("holes")),
+            connection=self.context.connection(item.connection) if item.connection else None,
+            renamed=item.name if item.name != known_as else None,
+            log=self.context.connection(log) if log is not None else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Lower the relations of one view, each once."""
+
+    whole: ItemLowering
+    name: str
+    _known: dict[int, tuple[logical.Relation, physical.Operator]] = field(default_factory=dict)
+
+    def relation(self, relation: logical.Relation) -> physical.Operator:
+        known = self._known.get(id(relation))
+        if known is not None:
+            return self.context.again(known[1])
+        read = constant(relation, self.context.catalog)
+        found = self.context.constant(read) if read is not None else self._relation(relation)
+        self._known[id(relation)] = (relation, found)  # the relation is kept: no other one has its id then
+        return found
+
+    def _relation(self, relation: logical.Relation) -> physical.Operator:
+        match relation:
+            case logical.Get():
+                return self.whole.item(relation.item)
+            case logical.Project():
+                return self.project(relation)
+            case logical.Filter():
+                where = self.output("", relation.predicate)
+                return physical.Map(self.relation(relation.input), where=where)
+            case logical.Aggregate():
+                return self.aggregate(relation)
+            case logical.Union():
+                return self.union(relation)
+            case logical.Join():
+                sides = [self.relation(each) for each in (relation.left, relation.right)]
+                return JoinLowering(self.context, self.name).join(relation, sides[0], sides[1])
+            case logical.Flatten():
+                return flatten(relation, self.relation(relation.input), self.context, self.name)
+            case logical.Repeat():
+                return repeat(relation, self.relation(relation.input), self.context, self.name)
+            case logical.Bound():
+                return bound(relation, self.relation(relation.input), self.context, self.name)
+            case logical.Rank():
+                return lower_rank(relation, self.retracting(relation.input), self.context, self.output)
+            case logical.Window():
+                return lower_window(relation, self.retracting(relation.input), self.context, self.output)
+            case logical.Collect():
+                return lower_collect(relation, self.retracting(relation.input), self.context, self.output)
+
+    def retracting(self, relation: logical.Relation) -> physical.Operator:
+        return self.context.retracting(self.relation(relation))
+
+    def project(self, relation: logical.Project) -> physical.Operator:
+        below = self.relation(relation.input)
+        if relation.shape.change is logical.Change.RETRACT:
+            below = self.context.retracting(below)
+        if _names_alone(relation):
+            return below
+        outputs = tuple(self.output(output.name, output.expression) for output in relation.outputs)
+        return _map(below, outputs)
+
+    def aggregate(self, relation: logical.Aggregate) -> physical.Operator:
+        arguments: dict[logical.Expression, physical.Output] = {}
+        calls = []
+        for call in relation.calls:
+            column = None
+            if call.argument is not None:
+                named = self.output(f"$a{len(arguments)}", call.argument)
+                column = arguments.setdefault(call.argument, named).name
+            version = AGGREGATES[call.function]
+            calls.append(
+                physical.AggregateCall(call.name, _function(call), column, call.distinct, str(call.type), version)
+            )
+        group = tuple(self.output(output.name, output.expression) for output in relation.group)
+        outputs = (*group, *arguments.values()) or (physical.Output("$one", logical.literal(1, INTEGER)),)
+        below = _map(self.context.retracting(self.relation(relation.input)), outputs)
+        return physical.Aggregate(
+            input=below,
+            arrangement=self.context.arrangement(),
+            group=tuple(physical.Column(output.name, output.type, output.nullable) for output in group),
+            calls=tuple(calls),
+            input_change=physical.change_of(below),
+        )
+
+    def union(self, relation: logical.Union) -> physical.Operator:
+        columns = relation.shape.columns
+        below = [(self.context.retracting(self.relation(each)), each.shape.columns) for each in relation.inputs]
+        inputs = tuple(_renamed(each, have, columns) for each, have in below)
+        return physical.Union(inputs, relation.shape.change.value)
+
+    @property
+    def context(self) -> Context:
+        return self.whole.context
+
+    def output(self, name: str, expression: logical.Expression) -> physical.Output:
+        return self.context.output(name, expression, self.name)
+
+
+def _map(below: physical.Operator, outputs: tuple[physical.Output, ...]) -> physical.Map:
+    """Return a projection of `below`, taken together with a filter that is just below."""
+    if isinstance(below, physical.Map) and not below.outputs:
+        return physical.Map(below.input, outputs, below.where)
+    return physical.Map(below, outputs)
+
+
+def _function(call: logical.AggregateCall) -> Literal["count", "sum", "min", "max"]:
+    match call.function:
+        case "count" | "sum" | "min" | "max" as function:
+            return function
+        case other:
+            raise AssertionError(other)
+
+
+def _names_alone(relation: logical.Project) -> bool:
+    """Tell whether a projection gives just its input's columns, all of them in their order."""
+    below = [column.name for column in relation.input.shape.columns]
+    return [output.name for output in relation.outputs] == below and all(
+        isinstance(output.expression, logical.Reference) and output.expression.name == output.name
+        for output in relation.outputs
+    )
+
+
+def _renamed(
+    below: physical.Operator, have: tuple[logical.Column, ...], want: tuple[logical.Column, ...]
+) -> physical.Operator:
+    """Return `below` with its columns' names changed by place."""
+    if [column.name for column in have] == [column.name for column in want]:
+        return below
+    outputs = tuple(
+        physical.Output(new.name, logical.Reference(old.name, old.type, old.nullable))
+        for old, new in zip(have, want, strict=True)
+    )
+    return physical.Map(below, outputs)
+
+
+def _key(shape: logical.Shape) -> tuple[str, ...]:
+    """Return the key by which rows are overwritten, in the order of the columns."""
+    if shape.change is not logical.Change.UPSERT:
+        return ()
+    return tuple(column.name for column in shape.columns if column.name in shape.keys[0])
+
+
+def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
+    return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)

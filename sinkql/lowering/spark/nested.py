@@ -1,0 +1,223 @@
+"""Arrays and lists → Spark SQL."""
+
+from __future__ import annotations
+
+from sinkql.logical import Call, Expression, Interval, Literal, Reference, Type
+from sinkql.logical.array import NO_STEP, UNMATCHED, levels
+from sinkql.logical.type import DAY
+from sinkql.lowering.spark.literal import day_time
+from sinkql.lowering.spark.sql import Form, Spelling, raised, spark_type, text_literal
+from sinkql.lowering.spark.string import constant_number
+
+
+def _element(call: Call) -> Form:
+    """Return an element; the array is computed whatever the index is, the index beside no NULL."""
+    index = call.arguments[1]
+    known = index.value if isinstance(index, Literal) else None
+    if isinstance(known, int):
+        return Form(f"try_element_at(@0, {known if known >= 1 else _NOWHERE})", operands=call.arguments[:1])
+    found = f"IF({{0}} >= 1, {{0}}, {_NOWHERE})"  # below 0 Spark counts from the end
+    if isinstance(index, Reference | Literal):
+        return Form(f"try_element_at(@0, {found.format('@1')})")
+    # it stands here once, so that it is not computed beside no array
+    return Form(f"try_element_at(@0, transform(array(@1), `$x` -> {found.format('`$x`')})[0])")
+
+
+_NOWHERE = 2**31 - 1
+"""An index that no array has."""
+
+
+def _made(call: Call) -> Form:
+    within = levels(call.arguments[0].type)
+    if within:
+        return _of_arrays(call, within)
+    return Form(f"array({', '.join(f'@{place}' for place in range(len(call.arguments)))})")
+
+
+def _of_arrays(call: Call, within: int) -> Form:
+    """Return an array of several dimensions, with arrays of one length within; NULL counts as empty."""
+    places = [f"@{place}" for place in range(len(call.arguments))]
+    first, *others = (f"array({', '.join(_size(each, level) for level in range(within))})" for each in places)
+    type_ = spark_type(call.type)
+    uneven = f"WHEN NOT ({' AND '.join(f'{first} = {each}' for each in others)}) THEN {raised(UNMATCHED, type_)} "
+    return Form(
+        f"CASE {uneven if others else ''}WHEN {_size('@0', 0)} = 0 THEN CAST(array() AS {type_}) "
+        f"ELSE array({', '.join(places)}) END"
+    )
+
+
+def _size(place: str, level: int) -> str:
+    """Return how many elements an array has in a dimension, counted from 0."""
+    return f"coalesce(size({_first(place, level)}), 0)"
+
+
+def _first(place: str, level: int) -> str:
+    return f"try_element_at({_first(place, level - 1)}, 1)" if level else place
+
+
+def _flat(place: str, call: Call, argument: int) -> str:
+    return _elements(place, call.arguments[argument].type)
+
+
+def _elements(place: str, type_: Type) -> str:
+    for _ in range(levels(type_) - 1):
+        place = f"flatten({place})"
+    return place
+
+
+def ordered(place: str, type_: Type) -> str:
+    """Return what Spark orders as arrays are: by elements, of which NULL is the last, then by how many there are."""
+    elements = f"transform({_elements(place, type_)}, `$e` -> struct(`$e` IS NULL, `$e`))"
+    if levels(type_) == 1:
+        return elements
+    sizes = ", ".join(_size(place, level) for level in range(levels(type_)))
+    return f"IF({place} IS NULL, NULL, struct({elements}, {sizes}))"
+
+
+def _any(sign: str) -> Spelling:
+    """Return whether a comparison is true of any element; NULL where that is not known.
+
+    Beside an empty array the value is compared with NULL: it is computed there too, and may fail.
+    """
+
+    def test(elements: str) -> str:
+        return f"array_contains({elements}, @0)" if sign == "=" else f"exists({elements}, `$e` -> @0 {sign} `$e`)"
+
+    def spelled(call: Call) -> Form:
+        found = test(_flat("@1", call, 1))
+        if isinstance(call.arguments[0], Reference | Literal):
+            return Form(f"IF(size(@1) = 0, false, {found})" if sign == "=" else found)
+        none = test(f"array(CAST(NULL AS {spark_type(call.arguments[0].type)}))")
+        return Form(f"IF(size(@1) = 0, coalesce({none}, false), {found})")
+
+    return spelled
+
+
+def _within(test: str) -> Spelling:
+    """Return whether all elements (forall) of an array are in another one, or any (exists): NULL is equal to none."""
+
+    def spelled(call: Call) -> Form:
+        held, wanted = _flat("@0", call, 0), _flat("@1", call, 1)
+        there = f"`$e` -> `$e` IS NOT NULL AND coalesce(array_contains({held}, `$e`), false)"
+        return Form(f"IF(@0 IS NULL OR @1 IS NULL, NULL, {test}({wanted}, {there}))")
+
+    return spelled
+
+
+def _length(call: Call) -> Form:
+    return Form(f"nullif(size({_first('@0', constant_number(call.arguments[1]) - 1)}), 0)")
+
+
+def _cardinality(call: Call) -> Form:
+    return Form(f"size({_flat('@0', call, 0)})")
+
+
+def _in_one(call: Call) -> Form:
+    return Form(_flat("@0", call, 0))
+
+
+def _series(call: Call) -> Form:
+    step, type_ = call.arguments[2], spark_type(call.type)
+    known = step.value if isinstance(step, Literal) else None
+    if isinstance(known, int):
+        empty = "@0 > @1" if known > 0 else "@0 < @1"
+        return Form(f"CASE WHEN {empty} THEN CAST(array() AS {type_}) ELSE sequence(@0, @1, @2) END")
+    empty = "@2 > 0 AND @0 > @1 OR @2 < 0 AND @0 < @1"
+    none = f"WHEN @2 = 0 AND @0 IS NOT NULL AND @1 IS NOT NULL THEN {raised(NO_STEP, type_)}"
+    return Form(f"CASE {none} WHEN {empty} THEN CAST(array() AS {type_}) ELSE sequence(@0, @1, @2) END")
+
+
+def _instants(call: Call) -> Form:
+    step = call.arguments[2]
+    assert isinstance(step, Literal)
+    value = step.value
+    assert isinstance(value, Interval)
+    micros = value.days * DAY + value.micros
+    empty = "@0 > @1" if micros > 0 else "@0 < @1"
+    array = f"sequence(@0, @1, {day_time(micros)})"
+    none = f"CAST(array() AS {spark_type(call.type)})"
+    return Form(f"CASE WHEN {empty} THEN {none} ELSE {array} END", operands=call.arguments[:2])
+
+
+def _joined(call: Call) -> Form:
+    """Return elements behind elements; an array that is NULL has none."""
+    empty = f"CAST(array() AS {spark_type(call.type)})"
+    parts = [
+        f"coalesce(@{place}, {empty})" if each.type == call.type else f"array(@{place})"
+        for place, each in enumerate(call.arguments)
+    ]
+    joined = f"concat({', '.join(parts)})"
+    return Form(f"IF(@0 IS NULL AND @1 IS NULL, NULL, {joined})" if call.function.startswith("array_cat") else joined)
+
+
+def _split(call: Call) -> Form:
+    text, delimiter, *absent = call.arguments
+    known = delimiter.value if isinstance(delimiter, Literal) else None
+    empty = f"CAST(array() AS {spark_type(call.type)})"
+    if isinstance(known, str):
+        found = f"split(@0, {text_literal(_quoted(known))}, -1)" if known else "array(@0)"
+        form = f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} ELSE {found} END"
+        return _with_nulls(form, (text, *absent))
+    ends = text_literal("\\E"), text_literal("\\E\\\\E\\Q"), text_literal("\\Q")
+    pattern = f"concat({ends[2]}, replace(@1, {ends[0]}, {ends[1]}), {ends[0]})"
+    found = f"WHEN @1 IS NULL THEN split(@0, '') WHEN @1 = '' THEN array(@0) ELSE split(@0, {pattern}, -1)"
+    return _with_nulls(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} {found} END", call.arguments)
+
+
+def _with_nulls(form: str, operands: tuple[Expression, ...]) -> Form:
+    """Return the parts of a text, of which those that are the last operand, if there is one beside two, are NULL."""
+    last = len(operands) - 1
+    wanted = last if last > form.count("@1 IS NULL") else None
+    if wanted is None:
+        return Form(form, operands=operands)
+    with_nulls = f"transform({form}, `$e` -> nullif(`$e`, `$x`))"
+    return Form(f"transform(array(@{wanted}), `$x` -> {with_nulls})[0]", operands=operands)
+
+
+def _quoted(text: str) -> str:
+    """Return the pattern of Java that finds a text."""
+    return "".join(each if each.isalnum() or each.isspace() else f"\\{each}" for each in text)
+
+
+_AS_TEXTS = "CAST(@0 AS ARRAY<STRING>)"
+
+FORMS: dict[str, Spelling] = {
+    "array_append(any,any)": _joined,
+    "array_prepend(any,any)": _joined,
+    "array_cat(any,any)": _joined,
+    "array_position(any,any)": Form(
+        "CAST(nullif(IF(@1 IS NULL, array_position(transform(@0, `$e` -> `$e` IS NULL), true), "
+        "array_position(@0, @1)), 0) AS INT)"
+    ),
+    # what is sought, and stands for it, is computed also where an array has nothing: it may fail
+    "array_remove(any,any)": Form("transform(array(@1), `$x` -> filter(@0, `$e` -> NOT (`$e` <=> `$x`)))[0]"),
+    "array_replace(any,any,any)": Form(
+        "transform(array(named_struct('x', @1, 'y', @2)), "
+        "`$x` -> transform(@0, `$e` -> IF(`$e` <=> `$x`.x, `$x`.y, `$e`)))[0]"
+    ),
+    "array_to_string(any,text)": Form(f"array_join({_AS_TEXTS}, @1)"),
+    # the third operand of Spark's own, where it may be NULL, makes all of it NULL
+    "array_to_string(any,text,text)": Form(
+        f"transform(array(@2), `$x` -> array_join(transform({_AS_TEXTS}, `$e` -> coalesce(`$e`, `$x`)), @1))[0]"
+    ),
+    "string_to_array(text,text)": _split,
+    "string_to_array(text,text,text)": _split,
+    "$flat(any)": _in_one,
+    "$series(integer,integer,integer)": _series,
+    "$series(bigint,bigint,bigint)": _series,
+    "$series(timestamp,timestamp,interval)": _instants,
+    "$series(timestamptz,timestamptz,interval)": _instants,
+    "[](any,integer)": _element,
+    "ARRAY(any…)": _made,
+    **{f"{sign} ANY(any,any)": _any(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")},
+    "[:](any,integer,integer)": Form(  # bounds stand here once, so that none is computed beside an array that is NULL
+        "IF(@0 IS NULL, NULL, transform(array(named_struct('l', @1, 'h', @2)), `$x` -> IF(`$x`.l IS NULL OR `$x`.h IS "
+        "NULL, NULL, slice(@0, greatest(`$x`.l, 1), "
+        "greatest(least(greatest(`$x`.h, 0), size(@0)) - greatest(`$x`.l, 1) + 1, 0))))[0])"
+    ),
+    "@>(array,array)": _within("forall"),
+    "&&(array,array)": _within("exists"),
+    "cardinality(any)": _cardinality,
+    "array_length(any,integer)": _length,
+}
+"""By id."""

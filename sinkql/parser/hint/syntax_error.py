@@ -1,0 +1,304 @@
+"""A token that cannot stand where it stands → the error that says what was expected, what was found, and the fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sinkql import keywords
+from sinkql.errors import SinkqlError, Span, UnexpectedWordError, line_and_column, nearest, one_of
+from sinkql.parser.hint.other_dialects import statement_habit
+from sinkql.parser.read import grammar
+from sinkql.parser.read.lexer import Lexeme
+from sinkql.parser.read.reader import Reading, StuckError
+
+_LIMIT = 6
+_DESCRIBED = {
+    "NAME": "a name",
+    "LABEL": "an option",
+    "OPTION_NAME": "an option",
+    "KIND": "the kind of a connector",
+    "FORMAT_NAME": "a format",
+    "STRING": "a string",
+    "NUMBER": "a number",
+    "CONDITION": "a condition",
+    "EXPRESSIONS": "an expression",
+    "QUERY": "SELECT",
+    "EXPRESSION": "an expression",
+    **keywords.RUNS,
+}
+_VALUE = frozenset({"NAME", "STRING", "NUMBER"})
+_VALUE_PARTS = (
+    _VALUE
+    | {"TRUE", "FALSE", "NULL", "INTERVAL", "MAP", "DEAD", "MINUS", "SECRET", "LPAR", "LSQB"}
+    | {"HEX", "FOR", "ON", "AT", "EVERY", "MATCHING"}
+)
+_QUERY_STARTS = ("SELECT", "VALUES", "WITH")
+_STATEMENT_STARTS = frozenset(
+    {
+        "ALTER", "BEGIN", "COMMENT", "COMMIT", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "ROLLBACK", "SELECT",
+        "SET", "SHOW", "SUBSCRIBE", "UPDATE", "VALIDATE",
+    }
+)  # fmt: skip
+
+FORMS = {
+    "CREATE SECRET": "CREATE SECRET name AS env_var('NAME');",
+    "CREATE CONNECTION": "CREATE CONNECTION name TO ICEBERG CATALOG (CATALOG TYPE = 'rest', URL = '…');",
+    "CREATE CLUSTER": "CREATE CLUSTER name (SIZE = 'local[2]');",
+    "CREATE SOURCE": "CREATE SOURCE name (column type, …) FROM FILES (PATH = '…') FORMAT JSON;",
+    "CREATE TABLE": "CREATE TABLE name (column type, …);",
+    "CREATE VIEW": "CREATE VIEW name AS SELECT …;",
+    "CREATE OR REPLACE VIEW": "CREATE OR REPLACE VIEW name AS SELECT …;",
+    "CREATE MATERIALIZED VIEW": "CREATE MATERIALIZED VIEW name IN CLUSTER name AS SELECT …;",
+    "CREATE SINK": (
+        "CREATE SINK name FROM relation INTO ICEBERG CATALOG CONNECTION name (NAMESPACE = '…', TABLE = '…') "
+        "KEY (column) MODE UPSERT WITH (COMMIT INTERVAL = '10s');"
+    ),
+    "DROP": "DROP SINK name;",
+    "INSERT": "INSERT INTO table (column, …) VALUES (…);",
+    "UPDATE": "UPDATE table SET column = value WHERE …;",
+    "DELETE": "DELETE FROM table WHERE …;",
+    "CREATE ;": "CREATE TABLE name (column type, …); or CREATE VIEW name AS SELECT …;",
+    "ALTER ;": "ALTER SINK name SET (COMMIT INTERVAL = '10s');",
+    "ALTER SINK": "ALTER SINK name SET (COMMIT INTERVAL = '10s');",
+    "COMMENT": "COMMENT ON TABLE name IS 'text';",
+    "SHOW": "SHOW SINKS; or SHOW CREATE SINK name;",
+    "SET": "SET name = value;",
+    "SET TIME ZONE": "SET TIME ZONE 'UTC';",
+    "ALTER SYSTEM": "ALTER SYSTEM SET name = value;",
+    "ALTER CONNECTION": "ALTER CONNECTION name SET (option = value);",
+    "EXPLAIN": "EXPLAIN PHYSICAL PLAN FOR SINK name;",
+}
+_EARLY = ("FROM", "INTO", "TO", "AS")
+_CLAUSES = 12
+_LONGEST = 40
+_DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
+
+
+def complaint(stuck: StuckError) -> SinkqlError:
+    """Return the error for the lexeme that cannot stand there: a form of another system, or a mistake."""
+    lexemes, place = stuck.lexemes, stuck.place
+    foreign = statement_habit(lexemes, place)
+    if foreign is not None:
+        return foreign
+    expected = stuck.reading.expected(place)
+    found = lexemes[place]
+    if place and "$END" in expected and _begins_statement(stuck):
+        return _no_semicolon(stuck)
+    kind = stuck.reading.unknown_kind(lexemes, place)
+    if kind:
+        return _no_connection(stuck, kind) or _no_kind(
+            stuck, " ".join(each.text for each in kind), Span(kind[0].start, kind[-1].end)
+        )
+    if _taken_for_name(stuck, expected):
+        place -= 1
+        expected, found = stuck.reading.expected(place), lexemes[place]
+        return UnexpectedWordError("SQ1001", f"expected {_listed(expected)}, found {_found(found)}", found.span)
+    message = f"expected {_listed(expected)}, found {_found(found)}"
+    if found.kind in ("END", ";"):
+        return UnexpectedWordError(
+            "SQ1002", message, found.span, detail=_still_open(lexemes[:place], stuck.text), hint=_form(lexemes, place)
+        )
+    if _names(stuck, expected):
+        hint = f'Write it in quotes to use it as a name: "{found.value}".'
+        return SinkqlError("SQ1004", message, found.span, hint=hint)
+    code = "SQ1001" if place else "SQ1003"
+    return UnexpectedWordError(code, message, found.span, hint=_hint(stuck, expected))
+
+
+def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | None:
+    """Return the error for a kind behind which another word stands in the place of CONNECTION, or none."""
+    for count in range(len(words) - 1, 0, -1):
+        kind, other = " ".join(each.text for each in words[:count]), words[count]
+        if stuck.reading.knows_kind(kind):
+            near = nearest(other.text, ["CONNECTION"]) is not None
+            hint = "Did you mean CONNECTION?" if near else f"Write {kind.upper()} CONNECTION {other.text}."
+            return UnexpectedWordError("SQ1001", f"expected CONNECTION, found {_found(other)}", other.span, hint=hint)
+    return None
+
+
+def _no_kind(stuck: StuckError, written: str, place: Span) -> SinkqlError:
+    near = stuck.reading.near_kind(written)
+    hint = f"Did you mean {near}?" if near else _form(stuck.lexemes, stuck.place)
+    return UnexpectedWordError("SQ1001", f'expected {_DESCRIBED["KIND"]}, found "{written}"', place, hint=hint)
+
+
+def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
+    """Say whether the word that is found is a keyword in the place of a name, so that quotes make it one."""
+    lexemes, place = stuck.lexemes, stuck.place
+    found = lexemes[place]
+    if found.keyword not in keywords.RESERVED or "NAME" not in expected:
+        return False
+    quoted = Lexeme("QUOTED", f'"{found.value}"', found.start, found.end, found.value)
+    return stuck.reading.reach([*lexemes[:place], quoted, *lexemes[place + 1 :]], place) > place + 1
+
+
+def _taken_for_name(stuck: StuckError, expected: frozenset[str]) -> bool:
+    """Say whether the word before is a keyword that was read as the name that is missing before it."""
+    before = stuck.lexemes[stuck.place - 1].keyword if stuck.place else None
+    return before in grammar.keywords() and before in expected and stuck.reading.expected(stuck.place - 1) >= {"NAME"}
+
+
+def _begins_statement(stuck: StuckError) -> bool:
+    """Say whether a statement begins in a line of its own where one should have ended."""
+    lexemes, place = stuck.lexemes, stuck.place
+    line_break = "\n" in stuck.text[lexemes[place - 1].end : lexemes[place].start]
+    return lexemes[place].keyword in _STATEMENT_STARTS and (line_break or lexemes[place].keyword in ("CREATE", "DROP"))
+
+
+def _no_semicolon(stuck: StuckError) -> SinkqlError:
+    before, found = stuck.lexemes[stuck.place - 1], stuck.lexemes[stuck.place]
+    line, _ = line_and_column(stuck.text, before.start)
+    return UnexpectedWordError(
+        "SQ1005",
+        f'";" is missing before {found.keyword}',
+        found.span,
+        hint=f'End the statement before it with ";", after {_found(before)} in line {line}.',
+    )
+
+
+def _listed(expected: frozenset[str]) -> str:
+    rest = set(expected)
+    if "LABEL" in rest:
+        rest -= {"PARTITION_BY"}  # one of them
+    described = []
+    if rest >= _VALUE:
+        rest -= _VALUE_PARTS
+        described.append("a value")
+    shown = {_DESCRIBED.get(terminal, terminal) for terminal in rest & (grammar.keywords() | _DESCRIBED.keys())}
+    described += sorted(shown, key=lambda word: (word.isupper(), word))
+    names = {terminal: symbol for symbol, terminal in grammar.symbols().items()}
+    signs = sorted(f'"{names[terminal]}"' for terminal in rest if terminal in names)
+    if "$END" in rest:
+        signs.append('";"')
+    if len(described) + len(signs) > _LIMIT:  # a bracket or a comma that is left out is seen worst
+        first = [each for each in signs if each not in ('"."', '";"')]
+        return one_of([*(*first, *described)[:_LIMIT], "…"])
+    return one_of([*described, *signs]) if described or signs else ""
+
+
+def _found(lexeme: Lexeme) -> str:
+    match lexeme.kind:
+        case "END":
+            return "the end of the input"
+        case "STRING" | "HEX":
+            # not what is in it: it may be a secret
+            return "a string"
+        case "WORD" if lexeme.keyword in grammar.keywords() | keywords.RESERVED:
+            return lexeme.keyword
+        case "QUOTED" | "NUMBER" | "PARAMETER":
+            return lexeme.text
+        case _:
+            return f'"{lexeme.text}"'
+
+
+def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
+    """Return which bracket waits for its end, if one does."""
+    still_open: list[Lexeme] = []
+    for lexeme in lexemes:
+        if lexeme.kind in ("(", "["):
+            still_open.append(lexeme)
+        elif lexeme.kind in (")", "]") and still_open:
+            still_open.pop()
+    if not still_open:
+        return None
+    line, column = line_and_column(text, still_open[-1].start)
+    return f'the "{still_open[-1].kind}" in line {line}, column {column} is still open'
+
+
+def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
+    """Return the fix: a keyword that is misspelt, a clause that stands elsewhere, else the form of the statement."""
+    lexemes, place, reading = stuck.lexemes, stuck.place, stuck.reading
+    found = lexemes[place]
+    if (
+        found.kind == "."
+        and lexemes[place - 1].kind in ("WORD", "QUOTED")
+        and lexemes[place + 1].kind in ("WORD", "QUOTED")
+    ):
+        return f"This name cannot be qualified: write {lexemes[place + 1].text} alone."
+    if found.kind == "WORD" and found.keyword not in grammar.keywords():
+        choices = sorted(expected & grammar.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
+        near = nearest(found.text, choices)
+        if near is not None:
+            return f"Did you mean {near}?"
+    return _misplaced(lexemes, place, reading) or _empty_brackets(lexemes, place, reading) or _form(lexemes, place)
+
+
+def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
+    """Return before which clause the one at `place` should stand, if the statement is whole then, or that it is there
+    twice."""
+    found = lexemes[place].keyword
+    if found not in grammar.keywords():
+        return None
+    clauses = [each for each in reading.token_places()[2:] if lexemes[each].keyword in grammar.keywords()]
+    readable = [each for each in clauses[-_CLAUSES:] if found in reading.expected(each)]
+    for at in reversed(readable):
+        if found != lexemes[at].keyword and _moves(lexemes, place, at, reading):
+            return f"{found} … goes before {lexemes[at].keyword} …, not after it."
+    outside = set(_outside(lexemes[:place]))
+    if lexemes[place - 1].keyword != found and any(lexemes[at].keyword == found and at in outside for at in readable):
+        return f"{found} … is already there: keep one of them."
+    for at in _outside(lexemes[place:]):
+        later = lexemes[place + at].keyword
+        if later in _EARLY and later in reading.expected(place) and _moves(lexemes, place + at, place, reading):
+            return f"{later} … goes before {found} …, not after it."
+    return None
+
+
+def _empty_brackets(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
+    """Return what to do about brackets without anything: mostly to leave them out, and the word before them."""
+    if lexemes[place].kind == ")" and lexemes[place - 1].kind == ",":
+        return 'Leave out "," before ")".'
+    if lexemes[place].kind != ")" or lexemes[place - 1].kind != "(":
+        return None
+    if [each.keyword for each in lexemes[:2]] == ["CREATE", "SINK"]:  # which has no brackets that may be left out
+        return "Write an option between the brackets."
+    start = place - 2 if lexemes[place - 2].keyword == "WITH" else place - 1
+    if reading.reach([*lexemes[:start], *lexemes[place + 1 :]], start) == start:
+        return None
+    return f"Leave out {'WITH ' if start < place - 1 else ''}()."
+
+
+def _moves(lexemes: Sequence[Lexeme], place: int, at: int, reading: Reading) -> bool:
+    """Say whether the statement is whole with some of what begins at `place` before what begins at `at`."""
+    depth = 0
+    for end in range(place + 1, min(place + _LONGEST, len(lexemes))):
+        depth += _DEPTH.get(lexemes[end - 1].kind, 0)
+        if depth < 0:
+            break
+        if depth == 0:
+            moved = [*lexemes[:at], *lexemes[place:end], *lexemes[at:place], *lexemes[end:]]
+            reached = reading.reach(moved, at)
+            if moved[reached - 1].kind in ("END", ";"):
+                return True
+    return False
+
+
+def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
+    """Yield which lexemes are in no brackets that open among them."""
+    depth = 0
+    for place, lexeme in enumerate(lexemes):
+        depth += _DEPTH.get(lexeme.kind, 0)
+        if depth == 0:
+            yield place
+
+
+def _form(lexemes: Sequence[Lexeme], place: int) -> str | None:
+    """Return the form of the statement that is wrong at `place`; None if it begins otherwise, or as far is whole."""
+    for count in (3, 2, 1):
+        found = FORMS.get(" ".join(lexeme.keyword or ";" for lexeme in lexemes[:count]))
+        if found is not None:
+            return f"The form is {found}" if count >= place or _begins_so(lexemes[:place], found) else None
+    return None
+
+
+def _begins_so(lexemes: Sequence[Lexeme], form: str) -> bool:
+    """Say whether a statement begins with the words of a form, which goes on behind them."""
+    words = re.findall(r"\w+|\S", form)
+    if len(words) <= len(lexemes) or words[len(lexemes)] == ";":
+        return False
+    for word, lexeme in zip(words, lexemes, strict=False):
+        named = word.islower() and (lexeme.kind == "QUOTED" or lexeme.keyword not in grammar.keywords())
+        if not named and word != (lexeme.keyword or lexeme.kind):
+            return False
+    return True

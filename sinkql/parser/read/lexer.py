@@ -1,0 +1,267 @@
+"""Text → lexemes: words, quoted names, strings, numbers and symbols, each with its place and its value."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sinkql import keywords
+from sinkql.errors import SinkqlError, Span, UnclosedError, UnexpectedCharacterError
+from sinkql.parser.read import literal
+from sinkql.regex_repeat import Repeated
+
+MAX_DEPTH = 100
+MAX_LEXEMES = 250_000
+"""How many words and signs a statement may have: a longer text is hardly a statement, and would take minutes."""
+_BYTE_ORDER_MARK = "\ufeff"
+# What words do not have is named: a range up to the last character takes forty times as long to compile.
+_CHARACTER = r"[^\x00-@\[-^`{-\x7f]"
+_TOKEN = re.compile(
+    rf"""
+    (?P<space>[ \t\r\n\f\v]+)
+  | (?P<line_comment>--[^\r\n]*)
+  | (?P<comment>/\*)
+  | (?P<escaped>[eE]')
+  | (?P<hex>[xX]')
+  | (?P<string>')
+  | (?P<quoted>")
+  | (?P<dollar>\$(?:{_CHARACTER}[^\x00-/:-@\[-^`{{-\x7f]*)?\$)
+  | (?P<parameter>\$[0-9]+)
+  | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+  | (?P<word>{_CHARACTER}[^\x00-#%-/:-@\[-^`{{-\x7f]*)
+  | (?P<symbol>::|:=|=>|[=*()\[\]{{}},;.:])
+  | (?P<operator>[-+/<>~!@\#%^&|`?][-+*/<>=~!@\#%^&|`?]*)
+    """,
+    re.VERBOSE,
+)
+_COMMENT_START = re.compile(r"--[^\r\n]*|/\*")
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+_PLAIN = Repeated(r"[^']+|''")
+_ESCAPED = Repeated(r"[^'\\]+|''|\\.")
+_QUOTED = Repeated(r'[^"]+|""')
+_NOT_ALLOWED = re.compile("[\0\ud800-\udfff]")
+_CHARACTER_HINTS = {
+    "‘’‚‛′´": "Write a straight quote: '.",
+    "“”„‟″«»": "Write straight quotes: ' around strings, \" around names.",
+    "–—−‐‑‒": "Write - (and -- for a comment).",
+    "，；（）＝": "Write the ASCII character that looks like it.",
+    "$": "Write the value, or :name and sinkql exec -v name=value.",
+    "\\": "Backslash commands only work in the shell: run sinkql shell, or use SHOW, as in SHOW SOURCES.",
+}
+_TYPESET = re.compile(f"[{keywords.ODD_CHARACTERS}]")
+
+CONTINUED = re.compile(r"[ \t\f\v]*[\r\n][ \t\r\n\f\v]*'")
+"""What lies between a string and one that continues it, and the quote that opens that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """A token; `kind` is WORD, QUOTED, STRING, HEX, NUMBER, PARAMETER, END, or the symbol itself."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    value: str = ""
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
+
+    @property
+    def keyword(self) -> str:
+        """Return the word in upper case, as keywords are spelled; empty for anything that is not a keyword."""
+        return self.text.upper() if self.kind == "WORD" and self.text.isascii() else ""
+
+
+def check_characters(text: str) -> None:
+    """Refuse what no text may hold: NUL and lone surrogates. Raises SQ1016."""
+    found = _NOT_ALLOWED.search(text)
+    if found:
+        raise UnexpectedCharacterError(
+            "SQ1016",
+            f"invalid character U+{ord(found[0]):04X}",
+            Span(*found.span()),
+            hint="Remove the character, and save the file as UTF-8.",
+        )
+
+
+def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
+    """Yield the lexemes from `start` on, an END at last. Raises SQ1011 to SQ1019 where text is not a lexeme, SQ1029."""
+    at, end, count = start, len(text), 0
+    if at == 0 and text.startswith(_BYTE_ORDER_MARK):
+        at = 1
+    open_at: list[int] = []
+    while at < end:
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise _unexpected(text, at)
+        group = found.lastgroup
+        if group == "space" or group == "line_comment":
+            at = found.end()
+            continue
+        if group == "comment":
+            at = _comment_end(text, at)
+            continue
+        lexeme = _lexeme(text, found)
+        _follow_depth(lexeme, open_at)
+        count = 0 if lexeme.kind == ";" else count + 1
+        if count > MAX_LEXEMES:
+            raise too_long(lexeme.span, MAX_LEXEMES)
+        yield lexeme
+        at = lexeme.end
+    yield Lexeme("END", "", len(text.rstrip()), len(text.rstrip()))
+
+
+def comments(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield where the comments are between two lexemes."""
+    while (found := _COMMENT_START.search(text, start, end)) is not None:
+        start = _comment_end(text, found.start()) if found[0] == "/*" else found.end()
+        yield Span(found.start(), start)
+
+
+def too_long(span: Span, most: int) -> SinkqlError:
+    """Return the error for a statement of more than `most` words and signs."""
+    hint = "Split it into several statements."
+    return SinkqlError("SQ1029", f"the statement has more than {most:,} words and signs", span, hint=hint)
+
+
+def _follow_depth(lexeme: Lexeme, open_at: list[int]) -> None:
+    """Keep count of open brackets, so that neither this parser nor the one of queries runs out of stack."""
+    match lexeme.kind:
+        case "(" | "[" | "{":
+            open_at.append(lexeme.start)
+        case ")" | "]" | "}":
+            if open_at:
+                open_at.pop()
+        case ";":
+            open_at.clear()
+    if len(open_at) > MAX_DEPTH:
+        raise SinkqlError(
+            "SQ1019",
+            f"brackets are nested more than {MAX_DEPTH} levels deep",
+            lexeme.span,
+            hint="Split the query into views.",
+        )
+
+
+def _comment_end(text: str, start: int) -> int:
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, start):
+        # the two characters of "/*/" are one mark, never two that overlap: finditer sees to it
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    raise UnclosedError("SQ1012", "unterminated comment", Span(start, start + 2), mark="*", hint="Close it with */.")
+
+
+def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
+    start, end = found.span()
+    match found.lastgroup:
+        case "word":
+            _check_letters(found[0], start)
+            return Lexeme("WORD", found[0], start, end, literal.folded(found[0], Span(start, end)))
+        case "symbol":
+            return Lexeme(found[0], found[0], start, end)
+        case "string":
+            return _string(text, start, start + 1)
+        case "escaped":
+            return _string(text, start, start + 2, escaped=True)
+        case "hex":
+            end = _end(_PLAIN, text, start, start + 2)
+            return Lexeme("HEX", text[start:end], start, end)
+        case "quoted":
+            return _quoted(text, start)
+        case "dollar":
+            return _dollar(text, start, found[0])
+        case "number":
+            return Lexeme("NUMBER", found[0], start, end, found[0].upper())
+        case "parameter":
+            return Lexeme("PARAMETER", found[0], start, end)
+        case _:
+            operator = _operator(found[0])
+            return Lexeme(operator, operator, start, start + len(operator))
+
+
+def _string(text: str, start: int, inside: int, *, escaped: bool = False) -> Lexeme:
+    """Read a string, and those that continue it: a line break and nothing but whitespace lies between them."""
+    content = _ESCAPED if escaped else _PLAIN
+    parts = []
+    while True:
+        end = _end(content, text, start, inside)
+        body = text[inside : end - 1].replace("''", "'") if not escaped else literal.unescaped(text, inside, end - 1)
+        parts.append(body)
+        more = CONTINUED.match(text, end)
+        if more is None:
+            return Lexeme("STRING", text[start:end], start, end, "".join(parts))
+        inside = more.end()
+
+
+def _end(content: Repeated[str], text: str, start: int, inside: int) -> int:
+    end = content.end(text, inside)
+    if not text.startswith("'", end):
+        raise unclosed("'", Span(start, inside))
+    return end + 1
+
+
+def unclosed(quote: str, span: Span) -> UnclosedError:
+    """Return the error for a string or a quoted name without its closing quote."""
+    if quote == "'":
+        return UnclosedError(
+            "SQ1011", "unterminated string", span, mark="'", hint="Close it with '. Write a quote inside it as ''."
+        )
+    return UnclosedError(
+        "SQ1013", "unterminated quoted name", span, mark='"', hint='Close it with ". Write a quote inside it as "".'
+    )
+
+
+def _quoted(text: str, start: int) -> Lexeme:
+    end = _QUOTED.end(text, start + 1) + 1
+    if not text.startswith('"', end - 1):
+        raise unclosed('"', Span(start, start + 1))
+    value = literal.quoted(text[start + 1 : end - 1].replace('""', '"'), Span(start, end))
+    return Lexeme("QUOTED", text[start:end], start, end, value)
+
+
+def _dollar(text: str, start: int, tag: str) -> Lexeme:
+    inside = start + len(tag)
+    end = text.find(tag, inside)
+    if end < 0:
+        raise UnclosedError(
+            "SQ1014", f"unterminated string {tag}", Span(start, inside), mark="$", hint=f"Close it with {tag}."
+        )
+    return Lexeme("STRING", text[start : end + len(tag)], start, end + len(tag), text[inside:end])
+
+
+def _operator(run: str) -> str:
+    """Return the operator that a run of operator characters begins with; comments end it."""
+    for mark in ("--", "/*"):
+        place = run.find(mark)
+        if place > 0:
+            run = run[:place]
+    if not re.search(r"[~!@#%^&|`?]", run):
+        while len(run) > 1 and run[-1] in "+-":
+            run = run[:-1]
+    return run
+
+
+def _check_letters(word: str, start: int) -> None:
+    """Refuse a word that holds a typesetter's quote, dash or space. Raises SQ1016."""
+    if word.isascii():
+        return
+    found = _TYPESET.search(word)
+    if found is not None:
+        raise _unexpected(word, found.start(), shift=start)
+
+
+def _unexpected(text: str, at: int, *, shift: int = 0) -> UnexpectedCharacterError:
+    """Return the error for the character `text[at]`."""
+    character, span = text[at], Span(shift + at, shift + at + 1)
+    hint = next((hint for characters, hint in _CHARACTER_HINTS.items() if character in characters), None)
+    if unicodedata.category(character) in ("Zs", "Zl", "Zp", "Cf", "Cc"):
+        name = unicodedata.name(character, "control character").lower()
+        message = f"unexpected character U+{ord(character):04X} ({name})"
+        return UnexpectedCharacterError("SQ1016", message, span, hint="Write an ordinary space.")
+    return UnexpectedCharacterError("SQ1016", f'unexpected character "{character}"', span, hint=hint)

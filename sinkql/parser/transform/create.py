@@ -1,0 +1,317 @@
+"""The trees of CREATE SOURCE and CREATE TABLE … FROM, formats, INCLUDE and envelopes → ast."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from sinkql import ast
+from sinkql.errors import SinkqlError
+from sinkql.keywords import PLAIN_NAME, RESERVED, quoted
+from sinkql.parser.read import tree
+from sinkql.parser.read.tree import Node, Token, child, children, ident, only, span, the_name, the_token, token, words
+from sinkql.parser.transform import value
+
+_STRATEGIES = {"strategy_id": "ID", "strategy_latest": "LATEST", "strategy_inline": "INLINE"}
+_PLAIN = re.compile(PLAIN_NAME)
+
+
+def source(node: Node) -> ast.CreateSource:
+    """Return the statement of a `create_source` node."""
+    origin = children(node, "origin", "pushed")[0]
+    if origin.data == "pushed":
+        return _pushed_source(node, origin)
+    kind = the_token(origin, "KIND")
+    columns = child(node, "source_columns")
+    primary_key = child(columns, "primary_key") if columns is not None else None
+    key_format, value_format = formats(node)
+    envelope_, inline_errors = envelope(node)
+    subsources = child(node, "subsources")
+    return ast.CreateSource(
+        name=the_name(node),
+        kind=str(kind),
+        options=value.options(child(origin, "options")),
+        columns=tuple(column(each) for each in children(columns, "column")) if columns is not None else (),
+        primary_key=tree.idents(only(primary_key)) if primary_key is not None else (),
+        cluster=tree.cluster(node),
+        connection=tree.child_name(origin, "source_connection"),
+        format=value_format,
+        key_format=key_format,
+        include=includes(node),
+        envelope=envelope_,
+        inline_errors=inline_errors,
+        subsources=_subsources(subsources) if subsources is not None else None,
+        progress=tree.child_name(node, "progress"),
+        with_options=value.with_options(node),
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+        kind_span=span(kind),
+    )
+
+
+def _pushed_source(node: Node, origin: Node) -> ast.CreateSource:
+    format_, include, check = pushed(origin)
+    kind = the_token(origin, "KIND")
+    return ast.CreateSource(
+        name=the_name(node),
+        kind=str(kind),
+        pushed=True,
+        cluster=tree.cluster(node),
+        format=format_,
+        include=include,
+        check=check,
+        with_options=value.with_options(origin),
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+        kind_span=span(kind),
+    )
+
+
+def _subsources(node: Node) -> ast.Subsources:
+    schemas = child(node, "columns")
+    return ast.Subsources(
+        tuple(reference(each) for each in children(node, "reference")),
+        tree.idents(schemas) if schemas is not None else (),
+        span(node),
+    )
+
+
+def reference(node: Node) -> ast.Reference:
+    """Return the upstream table that a `reference` node is, and its name here."""
+    found = [tree.name(each) for each in children(node, "name")]
+    return ast.Reference(found[0], found[1] if len(found) > 1 else None, span(node))
+
+
+def column(node: Node) -> ast.ColumnDef:
+    """Return a column of a source."""
+    type_ = child(node, "type")
+    return ast.ColumnDef(
+        name=ident(the_token(node, "NAME")),
+        type=type_name(type_) if type_ is not None else None,
+        not_null=child(node, "not_null") is not None,
+        span=span(node),
+    )
+
+
+def type_name(node: Node) -> ast.TypeName:
+    """Return the data type that a `type` node is."""
+    return ast.TypeName(_type_text(node), span(node))
+
+
+def _type_text(node: Node) -> str:
+    text = ""
+    for part in node.children:
+        match part:
+            case Token():
+                text += f" {part}"
+            case Node(data="type_name"):
+                text += ".".join(_type_part(each) for each in tree.tokens(part, "NAME"))
+            case Node(data="type_map"):
+                text += f"map[{'=>'.join(_type_text(each) for each in children(part, 'type'))}]"
+            case Node(data="type_record"):
+                text += f"record({', '.join(map(_field_text, children(part, 'type_field')))})"
+            case Node(data="type_arguments"):
+                text += "(" + ",".join(str(each) for each in part.children) + ")"
+            case Node(data="type_zone"):
+                text += " with time zone"
+            case _:
+                text += "[]"
+    return text
+
+
+def _field_text(field: Node) -> str:
+    type_ = child(field, "type")
+    assert type_ is not None
+    rule = " NOT NULL" if child(field, "not_null") is not None else ""
+    return f"{_type_part(the_token(field, 'NAME'))} {_type_text(type_)}{rule}"
+
+
+def _type_part(name: Token) -> str:
+    """Return a type's name, in quotes if it would read as something else."""
+    plain = _PLAIN.fullmatch(name) and name == name.lower() and name.upper() not in RESERVED | {"MAP"}
+    return str(name) if plain else quoted(name)
+
+
+def formats(node: Node) -> tuple[ast.Format | None, ast.Format | None]:
+    """Return a statement's formats: of the keys, if it has an own one, and of the values."""
+    found = child(node, "formats")
+    if found is None:
+        return None, None
+    given = [format_(each) for each in found.children if isinstance(each, Node)]
+    if len(given) > 1:
+        return given[0], given[1]
+    return None, replace(given[0], span=span(found))
+
+
+def format_(node: Node) -> ast.Format:
+    """Return the format that a node is; raises SQ1026 and SQ1027 for what CSV cannot have."""
+    match node.data:
+        case "json":
+            return ast.Format("JSON", array=child(node, "array") is not None, span=span(node))
+        case "csv":
+            return _csv(node)
+        case "regex":
+            return ast.Format("REGEX", pattern=str(the_token(node, "STRING")), span=span(node))
+        case "avro" | "protobuf":
+            return ast.Format(node.data.upper(), schema=_schema(only(node)), span=span(node))
+        case _:
+            options = value.options(child(node, "options"))
+            return ast.Format(str(the_token(node, "FORMAT_NAME")), options=options, span=span(node))
+
+
+def _csv(node: Node) -> ast.Format:
+    header, count, delimiter = child(node, "header"), child(node, "column_count"), child(node, "delimiter")
+    names = child(node, "columns")
+    return ast.Format(
+        "CSV",
+        header=header is not None,
+        names=tree.idents(names) if names is not None else (),
+        column_count=_count(the_token(count, "NUMBER")) if count is not None else None,
+        delimiter=_delimiter(the_token(delimiter, "STRING")) if delimiter is not None else None,
+        options=value.options(child(node, "csv_options")),
+        span=span(node),
+    )
+
+
+def _count(found: Token) -> int:
+    if not found.isdecimal() or not 0 < int(found[:_LONG]) <= _MOST_COLUMNS:
+        raise SinkqlError(
+            "SQ1026",
+            f"expected a number of columns from 1 to {_MOST_COLUMNS}, found {found}",
+            span(found),
+            hint="Write CSV WITH 3 COLUMNS.",
+        )
+    return int(found)
+
+
+_MOST_COLUMNS = 1600  # as many as a table of Postgres has
+_LONG = 20
+
+
+def _delimiter(found: Token) -> str:
+    if len(found.encode()) != 1:
+        raise SinkqlError(
+            "SQ1027",
+            "the delimiter must be a single ASCII character",
+            span(found),
+            hint="Write DELIMITED BY ';', or DELIMITED BY E'\\t' for a tab.",
+        )
+    return str(found)
+
+
+def _schema(node: Node) -> ast.Schema:
+    texts = [str(each) for each in tree.tokens(node, "STRING")]
+    if node.data == "message":
+        return ast.Schema(message=texts[0], text=texts[1], span=span(node))
+    if node.data == "inline_schema":
+        return ast.Schema(text=texts[0], options=value.options(child(node, "options")), span=span(node))
+    seed = child(node, "seed")
+    return ast.Schema(
+        str(the_token(node, "KIND")),
+        the_name(node),
+        _schema_options(child(node, "schema_options")),
+        _strategy(child(node, "key_strategy")),
+        _strategy(child(node, "value_strategy")),
+        _seed(child(seed, "seed_key")) if seed is not None else None,
+        _seed(child(seed, "seed_value")) if seed is not None else None,
+        span=span(node),
+    )
+
+
+def _schema_options(node: Node | None) -> tuple[ast.Option, ...]:
+    found = children(node, "option", "doc_on") if node is not None else []
+    return tuple(value.option(each) if each.data == "option" else _doc_on(each) for each in found)
+
+
+def _doc_on(node: Node) -> ast.Option:
+    label, name, text = the_token(node, "DOC_ON"), children(node, "name")[0], the_token(node, "STRING")
+    written = ast.Phrase("=", ast.Text(str(text), span(text)), span=span(text))
+    about = ast.Phrase("", ast.Word(ast.Name(tree.idents(name), span(name)), span(name)), then=written, span=span(node))
+    return ast.Option(str(label), about, span(node), span(label))
+
+
+def _seed(node: Node | None) -> ast.Seed | None:
+    if node is None:
+        return None
+    message = child(node, "seed_message")
+    named = str(the_token(message, "STRING")) if message is not None else None
+    return ast.Seed(str(the_token(node, "STRING")), named, span(node))
+
+
+def _strategy(node: Node | None) -> ast.Phrase | None:
+    if node is None:
+        return None
+    found = only(node)
+    inner = next((each for each in found.children if isinstance(each, Node)), None)
+    return ast.Phrase(_STRATEGIES[found.data], value.value(inner) if inner is not None else None, span=span(found))
+
+
+def includes(node: Node) -> tuple[ast.Include, ...]:
+    """Return what the INCLUDE clause of a source or a table adds."""
+    found = child(node, "include")
+    return tuple(_included(each) for each in children(found, "included")) if found is not None else ()
+
+
+def _included(node: Node) -> ast.Include:
+    alias, kind, header = token(node, "NAME"), child(node, "included_kind"), token(node, "STRING")
+    return ast.Include(
+        words(kind) if kind is not None else "HEADER",
+        ident(alias) if alias is not None else None,
+        str(header) if header is not None else None,
+        binary=child(node, "binary") is not None,
+        span=span(node),
+    )
+
+
+def envelope(node: Node) -> tuple[str | None, ast.InlineErrors | None]:
+    """Return the envelope of a source or a table, and where UPSERT puts what it cannot decode."""
+    found = child(node, "envelope")
+    if found is None:
+        return None, None
+    errors = child(found, "inline_errors")
+    if errors is None:
+        return words(only(found)), None
+    alias = token(errors, "NAME")
+    return words(only(found)), ast.InlineErrors(ident(alias) if alias is not None else None, span(errors))
+
+
+def pushed(node: Node) -> tuple[ast.Format, tuple[ast.Include, ...], ast.Check | None]:
+    """Return what a `pushed` node says: the body's format, the headers to include, and the check."""
+    body, check = children(node, "json", "named")[0], child(node, "webhook_check")
+    return (
+        format_(body),
+        tuple(_header(each) for each in children(node, "webhook_include")),
+        _check(check) if check is not None else None,
+    )
+
+
+def _header(node: Node) -> ast.Include:
+    header, alias = token(node, "STRING"), token(node, "NAME")
+    if header is not None and alias is not None:
+        binary = child(node, "binary") is not None
+        return ast.Include("HEADER", ident(alias), str(header), binary=binary, span=span(node))
+    filters = tuple(
+        ast.HeaderFilter(str(the_token(each, "STRING")), excluded=child(each, "excluded") is not None)
+        for each in children(node, "header_filter")
+    )
+    return ast.Include("HEADERS", filters=filters, span=span(node))
+
+
+def _check(node: Node) -> ast.Check:
+    inputs = child(node, "check_inputs")
+    return ast.Check(
+        tree.expression(the_token(node, "EXPRESSION")),
+        tuple(_check_input(each) for each in children(inputs, "check_input")) if inputs is not None else (),
+        span(node),
+    )
+
+
+def _check_input(node: Node) -> ast.CheckInput:
+    kind, alias = child(node, "check_kind"), token(node, "NAME")
+    return ast.CheckInput(
+        words(kind) if kind is not None else "SECRET",
+        tree.child_name(node),
+        ident(alias) if alias is not None else None,
+        binary=child(node, "binary") is not None,
+        span=span(node),
+    )

@@ -1,0 +1,237 @@
+"""Arrays and lists: their elements, how many there are, and what is among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinkql.connector_api.types import nested_type
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import Type
+from sinkql.logical.array import leaf, levels
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.operator import no_operator, part_of, settled
+from sinkql.planner.expression.typed_expression import Typed, call, constant, exact
+from sinkql.planner.function.argument import Handler, arity, typed
+from sinkql.planner.types import INTEGER
+
+
+def element(value: Typed, index: Typed, span: Span, *, last: bool) -> Typed:
+    """Plan `value[index]`: NULL where there is no such element; after the `last` subscript no dimension is left."""
+    found = value.type.element
+    if found is None or value.type.name == "map":
+        named = index.type == types.UNKNOWN and not index.null
+        hints = {
+            "jsonb": "Write value ->> 'key'." if named else "Write value -> index.",
+            "map": "Write value -> 'key'.",
+        }
+        hint = hints.get(value.type.name) or part_of(value.type)
+        message = f"cannot subscript type {value.type.called}: it is not an array or a list"
+        raise SinkqlError("SQ2211", message, span, hint=hint)
+    if last and value.type.name == found.name == "array":
+        hint = f"Write them one after the other, as in x{'[1]' * levels(value.type)}."
+        raise SinkqlError(
+            "SQ2214", f"a value of type {value.type} needs a subscript for each dimension", span, hint=hint
+        )
+    if not types.whole(index.type) and index.type != types.UNKNOWN:
+        raise SinkqlError("SQ2211", f"a subscript is an integer, found {index.type.called}", index.span)
+    if index.type == types.BIGINT:
+        raise SinkqlError("SQ2211", "a subscript is an integer, found bigint", index.span, hint="Write (index)::int.")
+    return call("[](any,integer)", (exact(value), coerced(index, INTEGER)), span, type_=found)
+
+
+def construct(values: Sequence[Typed], span: Span) -> Typed:
+    """Plan ARRAY[values]."""
+    if not values:
+        hint = "Write its type, as in '{}'::integer[]."
+        raise SinkqlError("SQ2213", "cannot tell the type of an empty array", span, hint=hint)
+    type_, items = settled(values, span, "ARRAY")
+    found = nested_type("array", type_)
+    if found is None:
+        raise SinkqlError("SQ2214", f"arrays of {type_} are not supported yet", span)
+    return call("ARRAY(any…)", items, span, type_=found)
+
+
+def part(value: Typed, first: Typed | None, last: Typed | None, span: Span) -> Typed:
+    """Plan `value[first:last]`: the elements that there are from one place to another."""
+    if value.type.name not in ("array", "list"):
+        message = f"cannot take a slice of type {value.type.called}: it is not an array or a list"
+        raise SinkqlError("SQ2211", message, span, hint=part_of(value.type))
+    ends = []
+    for each, instead in ((first, 1), (last, _LAST)):
+        if each is not None and not types.implicit(each.type, INTEGER) and each.type != types.UNKNOWN:
+            message = f"the ends of a slice are integers, found {each.type.called}"
+            raise SinkqlError("SQ2211", message, each.span, hint="Write (end)::int.")
+        ends.append(constant(instead, INTEGER, span) if each is None else coerced(each, INTEGER))
+    return call("[:](any,integer,integer)", (exact(value), *ends), span, type_=value.type)
+
+
+def among(operator: str, subject: Typed, value: Typed, span: Span, *, every: bool) -> Typed | None:
+    """Plan `subject operator ANY(value)`, or ALL of it; None where value is neither array nor list."""
+    made = nested_type("array", types.TEXT if subject.type == types.UNKNOWN else subject.type)
+    if value.type == types.UNKNOWN and made is not None:  # a constant without type, as in Postgres
+        value = coerced(value, made)
+    found = _elements(value)
+    if found is None:
+        return None
+    word = f"{operator} {'ALL' if every else 'ANY'}"
+    if types.operand(subject.type, found) != found or not _fits(subject.raw, found):
+        error = no_operator(word, (subject, value), span)
+        if types.number(subject.type) and types.number(found):
+            error.hint = f"Cast the value to the type of the elements, as in x::{found}."
+        raise error
+    if not types.comparable(found) or (operator not in ("=", "<>") and (found.nested or types.ranged(found))):
+        raise SinkqlError("SQ2214", f"values of type {found} cannot be compared exactly", span)
+    sign = _OTHERS[operator] if every else operator
+    any_ = call(f"{sign} ANY(any,any)", (coerced(subject, found), exact(value)), span)
+    return call("NOT(boolean)", (any_,), span) if every else any_
+
+
+def _fits(raw: Type, element: Type) -> bool:
+    """Tell whether all values of a type are values of an array's elements as well, where these are numeric."""
+    if element.name != "numeric" or raw == types.UNKNOWN:
+        return True
+    if raw.name == "numeric":
+        return (raw.scale or 0) <= (element.scale or 0) and raw.whole_digits <= element.whole_digits
+    return types.whole(raw) and element.whole_digits > _MOST_DIGITS
+
+
+def _elements(value: Typed) -> Type | None:
+    """Return the type of what is in an array, in all its dimensions, or in a list; None for another value."""
+    if value.type.name == "array":
+        return leaf(value.type)
+    return value.type.element if value.type.name == "list" else None
+
+
+def compared(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan `left @> right`, `left <@ right` or `left && right` of arrays or lists."""
+    known = left.type if right.type == types.UNKNOWN else right.type
+    left, right = (coerced(each, known) if each.type == types.UNKNOWN else each for each in (left, right))
+    found = _elements(left)
+    if found is None or left.type != right.type:
+        raise no_operator(operator, (left, right), span)
+    if not types.comparable(found) or found.nested or types.ranged(found):
+        raise SinkqlError("SQ2214", f"values of type {found} cannot be compared exactly", span)
+    values = (exact(right), exact(left)) if operator == "<@" else (exact(left), exact(right))
+    return call("&&(array,array)" if operator == "&&" else "@>(array,array)", values, span)
+
+
+def _length(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    most = max(1, levels(arguments[0].type))
+    if arguments[1].constant not in range(1, most + 1):
+        wanted = f"from 1 to {most}" if most > 1 else "1"
+        raise SinkqlError("SQ2214", f"the dimension of {name}() must be {wanted}", arguments[1].span)
+    return call("array_length(any,integer)", (_held(name, arguments[0]), typed(name, arguments[1], INTEGER)), span)
+
+
+def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 1)
+    return call("cardinality(any)", (_held(name, arguments[0]),), span)
+
+
+def _held(name: str, value: Typed) -> Typed:
+    kind = "list" if name == "list_length" else "array"
+    if value.type.name != kind:
+        hint = {"array": "Use cardinality().", "list": "Use list_length()."}.get(value.type.name)
+        raise SinkqlError("SQ2211", f"{name}() takes {kind}s, found {value.type.called}", value.span, hint=hint)
+    return exact(value)
+
+
+def joined(left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan `left || right` where one of them is an array: two arrays, or an array and an element."""
+    if left.type.name == "array" and right.type in (left.type, types.UNKNOWN):
+        return _cat("||", (left, right), span)
+    if right.type.name == "array" and left.type == types.UNKNOWN:
+        return _cat("||", (left, right), span)
+    if left.type.name == "array" and left.type.element is not None and types.implicit(right.type, left.type.element):
+        return _append("||", (left, right), span)
+    if right.type.name == "array" and right.type.element is not None and types.implicit(left.type, right.type.element):
+        return _prepend("||", (left, right), span)
+    raise no_operator("||", (left, right), span)
+
+
+def _append(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    value, element = _flat(name, arguments[0])
+    return call("array_append(any,any)", (value, typed(name, arguments[1], element)), span, type_=value.type)
+
+
+def _prepend(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    value, element = _flat(name, arguments[1])
+    return call("array_prepend(any,any)", (typed(name, arguments[0], element), value), span, type_=value.type)
+
+
+def _cat(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    known = next((each.type for each in arguments if each.type.name == "array"), None)
+    first, second = (coerced(each, known) if known and each.type == types.UNKNOWN else each for each in arguments)
+    (left, _), (right, _) = _flat(name, first), _flat(name, second)
+    if left.type != right.type:
+        raise no_operator("||", (left, right), span)
+    return call("array_cat(any,any)", (left, right), span, type_=left.type)
+
+
+def _position(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    return call("array_position(any,any)", _sought(name, arguments), span)
+
+
+def _remove(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    return call("array_remove(any,any)", _sought(name, arguments), span, type_=arguments[0].type)
+
+
+def _replace(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 3, 3)
+    return call("array_replace(any,any,any)", _sought(name, arguments), span, type_=arguments[0].type)
+
+
+def _sought(name: str, arguments: tuple[Typed, ...]) -> tuple[Typed, ...]:
+    """Return an array and values of its elements' type, which can be compared."""
+    value, element = _flat(name, arguments[0])
+    if not types.comparable(element) or element.nested:
+        raise SinkqlError("SQ2214", f"values of type {element} cannot be compared exactly", value.span)
+    return (value, *(typed(name, each, element) for each in arguments[1:]))
+
+
+def _flat(name: str, value: Typed) -> tuple[Typed, Type]:
+    """Return an array of one dimension, and the type of its elements."""
+    held, element = _held(name, value), value.type.element
+    assert element is not None
+    if element.name == "array":
+        shown = name if name == "||" else f"{name}()"
+        raise SinkqlError("SQ2214", f"{shown} of arrays of several dimensions is not supported", value.span)
+    return held, element
+
+
+def _to_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 3)
+    value, element = _flat(name, arguments[0])
+    if element != types.TEXT and not types.whole(element):
+        raise SinkqlError("SQ2214", f"{name}() takes arrays of text and of integers", value.span)
+    texts = (typed(name, each, types.TEXT) for each in arguments[1:])
+    return call(f"array_to_string(any{',text' * (len(arguments) - 1)})", (value, *texts), span)
+
+
+def _from_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 3)
+    found = nested_type("array", types.TEXT)
+    texts = [typed(name, each, types.TEXT) for each in arguments]
+    return call(f"string_to_array(text,text{',text' * (len(texts) - 2)})", texts, span, type_=found)
+
+
+_MOST_DIGITS = 18
+"""How many digits any number has that fits bigint, less one."""
+_LAST = 2**31 - 1
+"""The place that no array goes beyond."""
+_OTHERS = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""What is true of values that can be compared where a comparison is not."""
+ALIASES = {"array_upper": "array_length", "list_length": "cardinality"}
+HANDLERS: dict[str, Handler] = {
+    "array_length": _length, "array_upper": _length, "cardinality": _count, "list_length": _count,
+    "array_append": _append, "array_prepend": _prepend, "array_cat": _cat, "array_position": _position,
+    "array_remove": _remove, "array_replace": _replace, "array_to_string": _to_string,
+    "string_to_array": _from_string,
+}  # fmt: skip

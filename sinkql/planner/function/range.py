@@ -1,0 +1,115 @@
+"""Ranges: how they are made, their bounds, and what is in them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical.range import BOUNDS, SUBTYPES
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced, literal
+from sinkql.planner.expression.operator import no_operator
+from sinkql.planner.expression.typed_expression import Typed, call, constant, exact
+from sinkql.planner.function import json, nested
+from sinkql.planner.function.argument import Handler, arity, constant_text, typed
+from sinkql.planner.types import Type
+
+
+def bound(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    """Plan lower(range) and upper(range), which are NULL where there is no such bound."""
+    arity(name, arguments, span, 1, 1)
+    return call(f"{name}(any)", (_ranged(name, arguments[0]),), span, type_=SUBTYPES[arguments[0].type.name])
+
+
+def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
+    """Plan `value @> wanted` of ranges, of arrays, and of jsonb."""
+    if _array(value, wanted):
+        return nested.compared("@>", value, wanted, span)
+    if not types.ranged(value.type) and not types.ranged(wanted.type):
+        return json.contains(value, wanted, span)
+    return _contains("@>", value, wanted, span)
+
+
+def contained(value: Typed, outer: Typed, span: Span) -> Typed:
+    """Plan `value <@ outer`."""
+    if _array(value, outer):
+        return nested.compared("<@", value, outer, span)
+    if not types.ranged(value.type) and not types.ranged(outer.type):
+        raise SinkqlError("SQ2214", "<@ is supported of ranges and arrays alone", span)
+    return _contains("<@", outer, value, span)
+
+
+def overlaps(left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan `left && right`."""
+    if _array(left, right):
+        return nested.compared("&&", left, right, span)
+    left, right = _alike("&&", left, right, span)
+    return call("&&(any,any)", (left, right), span)
+
+
+def _array(*values: Typed) -> bool:
+    return any(each.type.name in ("array", "list") for each in values)
+
+
+def _contains(operator: str, outer: Typed, inner: Typed, span: Span) -> Typed:
+    subtype = SUBTYPES.get(outer.type.name)
+    if subtype is not None and inner.type != outer.type and inner.type != types.UNKNOWN:
+        if not types.implicit(inner.type, subtype):
+            operands = (outer, inner) if operator == "@>" else (inner, outer)
+            raise no_operator(operator, operands, span)
+        return call("@>(any,any)", (exact(outer), coerced(inner, subtype)), span)
+    try:
+        return call("@>(any,any)", _alike(operator, outer, inner, span), span)
+    except SinkqlError as error:
+        if subtype is None or not _reads(inner, subtype):
+            raise
+        text = str(inner.constant).replace("'", "''")
+        hint = f"Write the type of a value that is looked for, as in '{text}'::{subtype}."
+        raise SinkqlError(error.code, error.message, error.span, hint=hint) from None
+
+
+def _reads(value: Typed, type_: Type) -> bool:
+    """Tell whether a string without a type is one of values of `type_`."""
+    if value.type != types.UNKNOWN or value.null:
+        return False
+    with suppress(SinkqlError):
+        return literal(str(value.constant), type_, value.span) is not None
+    return False
+
+
+def _alike(operator: str, left: Typed, right: Typed, span: Span) -> tuple[Typed, Typed]:
+    type_ = next((each.type for each in (left, right) if types.ranged(each.type)), None)
+    if type_ is None or any(each.type not in (type_, types.UNKNOWN) for each in (left, right)):
+        raise no_operator(operator, (left, right), span)
+    return coerced(left, type_), coerced(right, type_)
+
+
+def _ranged(name: str, value: Typed) -> Typed:
+    if not types.ranged(value.type):
+        hint = "Write the type of its argument, as in '[1,5)'::int4range." if value.type == types.UNKNOWN else None
+        raise SinkqlError("SQ2211", f"{name}() takes a range, found {value.type.called}", value.span, hint=hint)
+    return exact(value)
+
+
+def _test(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 1)
+    return call(f"{name}(any)", (_ranged(name, arguments[0]),), span)
+
+
+def _made(subtype: Type) -> Handler:
+    def plan(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+        arity(name, arguments, span, 2, 3)
+        bounds = constant_text(name, arguments[2], "third argument") if len(arguments) == 3 else "[)"
+        if bounds not in BOUNDS:
+            hint = "Write '[]', '[)', '(]' or '()': [ and ] take a bound into the range."
+            raise SinkqlError("SQ2212", f"invalid bounds of a range: '{bounds}'", arguments[2].span, hint=hint)
+        values = tuple(typed(name, each, subtype) for each in arguments[:2])
+        return call(f"{name}(any,any,text)", (*values, constant(bounds, types.TEXT, span)), span)
+
+    return plan
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(("isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf"), _test),
+    **{name: _made(subtype) for name, subtype in SUBTYPES.items()},
+}

@@ -1,0 +1,399 @@
+"""Aggregates of a SELECT → calls of COUNT, SUM, MIN and MAX, and what is computed from them above.
+
+What a call gives, by the type of its argument: count → bigint; min, max → the argument's; sum of bigint → bigint (the
+planner widens smallint and integer to it, and passes bigint itself as numeric(38,0)), of numeric(p,s) → numeric(38,s),
+of double precision → double precision. NULL arguments are left out; sum, min and max of none are NULL, count is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import NUMERIC, Branch, Case, Type
+from sinkql.planner import types
+from sinkql.planner.expression.composite import fields
+from sinkql.planner.expression.interval import held
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.operator import wide
+from sinkql.planner.expression.typed_expression import (
+    Typed,
+    cast_to,
+    check_scale,
+    column,
+    constant,
+    narrowed,
+    null_of,
+    settled,
+)
+from sinkql.planner.expression.typed_expression import call as expression
+from sinkql.planner.function.composite import record
+from sinkql.planner.query.aggregate import ordered_aggregate
+from sinkql.planner.query.aggregate.grouping_sets import Groupings
+from sinkql.planner.query.aggregate.variance import of_sums, root, square
+from sinkql.planner.query.expression_context import SubqueryContext, Windowing
+from sinkql.planner.query.relation import check_group
+from sinkql.planner.query.scope import Groups, Scope, identifier, resolved
+from sinkql.planner.query.translate import Translator
+from sinkql.planner.syntax.sqlglot_tree import row_values
+
+
+@dataclass
+class Calls:
+    """Collect the aggregate calls of one SELECT, each once."""
+
+    names: set[str]
+    retracts: bool
+    grouped: bool
+    scaled: bool
+    """Whether sums and extremes of numerics have the scale that Postgres shows, where it is known."""
+    found: list[logical.AggregateCall] = field(default_factory=list)
+    collected: list[logical.WindowCall] = field(default_factory=list)
+    wanted: str | None = None
+
+    def add(self, function: str, argument: Typed | None, type_: Type, span: Span, *, distinct: bool = False) -> Typed:
+        """Return the column that holds a call's result."""
+        expression = settled(argument) if argument is not None else None
+        nullable = function != "count" and (not self.grouped or expression is None or expression.nullable)
+        for known in self.found:
+            if (known.function, known.argument, known.distinct) == (function, expression, distinct):
+                return column(known.name, known.type, nullable=nullable, span=span)
+        name = self._name()
+        self.found.append(logical.AggregateCall(name, function, expression, distinct, type_))
+        return column(name, type_, nullable=nullable, span=span)
+
+    def _name(self) -> str:
+        wanted, self.wanted = self.wanted, None
+        if wanted is not None and wanted not in self.names:
+            self.names.add(wanted)
+            return wanted
+        names = [*(call.name for call in self.found), *(call.name for call in self.collected)]
+        return f"$a{sum(name.startswith('$a') for name in names) + 1}"
+
+    def collect(self, call: logical.WindowCall, span: Span) -> Typed:
+        """Return the column that holds what a call gives that is over all rows of a group in an order."""
+        for known in self.collected:
+            if replace(call, name=known.name) == known:
+                return column(known.name, known.type, nullable=True, span=span)
+        found = replace(call, name=self._name())
+        self.collected.append(found)
+        return column(found.name, found.type, nullable=True, span=span)
+
+
+class GroupContext:
+    """Names above a GROUP BY: group expressions and aggregates only."""
+
+    windows: Windowing | None = None
+    where = "HAVING"
+
+    def __init__(self, rows: Translator, scope: Scope, groups: Groups, calls: Calls, groupings: Groupings) -> None:
+        self.rows = rows
+        self.subqueries: SubqueryContext | None = None
+        self.planned: Callable[[Any], bool] = lambda node: False
+        self.scope = scope
+        self.groups = groups
+        self.calls = calls
+        self.groupings = groupings
+
+    def column(self, node: Any, span: Span) -> Typed:
+        return self.grouped(resolved(self.scope, node, span), identifier(node.this), span)
+
+    def grouped(self, value: Typed, name: str, span: Span) -> Typed:
+        """Return the group's column that a column of the rows is; one of a query around this one is itself."""
+        found = self.groups.find(value, span)
+        if found is None and not self.scope.own(value):
+            return value
+        if found is None:
+            message = f'column "{name}" must appear in GROUP BY or be used in an aggregate function'
+            raise SinkqlError("SQ2206", message, span, hint="Add it to GROUP BY, or use it in an aggregate.")
+        return found
+
+    def outer(self, value: Typed) -> Typed:
+        """Return what a column of the rows is for a subquery above the groups."""
+        return self.grouped(value, value.column or "", value.span)
+
+    def known(self, node: Any) -> Typed | None:
+        """Return the group column that a whole expression is, if it is one."""
+        if isinstance(node, (exp.Column, exp.Literal, exp.Null, exp.Boolean)):
+            return None
+        if (not self.planned(node)) if node.find(exp.Query) is not None else _aggregates(node):
+            return None
+        clock = self.rows.context.known(node)
+        if clock is not None:
+            return clock
+        try:
+            value = self.rows.translate(node)
+        except SinkqlError:
+            return None  # said again, at its place, when the parts are translated
+        return self.groups.find(value, value.span)
+
+    def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
+        name = str(node.this).lower()
+        if name == "grouping":
+            return self._grouping(node, span, filter_)
+        distinct, values, order = _arguments(node)
+        condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
+        if name in ordered_aggregate.NAMES:
+            within = isinstance(node.parent, exp.WithinGroup)
+            order = node.parent.expression.expressions if within else order
+            written = ordered_aggregate.Written(name, values, order, span, distinct, within, condition)
+            return self.calls.collect(ordered_aggregate.call(self.rows, written), span)
+        if len(values) != 1:
+            raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
+        if name not in ("count", "sum", "min", "max"):
+            self.calls.wanted = None  # what it is computed from is not it, and does not get its name
+        if isinstance(values[0], exp.Star):
+            if name != "count" or distinct:
+                raise SinkqlError("SQ2211", f"{name}(*) does not exist: only count() takes *", span)
+            return self.calls.add("count", _where(None, condition), types.BIGINT, span)
+        row = row_values(values[0]) if name == "count" else None
+        if row:
+            argument = record([self.rows.translate(each) for each in row], self.rows.span(values[0]))
+        else:
+            argument = self.rows.translate(values[0])
+        if argument.type == types.UNKNOWN:
+            argument = coerced(argument, types.TEXT)
+        return _PLANS[name](_Aggregate(name, argument, condition, distinct, span, self.calls)).at(span)
+
+    def _grouping(self, node: Any, span: Span, filter_: Any | None) -> Typed:
+        distinct, values, _ = _arguments(node)
+        if distinct or filter_ is not None:
+            raise SinkqlError("SQ2211", "grouping() takes neither DISTINCT nor FILTER", span)
+        known = list(self.groups.by_tree)
+        places = []
+        for each in values:
+            tree = self.rows.translate(each).tree
+            if tree not in known:
+                message = "the arguments of grouping() must be expressions of GROUP BY"
+                raise SinkqlError("SQ2206", message, self.rows.span(each), hint="Add it to GROUP BY.")
+            places.append(known.index(tree))
+        return self.groupings.add(tuple(places), span)
+
+
+@dataclass(frozen=True, slots=True)
+class _Aggregate:
+    name: str
+    argument: Typed
+    condition: Typed | None
+    distinct: bool
+    span: Span
+    calls: Calls
+
+    def add(self, function: str, argument: Typed, type_: Type, *, distinct: bool = False) -> Typed:
+        return self.calls.add(function, _where(argument, self.condition), type_, self.span, distinct=distinct)
+
+    def no_function(self) -> SinkqlError:
+        return SinkqlError("SQ2211", f"aggregate {self.name}({self.argument.type.called}) does not exist", self.span)
+
+
+def _aggregates(node: Any) -> bool:
+    return any(str(call.this).lower() in (*_PLANS, *ordered_aggregate.NAMES) for call in node.find_all(exp.Anonymous))
+
+
+def _arguments(node: Any) -> tuple[bool, list[Any], list[Any]]:
+    """Return whether an aggregate is DISTINCT, its arguments, and the terms of its ORDER BY."""
+    distinct, values, order, waiting = False, [], [], list(node.expressions)
+    while waiting:
+        each = waiting.pop(0)
+        match each:
+            case exp.Order():
+                order = each.expressions
+                waiting.insert(0, each.this)
+            case exp.Distinct():
+                distinct = True
+                waiting[:0] = each.expressions
+            case _:
+                values.append(each)
+    return distinct, values, order
+
+
+def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
+    """Return the argument of a call with FILTER: NULL, which is not counted, where the condition does not hold."""
+    if condition is None:
+        return argument
+    value = constant(True, types.BOOLEAN, condition.span) if argument is None else argument
+    case = Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span)
+    return Typed(case, value.type, value.scale)
+
+
+def _count(call: _Aggregate) -> Typed:
+    argument = held(call.argument) if call.argument.type == types.INTERVAL else call.argument
+    if call.distinct and argument.type.name == "record":
+        argument = _told_apart(argument)
+    elif call.distinct and not types.grouped(argument.type):
+        raise SinkqlError("SQ2214", f"count() of {argument.type.called} is not supported here", call.span)
+    return call.add("count", argument, types.BIGINT, distinct=call.distinct)
+
+
+def _told_apart(row: Typed) -> Typed:
+    """Return a record of which equal ones are the same; raises SQ2214 where a field has no equality."""
+    parts = []
+    for field_ in fields(row):
+        check_group(field_.type, row.span, "count(DISTINCT …)")
+        parts.append(_with_one_zero(field_) if types.floating(field_.type) else field_)
+    return _where_there(row, record(parts, row.span))
+
+
+def _with_one_zero(value: Typed) -> Typed:
+    zero = constant(0.0, types.DOUBLE, value.span)
+    return expression("+(double precision,double precision)", (coerced(value, types.DOUBLE), zero))
+
+
+def _where_there(row: Typed, value: Typed) -> Typed:
+    """Return a value where a row is not NULL."""
+    if not row.nullable:
+        return value
+    there = expression("NOT(boolean)", (expression("IS NULL(any)", (row,), row.span),), row.span)
+    return Typed(Case((Branch(there.tree, value.tree),), None, value.type, row.span), value.type)
+
+
+def _sum(call: _Aggregate) -> Typed:
+    type_ = call.argument.type
+    _check_sum(call)
+    if type_ in (types.SMALLINT, types.INTEGER):
+        return call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT, distinct=call.distinct)
+    if type_ in (types.UINT2, types.UINT4):
+        found = call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT, distinct=call.distinct)
+        return cast_to(found, types.UINT8)
+    if type_ in (types.BIGINT, types.UINT8):
+        return _plain(_numeric_sum(call))
+    if type_.name == "numeric":
+        return _plain(_numeric_sum(call))
+    total, largest = _float_sum(call)
+    found = expression("$sum(double precision,double precision)", (total, largest), call.span)
+    return cast_to(found, types.REAL) if type_ == types.REAL else found
+
+
+def _check_sum(call: _Aggregate) -> None:
+    type_ = call.argument.type
+    if not types.number(type_):
+        raise call.no_function()
+    if type_.name == "numeric":
+        check_scale(call.argument)
+    if call.distinct and types.floating(type_):
+        message = f"{call.name}(DISTINCT …) of {type_.name} is not supported yet"
+        raise SinkqlError("SQ2932", message, call.span, hint=f"Cast it: {call.name}(DISTINCT value::numeric(38,10)).")
+    if types.floating(type_) and call.calls.retracts:
+        message = f"{call.name}() of {type_.name} is not exact over rows that can be removed"
+        raise SinkqlError("SQ2220", message, call.span, hint=_as_numeric(call))
+
+
+def _numeric_sum(call: _Aggregate) -> Typed:
+    argument = call.argument
+    if types.whole(argument.type) or types.unsigned(argument.type):
+        argument = cast_to(argument, Type("numeric", 38, 0))
+    elif call.calls.scaled and narrowed(argument) is not argument:
+        argument = narrowed(argument)
+    elif argument.raw != argument.type:
+        argument = wide(argument)
+    return call.add("sum", argument, Type("numeric", 38, argument.type.scale), distinct=call.distinct)
+
+
+def _float_sum(call: _Aggregate) -> tuple[Typed, Typed]:
+    value = coerced(call.argument, types.DOUBLE)
+    total = call.add("sum", value, types.DOUBLE)
+    return total, call.add("max", expression("abs(double precision)", (value,)), types.DOUBLE)
+
+
+def _plain(value: Typed) -> Typed:
+    if value.type == NUMERIC:
+        return value
+    return cast_to(value, NUMERIC)
+
+
+def _avg(call: _Aggregate) -> Typed:
+    _check_sum(call)
+    counted = call.add("count", call.argument, types.BIGINT, distinct=call.distinct)
+    if types.floating(call.argument.type):
+        total, largest = _float_sum(call)
+        return expression("$avg(double precision,double precision,bigint)", (total, largest, counted), call.span)
+    # an integer divides by its count as exactly as a numeric does
+    rows = cast_to(_nullif(counted, 0), NUMERIC)
+    return expression("/(numeric,numeric)", (_plain(_numeric_sum(call)), rows), call.span)
+
+
+def _variance(call: _Aggregate) -> Typed:
+    """Plan variance by what can be taken back: the count, the sum and the sum of squares."""
+    _check_sum(call)
+    if call.distinct or types.floating(call.argument.type):
+        what = "DISTINCT …" if call.distinct else call.argument.type.called
+        message = f"{call.name}({what}) is not supported yet"
+        hint = "Take the DISTINCT rows in a subquery in FROM." if call.distinct else _as_numeric(call)
+        raise SinkqlError("SQ2932", message, call.span, hint=hint)
+    value, plain = call.argument, cast_to(call.argument, NUMERIC)
+    if types.whole(value.type) or types.unsigned(value.type):
+        value = Typed(cast_to(value, Type("numeric", types.INTEGER_DIGITS[value.type.name], 0)).tree, NUMERIC)
+    squares = call.add("sum", square(value, call.span), NUMERIC)
+    rows = call.add("count", call.argument, types.BIGINT)
+    return of_sums(rows, call.add("sum", plain, NUMERIC), squares, sample=not call.name.endswith("_pop"))
+
+
+def _deviation(call: _Aggregate) -> Typed:
+    return root(_variance(call))
+
+
+def _as_numeric(call: _Aggregate) -> str:
+    return f"Cast it: {call.name}(value::numeric(38,10))."
+
+
+def _unless(subject: Typed, known: bool | int, value: Typed) -> Typed:
+    """Return a value, or NULL where the subject is the known one."""
+    same = _equals(subject, known)
+    return Typed(Case((Branch(same.tree, null_of(value.raw, value.span).tree),), value.tree, value.raw), value.type)
+
+
+def _nullif(value: Typed, known: bool | int) -> Typed:
+    """Return a value, or NULL where it is the known one."""
+    pair = (value, constant(known, value.type, value.span))
+    return expression("nullif(any,any)", pair, type_=value.type)
+
+
+def _equals(subject: Typed, known: bool | int) -> Typed:
+    return expression("=(any,any)", (subject, constant(known, subject.type, subject.span)))
+
+
+def _extreme(call: _Aggregate) -> Typed:
+    type_ = call.argument.type
+    if type_ == types.BYTEA or (type_.name == "array" and types.ordered(type_)):
+        return _collected_extreme(call)
+    if not (types.number(type_) or types.instant(type_) or type_ in (types.TIME, types.TEXT)):
+        raise call.no_function()
+    argument = narrowed(call.argument) if call.calls.scaled else call.argument
+    return call.add(call.name, argument, argument.type)
+
+
+def _collected_extreme(call: _Aggregate) -> Typed:
+    value = _where(call.argument, call.condition)
+    assert value is not None
+    return call.calls.collect(ordered_aggregate.extreme(value, last=call.name == "max", span=call.span), call.span)
+
+
+def _extreme_of_any(call: _Aggregate) -> Typed:
+    """Plan any_value as the least one, so that it is the same in every run."""
+    if call.argument.type in (types.BOOLEAN, types.UUID):
+        return _collected_extreme(call)
+    return _extreme(replace(call, name="min"))
+
+
+def _boolean(call: _Aggregate) -> Typed:
+    """Plan bool_and and bool_or by counting: exact also where rows come and go."""
+    if call.argument.type != types.BOOLEAN:
+        raise call.no_function()
+    counted = call.add("count", call.argument, types.BIGINT)
+    some = call.name == "bool_or"
+    hits = call.add("count", _nullif(call.argument, not some), types.BIGINT)
+    none = _equals(hits, 0)
+    return _unless(counted, 0, expression("NOT(boolean)", (none,)) if some else none)
+
+
+_PLANS: dict[str, Callable[[_Aggregate], Typed]] = {
+    "count": _count, "sum": _sum, "avg": _avg, "min": _extreme, "max": _extreme,
+    "any_value": _extreme_of_any, "bool_and": _boolean, "bool_or": _boolean, "every": _boolean,
+    "variance": _variance, "var_samp": _variance, "var_pop": _variance,
+    "stddev": _deviation, "stddev_samp": _deviation, "stddev_pop": _deviation,
+}  # fmt: skip

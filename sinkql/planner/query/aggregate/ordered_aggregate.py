@@ -1,0 +1,197 @@
+"""Aggregates over all rows of a group: in an order, as string_agg; of sorted values (WITHIN GROUP); and of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.connector_api.types import nested_type
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import Branch, Case
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed_expression import Typed, settled
+from sinkql.planner.function import json
+from sinkql.planner.function.call import SORTED_AGGREGATES as SORTED
+from sinkql.planner.query.order_by import sort
+from sinkql.planner.query.translate import Translator
+
+BITS = ("bit_and", "bit_or", "bit_xor")
+ARGUMENTS: Mapping[str, int] = {
+    "string_agg": 2, "array_agg": 1, "jsonb_agg": 1, "jsonb_object_agg": 2, "percentile_cont": 1,
+    "percentile_disc": 1, "mode": 0, **dict.fromkeys(BITS, 1),
+}  # fmt: skip
+"""How many each takes."""
+NAMES = tuple(ARGUMENTS)
+_PAIR = "jsonb_object_agg"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An aggregate as it is written: arguments, the terms of its ORDER BY or of WITHIN GROUP, and its FILTER."""
+
+    name: str
+    values: Sequence[Any]
+    order: Sequence[Any]
+    span: Span
+    distinct: bool
+    within: bool
+    condition: Typed | None
+
+
+def call(rows: Translator, written: Written) -> logical.WindowCall:
+    """Return the call, which has no name yet; SQ2211 and SQ2214 for what it does not take."""
+    _check(written)
+    terms = [_term(rows, each) for each in written.order]
+    if written.name in SORTED:
+        return _sorted(rows, written, _translated(rows, written.order[0].this), terms[0])
+    name, span, condition = written.name, written.span, written.condition
+    values = [_translated(rows, each) for each in written.values]
+    value = values[0]
+    if written.distinct:
+        terms = _of_distinct(value, terms, span)
+    constants: tuple[str, ...] = ()
+    more: tuple[Typed, ...] = ()
+    type_ = types.TEXT
+    match name:
+        case "string_agg":
+            if value.type != types.TEXT:
+                message = f"string_agg() takes text, found {value.type.called}"
+                raise SinkqlError("SQ2211", message, value.span, hint="Cast it, as in value::text.")
+            constants = (_between(rows, written.values[1]),)
+        case "array_agg":
+            type_ = _array(value, span)
+            more = () if condition is None else (condition,)  # a NULL is a value of an array
+        case "jsonb_agg":
+            value, type_ = json.or_null(name, value), types.JSONB
+        case "jsonb_object_agg":
+            value, type_ = json.key(name, value), types.JSONB
+            more = (_where(json.or_null(name, values[1]), condition),)
+        case _:
+            if value.type not in (types.SMALLINT, types.INTEGER, types.BIGINT):
+                raise SinkqlError("SQ2211", f"aggregate {name}({value.type.called}) does not exist", span)
+            type_ = value.type
+    arguments = tuple(settled(each) for each in (_where(value, condition), *more))
+    return logical.WindowCall("", name, arguments, type_, tuple(terms), None, written.distinct, constants, span=span)
+
+
+def extreme(value: Typed, *, last: bool, span: Span) -> logical.WindowCall:
+    """Return the call for the least or the greatest value of a type that is only ordered row by row."""
+    tree = settled(value)
+    order = (logical.Sort(tree),)
+    return logical.WindowCall(
+        "", "percentile_disc", (tree,), value.type, order, None, False, (str(float(last)),), span=span
+    )
+
+
+def _check(written: Written) -> None:
+    """Refuse what is not written as the aggregate wants it: SQ2211, SQ2214."""
+    name, wanted, found, span = written.name, ARGUMENTS[written.name], len(written.values), written.span
+    if name in SORTED and not written.within:
+        arguments = "" if name == "mode" else "0.5"
+        raise SinkqlError(
+            "SQ2211",
+            f"WITHIN GROUP is required for {name}()",
+            span,
+            hint=f"Write {name}({arguments}) WITHIN GROUP (ORDER BY value).",
+        )
+    if found != wanted:
+        noun = "argument" if wanted == 1 else "arguments"
+        raise SinkqlError("SQ2211", f"{name}() takes {wanted or 'no'} {noun}, found {found}", span)
+    if written.within and written.distinct:
+        raise SinkqlError("SQ2211", "DISTINCT is not allowed with WITHIN GROUP", span, hint="Leave it out.")
+    if written.within and len(written.order) != 1:
+        message = f"{name}() takes one value in WITHIN GROUP, found {len(written.order)}"
+        raise SinkqlError("SQ2211", message, span)
+    if name == _PAIR and written.distinct:
+        raise SinkqlError("SQ2214", f"{name}() of DISTINCT is not supported", span, hint="Leave out DISTINCT.")
+
+
+def _translated(rows: Translator, node: Any) -> Typed:
+    value = rows.translate(node)
+    return coerced(value, types.TEXT) if value.type == types.UNKNOWN else value
+
+
+def _where(value: Typed, condition: Typed | None) -> Typed:
+    """Return a value, NULL where the condition of FILTER does not hold: such a one is left out."""
+    if condition is None:
+        return value
+    return Typed(Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span), value.type, value.scale)
+
+
+def _between(rows: Translator, node: Any) -> str:
+    found = rows.translate(node)
+    if not isinstance(found.constant, str):
+        raise SinkqlError("SQ2214", "the delimiter of string_agg() must be a constant", rows.span(node))
+    return found.constant
+
+
+def _array(value: Typed, span: Span) -> logical.Type:
+    found = None if value.type.nested or value.type == types.INTERVAL else nested_type("array", value.type)
+    if found is None:
+        raise SinkqlError("SQ2214", f"array_agg() of {value.type.called} is not supported", span)
+    return found
+
+
+def _term(rows: Translator, term: Any) -> logical.Sort:
+    return sort(_translated(rows, term.this), term)
+
+
+def _of_distinct(value: Typed, terms: list[logical.Sort], span: Span) -> list[logical.Sort]:
+    """Return the order of values that come once each: by themselves, if the query says nothing else."""
+    if not types.comparable(value.type):
+        raise SinkqlError("SQ2214", f"DISTINCT of {value.type.called} is not supported", span)
+    own = settled(value)
+    if any(each.expression != own for each in terms):
+        message = "in an aggregate with DISTINCT, ORDER BY can only name the argument"
+        raise SinkqlError("SQ2214", message, span, hint="Take the DISTINCT rows in a subquery in FROM first.")
+    return terms or ([] if types.ranged(value.type) else [logical.Sort(own)])
+
+
+# --- WITHIN GROUP ----------------------------------------------------------------------------------------------------
+
+
+def _sorted(rows: Translator, written: Written, value: Typed, term: logical.Sort) -> logical.WindowCall:
+    name = written.name
+    if value.type == types.INTERVAL:
+        hint = "Take its seconds, as in extract(epoch FROM value)."
+        raise SinkqlError("SQ2214", f"{name}() of interval is not supported", value.span, hint=hint)
+    if name == "mode" and value.type.nested:
+        raise SinkqlError("SQ2214", f"mode() of {value.type.called} is not supported", value.span)
+    if name == "percentile_cont":
+        if not types.number(value.type):
+            hint = "Write percentile_disc(), which takes values of any order."
+            message = f"percentile_cont() takes numbers, found {value.type.called}"
+            raise SinkqlError("SQ2211", message, value.span, hint=hint)
+        value = coerced(value, types.DOUBLE)
+    fractions: tuple[str, ...] = ()
+    type_ = value.type
+    if written.values:
+        several, fractions = _fractions(rows, name, written.values[0])
+        found = nested_type("array", type_) if several else type_
+        assert found is not None
+        type_ = found
+    value = _where(value, written.condition)
+    order = (replace(term, expression=settled(value)),)
+    return logical.WindowCall("", name, (settled(value),), type_, order, None, False, fractions, span=written.span)
+
+
+def _fractions(rows: Translator, name: str, node: Any) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a percentile has an array of fractions, and these."""
+    nodes = node.expressions if isinstance(node, exp.Array) else [node]
+    found = []
+    for each in nodes:
+        value = rows.translate(each).constant
+        if not isinstance(value, int | Decimal) or isinstance(value, bool):
+            message = f"the fraction of {name}() must be a constant number"
+            raise SinkqlError("SQ2214", message, rows.span(each), hint="Write a number from 0 to 1, such as 0.5.")
+        if not 0 <= value <= 1:
+            message = f"percentile value {value} is not between 0 and 1"
+            raise SinkqlError("SQ2211", message, rows.span(each), hint="Write 0.95 for the 95th percentile.")
+        found.append(repr(float(value)))
+    return isinstance(node, exp.Array), tuple(found)

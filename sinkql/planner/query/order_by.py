@@ -1,0 +1,177 @@
+"""ORDER BY, LIMIT, OFFSET and FETCH behind a query → what its rows are ordered by, and the first of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.errors import SinkqlError
+from sinkql.logical import Change
+from sinkql.logical.expression import NOWHERE
+from sinkql.planner import types
+from sinkql.planner.expression.interval import order as interval_order
+from sinkql.planner.expression.operator import part_of
+from sinkql.planner.expression.typed_expression import Typed, column, settled
+from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.position import position
+from sinkql.planner.query.scope import identifier, qualifier
+from sinkql.planner.syntax.sqlglot_tree import Syntax
+
+_MOST = 2**63 - 1
+_MOST_DIGITS = 19
+_HIDDEN = "?order{}?"
+CLAUSES = ("order", "limit", "offset")
+"""What orders and limits a query, as parts of its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One term of ORDER BY: the place of a column of the relation."""
+
+    place: int
+    descending: bool
+    nulls_first: bool
+    type: logical.Type
+
+
+def row_count(syntax: Syntax, clause: Any, word: str) -> int | None:
+    """Return the number of a LIMIT, OFFSET or FETCH; None where there is none. Raises SQ2225."""
+    if clause is None:
+        return None
+    if isinstance(clause, exp.Fetch):
+        options = clause.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise SinkqlError("SQ2225", "FETCH only takes a number of rows", syntax.span(clause), hint="Use LIMIT.")
+        value = clause.args.get("count") or exp.Literal.number(1)
+    else:
+        value = clause.expression
+    if isinstance(value, exp.Null) or (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
+        return None
+    if isinstance(value, exp.Literal) and not value.is_string and str(value.this).isdigit():
+        if len(str(value.this).lstrip("0")) > _MOST_DIGITS or int(value.this) > _MOST:
+            hint = f"Write {word} {_MOST} or less."
+            raise SinkqlError("SQ2225", f"the number after {word} is out of range", syntax.span(value), hint=hint)
+        return int(value.this)
+    raise SinkqlError("SQ2225", f"{word} takes a whole number", syntax.span(clause), hint=f"Write {word} 10.")
+
+
+class Terms:
+    """What a query is ordered by: columns of its result, and others that are hidden behind these."""
+
+    def __init__(self, syntax: Syntax, tree: Any) -> None:
+        self._syntax = syntax
+        self._tree = tree
+        clause = tree.args.get("order")
+        self._terms = clause.expressions if clause is not None else []
+        self._places: list[int] | None = None
+        self._names: tuple[str, ...] = ()
+        self._hidden: list[Any] = []
+
+    def hidden(self, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+        """Return names and nodes of what is not a column of the result, whose names are these."""
+        self._names = names
+        self._hidden = []
+        self._places = [self._place(term.this) for term in self._terms]
+        return [(_HIDDEN.format(number), node) for number, node in enumerate(self._hidden)]
+
+    def width(self, relation: logical.Relation) -> int:
+        """Return how many columns of the relation are shown."""
+        return len(relation.shape.columns) - len(self._hidden)
+
+    def places(self, relation: logical.Relation) -> tuple[Order, ...]:
+        """Return what to order the relation by."""
+        if self._places is None:  # no SELECT, which has asked for what is hidden
+            self.hidden(tuple(column.name for column in relation.shape.columns))
+        assert self._places is not None
+        for place, term in zip(self._places, self._terms, strict=True):
+            type_ = relation.shape.columns[place].type
+            if type_.nested and not types.ordered(type_):
+                message = f"values of type {type_} cannot be ordered"
+                raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=part_of(type_))
+        columns = relation.shape.columns
+        return tuple(
+            _order(place, term, columns[place].type) for place, term in zip(self._places, self._terms, strict=True)
+        )
+
+    def sorts(self, relation: logical.Relation) -> tuple[logical.Sort, ...]:
+        """Return what to order a view's rows by: of types whose order is the same wherever it is computed."""
+        found = []
+        for place, term in zip((each.place for each in self.places(relation)), self._terms, strict=True):
+            each = relation.shape.columns[place]
+            value = column(each.name, each.type, nullable=each.nullable, span=self._syntax.span(term.this))
+            found.append(sort(value, term))
+        return tuple(found)
+
+    def _place(self, node: Any) -> int:
+        names, width = self._names, len(self._names)
+        place = position(self._syntax, node, "ORDER BY", width)
+        if place is not None:
+            return place
+        if isinstance(node, exp.Column) and not qualifier(node) and identifier(node.this) in names:
+            return names.index(identifier(node.this))
+        distinct = self._tree.args.get("distinct")
+        if isinstance(self._tree, exp.Select) and (distinct is None or first_of_each(self._tree)):
+            self._hidden.append(node)
+            return width + len(self._hidden) - 1
+        raise SinkqlError(
+            "SQ2226",
+            "ORDER BY after DISTINCT or UNION can only name columns of the result",
+            self._syntax.span(node),
+            hint=f"The columns are {', '.join(names)}.",
+        )
+
+
+def first_of_each(query: Any) -> bool:
+    """Tell whether a query has DISTINCT ON; of a set operation sqlglot says True where it is without ALL."""
+    distinct = query.args.get("distinct")
+    return isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+
+
+def _order(place: int, term: Any, type_: logical.Type) -> Order:
+    descending, nulls_first = directions(term)
+    return Order(place, descending, nulls_first, type_)
+
+
+def directions(term: Any) -> tuple[bool, bool]:
+    """Return whether a term is descending, and whether its NULLs come first, which they do if it says nothing."""
+    nulls_first = term.args.get("nulls_first")
+    descending = bool(term.args.get("desc"))
+    return descending, descending if nulls_first is None else bool(nulls_first)
+
+
+def sort(value: Typed, term: Any) -> logical.Sort:
+    """Return a term of an order over a view's rows; raises SQ2214 for a type that has none."""
+    if value.type == types.INTERVAL:
+        value = interval_order(value)
+    if not types.ordered(value.type):
+        message = f"values of type {value.type} cannot be ordered in a view"
+        raise SinkqlError(
+            "SQ2214", message, value.span, hint=part_of(value.type) or "Order by values of it, or as text."
+        )
+    return logical.Sort(settled(value), *directions(term))
+
+
+def first_rows(
+    relation: logical.Relation, order: tuple[logical.Sort, ...], limit: int | None, offset: int, width: int
+) -> logical.Relation:
+    """Return the rows from `offset` on, at most `limit`, in their first `width` columns."""
+    last = None if limit is None else offset + limit
+    shape = replace(relation.shape, change=Change.RETRACT)
+    if limit is not None and limit <= 1:
+        shape = replace(shape, keys=(frozenset(), *shape.keys))
+    found: logical.Relation = relation
+    if last is not None or offset:
+        found = logical.Rank(relation, (), order, "row_number", offset + 1, last, None, shape)
+    return narrowed(found, width)
+
+
+def narrowed(relation: logical.Relation, width: int) -> logical.Relation:
+    """Return the first columns of a relation."""
+    columns = relation.shape.columns
+    if width == len(columns):
+        return relation
+    kept = [(each.name, column(each.name, each.type, nullable=each.nullable, span=NOWHERE)) for each in columns[:width]]
+    return query_relation.project(relation, kept)

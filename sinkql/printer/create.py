@@ -1,0 +1,193 @@
+"""CREATE SOURCE, and CREATE TABLE from a source → their canonical text."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.printer import clause
+from sinkql.printer.dml import column, table_parts
+
+
+def create_source(statement: ast.CreateSource) -> str:
+    """Return the source's text: a clause a line, in the order of the grammar."""
+    head = clause.line(
+        "CREATE SOURCE",
+        statement.if_not_exists and "IF NOT EXISTS",
+        clause.name(statement.name),
+        _columns(statement),
+    )
+    if statement.pushed:
+        return clause.clauses(head, clause.in_cluster(statement.cluster), *_pushed(statement))
+    origin = (
+        statement.kind,
+        statement.connection and f"CONNECTION {clause.name(statement.connection)}",
+        clause.options(statement.options),
+    )
+    return clause.clauses(
+        head,
+        clause.in_cluster(statement.cluster),
+        f"FROM {clause.line(*origin)}",
+        *_reading(statement),
+        statement.subsources and f"FOR {_subsources(statement.subsources)}",
+        statement.progress and f"EXPOSE PROGRESS AS {clause.name(statement.progress)}",
+        clause.with_clause(statement.with_options),
+    )
+
+
+def create_table_from(statement: ast.CreateTableFrom) -> str:
+    """Return the text of a table that a source feeds, or whoever sends rows."""
+    if statement.subsource:
+        return _subsource(statement)
+    parts = table_parts(statement.columns, statement.constraints)
+    head = clause.line("CREATE TABLE", statement.if_not_exists and "IF NOT EXISTS", clause.name(statement.name), parts)
+    if statement.source is None:
+        return clause.clauses(head, *_pushed(statement))
+    reference = statement.reference and f"(REFERENCE = {clause.name(statement.reference)})"
+    return clause.clauses(
+        head,
+        clause.line("FROM SOURCE", clause.name(statement.source), reference),
+        *_reading(statement),
+        clause.with_clause(statement.with_options),
+    )
+
+
+def create_progress(statement: ast.CreateProgress) -> str:
+    """Return the text of what tells how far a source is read."""
+    return clause.clauses(
+        clause.line("CREATE SUBSOURCE", statement.if_not_exists and "IF NOT EXISTS", clause.name(statement.name)),
+        f"OF SOURCE {clause.name(statement.source)} (PROGRESS)",
+    )
+
+
+def _subsource(statement: ast.CreateTableFrom) -> str:
+    assert statement.source is not None  # the grammar demands both
+    assert statement.reference is not None
+    return clause.clauses(
+        clause.line("CREATE SUBSOURCE", statement.if_not_exists and "IF NOT EXISTS", clause.name(statement.name)),
+        f"OF SOURCE {clause.name(statement.source)} (REFERENCE = {clause.name(statement.reference)})",
+    )
+
+
+def _columns(statement: ast.CreateSource) -> str:
+    if not statement.columns:
+        return ""
+    parts = [column(each) for each in statement.columns]
+    if statement.primary_key:
+        parts.append(f"PRIMARY KEY {clause.idents(statement.primary_key)} NOT ENFORCED")
+    return clause.bracketed(parts)
+
+
+def _reading(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...]:
+    """Return the clauses that say how rows are read; empty texts for those that are not there."""
+    include = ", ".join(_included(each) for each in statement.include)
+    return (
+        formats(statement.key_format, statement.format),
+        f"INCLUDE {include}" if include else "",
+        f"ENVELOPE {_envelope(statement)}" if statement.envelope else "",
+    )
+
+
+def _envelope(statement: ast.CreateSource | ast.CreateTableFrom) -> str:
+    errors = statement.inline_errors
+    alias = errors and errors.alias and f"AS {clause.ident(errors.alias)}"
+    return clause.line(statement.envelope, errors and f"(VALUE DECODING ERRORS = {clause.line('INLINE', alias)})")
+
+
+def _included(include: ast.Include) -> str:
+    return clause.line(
+        include.name,
+        include.header is not None and clause.text(include.header),
+        include.alias and f"AS {clause.ident(include.alias)}",
+        include.binary and "BYTES",
+    )
+
+
+def _subsources(given: ast.Subsources) -> str:
+    if given.schemas:
+        return f"SCHEMAS {clause.idents(given.schemas)}"
+    if not given.references:
+        return "ALL TABLES"
+    return f"TABLES {clause.bracketed(reference(each) for each in given.references)}"
+
+
+def reference(given: ast.Reference) -> str:
+    """Return an upstream table, with the name it gets here."""
+    return clause.line(clause.name(given.upstream), given.name and f"AS {clause.name(given.name)}")
+
+
+def _pushed(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...]:
+    assert statement.format is not None  # the grammar demands it
+    check = statement.check
+    return (
+        f"FROM {statement.kind}",
+        f"BODY FORMAT {format_(statement.format)}",
+        *(f"INCLUDE {_header(each)}" for each in statement.include),
+        f"CHECK {_check(check)}" if check else "",
+        clause.with_clause(statement.with_options),
+    )
+
+
+def _header(include: ast.Include) -> str:
+    filters = [f"{'NOT ' if each.excluded else ''}{clause.text(each.name)}" for each in include.filters]
+    return clause.line(_included(include), filters and clause.bracketed(filters))
+
+
+def _check(check: ast.Check) -> str:
+    inputs = [
+        clause.line(
+            each.kind,
+            each.secret and clause.name(each.secret),
+            each.alias and f"AS {clause.ident(each.alias)}",
+            each.binary and "BYTES",
+        )
+        for each in check.inputs
+    ]
+    return f"({clause.line(inputs and f'WITH {clause.bracketed(inputs)}', check.expression.text)})"
+
+
+def formats(key: ast.Format | None, value: ast.Format | None) -> str:
+    """Return the clause of the formats, nothing for none."""
+    if value is None:
+        return ""
+    if key is None:
+        return f"FORMAT {format_(value)}"
+    return f"KEY FORMAT {format_(key)} VALUE FORMAT {format_(value)}"
+
+
+def format_(given: ast.Format) -> str:
+    """Return a format with what it takes."""
+    header = ""
+    if given.header:
+        header = clause.line("WITH HEADER", given.names and clause.idents(given.names))
+    elif given.column_count is not None:
+        header = f"WITH {given.column_count} COLUMNS"
+    return clause.line(
+        given.name,
+        given.array and "ARRAY",
+        given.pattern is not None and clause.text(given.pattern),
+        given.schema and _schema(given.schema),
+        header,
+        given.delimiter is not None and f"DELIMITED BY {clause.text(given.delimiter)}",
+        clause.options(given.options),
+    )
+
+
+def _schema(schema: ast.Schema) -> str:
+    key, value = schema.key_strategy, schema.value_strategy
+    return clause.line(
+        schema.message is not None and f"MESSAGE {clause.text(schema.message)}",
+        "USING",
+        schema.registry and f"{schema.registry} CONNECTION",
+        schema.connection and clause.name(schema.connection),
+        schema.text is not None and f"SCHEMA {clause.text(schema.text)}",
+        clause.options(schema.options),
+        schema.value_seed and "SEED",
+        schema.key_seed and f"KEY {_seed(schema.key_seed)}",
+        schema.value_seed and f"VALUE {_seed(schema.value_seed)}",
+        key and f"KEY STRATEGY {clause.phrase(key)}",
+        value and f"VALUE STRATEGY {clause.phrase(value)}",
+    )
+
+
+def _seed(seed: ast.Seed) -> str:
+    message = seed.message is not None and f"MESSAGE {clause.text(seed.message)}"
+    return clause.line("SCHEMA", clause.text(seed.text), message)

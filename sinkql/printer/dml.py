@@ -1,0 +1,101 @@
+"""Tables, indexes and the statements that change rows → canonical SQL."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.printer import clause
+
+
+def create_table(statement: ast.CreateTable) -> str:
+    """Return the table's text: its columns, then its constraints."""
+    parts = table_parts(statement.columns, statement.constraints)
+    head = clause.line(
+        "CREATE",
+        statement.temporary and "TEMPORARY",
+        "TABLE",
+        statement.if_not_exists and "IF NOT EXISTS",
+        clause.name(statement.name),
+        parts or "()",
+    )
+    return clause.clauses(head, clause.with_clause(statement.with_options))
+
+
+def table_parts(columns: tuple[ast.ColumnDef, ...], constraints: tuple[ast.TableConstraint, ...]) -> str:
+    """Return a table's columns and constraints in brackets, nothing for none."""
+    parts = [column(each) for each in columns] + [_constraint(each) for each in constraints]
+    return clause.bracketed(parts) if parts else ""
+
+
+def column(given: ast.ColumnDef) -> str:
+    """Return a column as it is declared."""
+    return clause.line(
+        clause.ident(given.name),
+        given.type and given.type.text,
+        given.collation and f"COLLATE {clause.name(given.collation)}",
+        given.not_null and "NOT NULL",
+        *(_constraint(each) for each in given.constraints),
+    )
+
+
+def _constraint(given: ast.ColumnConstraint | ast.TableConstraint) -> str:
+    columns = given.columns if isinstance(given, ast.TableConstraint) else ()
+    expression = given.expression and given.expression.text
+    references = given.table and f"{clause.name(given.table)} {clause.idents(given.referenced)}"
+    return clause.line(
+        given.name and f"CONSTRAINT {clause.ident(given.name)}",
+        given.kind,
+        columns and clause.idents(columns),
+        f"({expression})" if given.kind == "CHECK" else expression,
+        "REFERENCES" if given.kind == "FOREIGN KEY" else "",
+        references,
+    )
+
+
+def create_index(statement: ast.CreateIndex) -> str:
+    """Return the index's text; without a key it is the default one."""
+    head = clause.line(
+        "CREATE",
+        statement.key is None and "DEFAULT",
+        "INDEX",
+        statement.if_not_exists and "IF NOT EXISTS",
+        statement.name and clause.ident(statement.name),
+    )
+    key = statement.key and clause.bracketed(each.text for each in statement.key)
+    return clause.clauses(
+        head,
+        clause.in_cluster(statement.cluster),
+        clause.line("ON", clause.name(statement.relation), key),
+        clause.with_clause(statement.with_options),
+    )
+
+
+def insert(statement: ast.Insert) -> str:
+    """Return the text of INSERT, without a semicolon."""
+    head = clause.line(
+        "INSERT INTO", clause.name(statement.table), statement.columns and clause.idents(statement.columns)
+    )
+    rows = f"\n{statement.query.text}" if statement.query is not None else "\n  DEFAULT VALUES"
+    return head + rows + (f"\n  RETURNING {statement.returning.text}" if statement.returning is not None else "")
+
+
+def update(statement: ast.Update) -> str:
+    """Return the text of UPDATE, without a semicolon."""
+    assigned = ", ".join(f"{clause.ident(each.column)} = {each.value.text}" for each in statement.assignments)
+    return clause.clauses(
+        clause.line("UPDATE", clause.name(statement.table), _alias(statement.alias)),
+        f"SET {assigned}",
+        statement.where and f"WHERE {statement.where.text}",
+    )
+
+
+def delete(statement: ast.Delete) -> str:
+    """Return the text of DELETE, without a semicolon."""
+    return clause.clauses(
+        clause.line("DELETE FROM", clause.name(statement.table), _alias(statement.alias)),
+        statement.using and f"USING {statement.using.text}",
+        statement.where and f"WHERE {statement.where.text}",
+    )
+
+
+def _alias(alias: ast.Ident | None) -> str | None:
+    return f"AS {clause.ident(alias)}" if alias is not None else None

@@ -1,0 +1,116 @@
+"""How far a running sink is in its sources, again and again → the catalog, and those who watch a first snapshot."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sinkql.connector_api.stream import FirstSnapshot, JobOffsets, Measure, Reader
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch.control import Control
+from sinkql.runtime.batch.events import Progress, SinkSnapshotting
+from sinkql.runtime.batch.figures import STATE, TIMELINE
+
+_EVERY_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measure one sink. `look` is called each second, by a thread that a source which answers late may hold up."""
+
+    sink_id: str
+    control: Control
+    progress: Progress
+    clock: Callable[[], float] = time.monotonic
+    _looked_at: float = float("-inf")
+    _told_at: float = float("-inf")
+    _told: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    _snapshot: FirstSnapshot | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def look(
+        self,
+        sink: str,
+        readers: Mapping[str, Reader],
+        at: JobOffsets,
+        *,
+        waits: bool,
+        last: bool,
+        state: Mapping[str, Any] | None = None,
+        tick: int | None = None,
+    ) -> None:
+        """Look how far a sink is at `at`; of one that `waits`, as its batch fails, also for how long it has.
+
+        `state` is what `Figures.now` has, `tick` where it is on the timeline. Nothing is left untold at the `last`
+        look.
+        """
+        with self._lock:
+            going_on = self._snapshot is not None and not self._snapshot.done
+            if last or going_on or self.clock() >= self._looked_at + _EVERY_SECONDS:
+                own = {**({STATE: state} if state else {}), **({TIMELINE: {"tick": tick}} if tick is not None else {})}
+                self._look(sink, readers, at, own, waits=waits, last=last)
+
+    def _look(
+        self,
+        sink: str,
+        readers: Mapping[str, Reader],
+        at: JobOffsets,
+        state: Mapping[str, Mapping[str, Any]],
+        *,
+        waits: bool,
+        last: bool,
+    ) -> None:
+        now = self.clock()
+        self._looked_at = now
+        measures: dict[str, Measure] = {}
+        figures = dict(state)
+        for name, reader in readers.items():
+            with suppress(SinkqlError):
+                measures[name] = reader.measure(at[name])
+                figures[name] = _figures(measures[name]) | ({"lag": round(reader.lag(at[name]), 1)} if waits else {})
+        ended = self._tell_snapshot(sink, _sum(each.snapshot for each in measures.values() if each.snapshot))
+        if figures != self._told and (last or ended or now >= self._told_at + _EVERY_SECONDS):
+            with suppress(SinkqlError):
+                self.control.measured(self.sink_id, figures)
+                self._told, self._told_at = figures, now
+
+    def _tell_snapshot(self, sink: str, now: FirstSnapshot | None) -> bool:
+        """Tell how far the first snapshot is, where it goes on, and once that it is done; return whether it ended."""
+        before, self._snapshot = self._snapshot, now
+        if now is None or now == before or (now.done and before is None):
+            return now is not None and before is None
+        self.progress(SinkSnapshotting(sink, now))
+        return now.done
+
+
+def _figures(measure: Measure) -> dict[str, Any]:
+    """Return what is known, flat."""
+    found: dict[str, Any] = {"known": measure.known, "committed": measure.committed, "unit": measure.unit}
+    if measure.snapshot is not None:
+        found |= asdict(measure.snapshot)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _sum(snapshots: Iterable[FirstSnapshot]) -> FirstSnapshot | None:
+    """Return those of several sources as one; it takes as long as the longest."""
+    found = list(snapshots)
+    if not found:
+        return None
+    left = [each.seconds_left for each in found if not each.done]
+    return FirstSnapshot(
+        sum(each.rows for each in found),
+        _total(each.of_rows for each in found),
+        sum(each.chunks for each in found),
+        _total(each.of_chunks for each in found),
+        all(each.done for each in found),
+        None if None in left else max((each for each in left if each is not None), default=None),
+    )
+
+
+def _total(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else sum(each for each in found if each is not None)

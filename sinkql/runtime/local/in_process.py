@@ -1,0 +1,298 @@
+"""A small batch → read, computed and written in this process, without a job of Spark.
+
+To hand a task to Spark takes two to four times the CPU that reading and writing some rows does, and more of this
+process's own time; a shuffle takes twenty times as much, rows that overwrite each other take two, and Spark plans the
+whole batch anew each time. Expressions are computed by `evaluate`; where that is not sure, or a row fails, the batch is
+Spark's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sinkql import evaluate, logical, physical
+from sinkql.connector_api.stream import WriteResult
+from sinkql.connector_api.types import arrow_type
+from sinkql.errors import SinkqlError
+from sinkql.lowering.join_input import SidesPreparation
+from sinkql.lowering.task_input import Preparation
+from sinkql.physical import DIFF, SEQ
+from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.local.map import mapped
+from sinkql.runtime.local.murmur3 import bucketed, buckets_of
+from sinkql.runtime.local.task import ReadTask, read_task, tallies, used_columns
+from sinkql.runtime.local.xxhash64 import hashable, prepared, prepared_sides
+from sinkql.runtime.state import report
+from sinkql.runtime.state.arrangement import rows_to_merge
+from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
+from sinkql.storage.consolidate import net
+
+_BATCH_ROWS = 1 << 15
+_MERGED_ROWS = 1 << 20
+"""Of state with more rows to be put together the batch is Spark's: this process has all sinks to see to."""
+
+_BYTES = 64 << 20
+
+
+_COMPUTED_ROWS = 1 << 14
+"""Of more rows expressions are computed by Spark, and of those on which one fails here: it says so, or can do it."""
+
+
+class _ElsewhereError(Exception):
+    """The batch is Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A batch that is done in this process."""
+
+    job: physical.Job
+    batch: Batch
+    attempt: str = field(default_factory=lambda: f"h{uuid.uuid4().hex[:12]}")
+    _shared: dict[str, pa.Table] = field(default_factory=dict)
+    _words: list[object] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, job: physical.Job, batch: Batch) -> Here | None:
+        """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
+        if (
+            batch.settled
+            or not _simple(job, batch)
+            or (job.remote and (job.stateful() or batch.task.buckets is not None))
+        ):
+            return None  # executors have what is kept, and this process has not
+        if not all(batch.readers[source].small(parts) for source, parts in batch.splits.items()):
+            return None
+        found = cls(job, batch)
+        return found if all(map(found._light, job.graph.stateful())) else None
+
+    def run(self) -> Outcome | None:
+        """Read and write; raises what a task may. None where it turns out to be Spark's."""
+        buckets = self.batch.task.buckets
+        try:
+            results = self._appended() if buckets is None else self._keyed(buckets)
+        except _ElsewhereError:
+            return None
+        totals, missing = tallies(self._words, self.batch.splits)
+        assert not missing
+        operators = {each.name: self._buckets(each) for each in self._operators()}
+        left = report.collect(self._words, operators)
+        self.batch.arrangements.home.fetched.update(left.fetched)
+        return Outcome(results, totals, left.runs, left.flows)
+
+    def _appended(self) -> list[WriteResult]:
+        """Write rows as they are read."""
+        write = self.job.write
+        if not any(self.batch.splits.values()):
+            return []
+        names = [column.name for column in write.columns]
+        rows = self._rows(write.input, sequence=False)
+        if self._operators():  # whose rows may be more than come
+            rows = iter(self._table(write.input, sequence=False).to_batches())
+        return [self._written(0, (each.select(names) for each in rows))]
+
+    def _keyed(self, buckets: int) -> list[WriteResult]:
+        """Write the rows of each bucket."""
+        write, key = self.job.write, self.batch.task.key
+        rows = self._table(write.input, sequence=write.change != "retract")
+        rows = rows.select([*(column.name for column in write.columns), *_internal(rows.schema)])
+        if write.change == "retract" and not (self.job.copartitioned and self.job.copartitioned.columns):
+            rows = pa.Table.from_batches(net(rows.to_batches()), rows.schema)
+        types = {column.name: column.type for column in write.columns}
+        places = buckets_of(
+            [rows.column(name).combine_chunks() for name in key], [types[name] for name in key], buckets
+        )
+        parts = enumerate(_parts(rows, places, buckets))
+        return [self._written(bucket, iter(part.to_batches())) for bucket, part in parts]
+
+    def _written(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        return self.batch.task(bucket, self.attempt, batches)
+
+    def _table(self, operator: physical.Operator, *, sequence: bool) -> pa.Table:
+        """Return all rows of an operator; raises _ElsewhereError."""
+        schema, batches, size = self._schema(operator, sequence=sequence), [], 0
+        for batch in self._rows(operator, sequence=sequence):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > _BYTES:
+                raise _ElsewhereError
+        return pa.Table.from_batches(batches, schema).combine_chunks()
+
+    def _schema(self, operator: physical.Operator, *, sequence: bool) -> pa.Schema:
+        if isinstance(operator, physical.Read):
+            return self._reading(operator, sequence=sequence).schema()
+        if isinstance(operator, physical.Map) and not operator.outputs:
+            return self._schema(operator.input, sequence=sequence)
+        fields = [(column.name, arrow_type(column.type)) for column in physical.columns_of(operator)]
+        fields += [(DIFF, pa.int64())] if physical.change_of(operator) != "append" else []
+        return pa.schema([*fields, (SEQ, pa.int64())] if sequence else fields)
+
+    def _reading(self, read: physical.Read, *, sequence: bool) -> ReadTask:
+        return read_task(read, used_columns(self.job)[read.source], self.batch, sequence=sequence)
+
+    def _rows(self, operator: physical.Operator, *, sequence: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for."""
+        match operator:
+            case physical.Read():
+                task = self._reading(operator, sequence=sequence)
+                yield from task.rows(range(len(task.splits)), self.attempt, self._words.append)
+            case physical.Map() if (below := _handed_on(operator)) is not None:
+                for rows in self._rows(operator.input, sequence=sequence):
+                    yield _renamed(rows, below, [each.name for each in operator.outputs]) if below else rows
+            case physical.Map():
+                yield from self._computed(operator, sequence=sequence)
+            case physical.Union():
+                yield from self._union(operator, sequence=sequence)
+            case physical.Stateful():
+                yield from self._stateful(stateful(operator), operator)
+            case physical.Use():
+                if operator.name not in self._shared:
+                    self._shared[operator.name] = self._table(self.job.shared[operator.name], sequence=False)
+                yield from self._shared[operator.name].to_batches()
+            case physical.Flatten() | physical.Repeat():
+                raise AssertionError(operator)  # which is not simple
+
+    def _computed(self, operator: physical.Map, *, sequence: bool) -> Iterator[pa.RecordBatch]:
+        count = 0
+        for rows in self._rows(operator.input, sequence=sequence):
+            count += len(rows)
+            if count > _COMPUTED_ROWS:
+                raise _ElsewhereError
+            try:
+                found = mapped(self.job, operator, pa.Table.from_batches([rows]))
+            except SinkqlError as error:
+                raise _ElsewhereError from error
+            yield from found.combine_chunks().to_batches()
+
+    def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
+        names = [column.name for column in physical.columns_of(union)]
+        retract = physical.change_of(union) == "retract"
+        for each in union.inputs:
+            own = [column.name for column in physical.columns_of(each)]
+            for rows in self._rows(each, sequence=sequence):
+                found = _renamed(rows, own, names)
+                if retract and DIFF not in rows.schema.names:
+                    found = found.append_column(DIFF, pa.array(np.ones(len(rows), np.int64)))
+                yield found
+
+    def _stateful(self, operator: StatefulOperator, struct: physical.Stateful) -> Iterator[pa.RecordBatch]:
+        preparation = operator.preparation
+        if isinstance(preparation, SidesPreparation):
+            sides = zip(struct.entering, preparation.sides, strict=True)
+            rows = prepared_sides(preparation, [self._table(each, sequence=side.latest) for each, side in sides])
+        else:
+            (below,) = struct.inputs
+            came = self._table(below, sequence=preparation.ordered)
+            try:
+                rows = prepared(preparation, came)
+            except pa.ArrowInvalid as error:
+                raise _ElsewhereError from error
+        below_each = [self.batch.below(each, self.job.shared) for each in struct.entering]
+        task = task_of(operator, self.batch.arrangements, *below_each)
+        buckets = self._buckets(operator)
+        for bucket, part in enumerate(_parts(rows, self._places(struct, preparation, rows, buckets), buckets)):
+            yield from task(bucket, self.attempt, iter(part.to_batches()), self._words.append)
+
+    def _places(
+        self, struct: physical.Stateful, preparation: Preparation, rows: pa.Table, buckets: int
+    ) -> NDArray[np.int64]:
+        """Return the bucket of each of an operator's rows."""
+        copartitioned = self.job.copartitioned
+        if copartitioned is None or copartitioned.operator is not struct:
+            return buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
+        types = {column.name: column.type for column in struct.columns}
+        columns = [rows.column(name).combine_chunks() for name in preparation.named(copartitioned.key)]
+        return buckets_of(columns, [types[name] for name in copartitioned.key], buckets)
+
+    def _operators(self) -> list[StatefulOperator]:
+        return list(map(stateful, self.job.graph.stateful()))
+
+    def _buckets(self, operator: StatefulOperator) -> int:
+        return operator.preparation.buckets(int(self.batch.arrangements.manifest["buckets"]))
+
+    def _light(self, struct: physical.Stateful) -> bool:
+        """Tell whether the batch puts few rows of an operator's state together."""
+        known = self.batch.arrangements.manifest["arrangements"]
+        return all(
+            rows_to_merge(entries, int(bucket), _BATCH_ROWS, grows=each.grows) <= _MERGED_ROWS
+            for each in stateful(struct).arrangements
+            if self._comes_to(each.name, struct)
+            for bucket, entries in known.get(each.name, {}).items()
+        )
+
+    def _comes_to(self, arrangement: str, struct: physical.Stateful) -> bool:
+        """Tell whether the batch may have rows for an arrangement: none is merged without."""
+        sides = struct.leaves if isinstance(struct, physical.Join) else ()
+        inputs = [side.input for side in sides if side.arrangement == arrangement] or struct.entering
+        reads = (read for each in inputs for read in physical.reads_below(each, self.job.shared))
+        return any(self.batch.splits.get(read.source) for read in reads)
+
+
+def _simple(job: physical.Job, batch: Batch) -> bool:
+    """Tell whether all is computed here as by Spark, and rows meet others by keys that are hashed as it does."""
+    operators = job.graph.running()
+    stateful_ = any(isinstance(each, physical.Stateful) for each in operators)
+    if not all(map(_plain, operators)) or (batch.cleared and stateful_):
+        return False
+    task, write = batch.task, job.write
+    if task.buckets is None:
+        return write.mode == "append" and write.change == "append"
+    if write.change == "upsert" and any(isinstance(each, physical.Union) for each in operators):
+        return False
+    types = {column.name: column.type for column in write.columns}
+    return all(bucketed(types[name]) for name in task.key)
+
+
+def _plain(operator: physical.Operator) -> bool:
+    """Tell whether an operator gives here what it does in Spark."""
+    match operator:
+        case physical.Read():
+            return operator.change != "retract"
+        case physical.Map():
+            return _handed_on(operator) is not None or _evaluated(operator)
+        case physical.Union() | physical.Use():
+            return True
+        case physical.Bound():  # whose clock is Spark's to follow
+            return False
+        case physical.Stateful():
+            return hashable(stateful(operator).preparation)
+        case physical.Flatten() | physical.Repeat():
+            return False
+
+
+def _handed_on(map_: physical.Map) -> list[str] | None:
+    """Return the names below of columns that are only handed on, None where one is not, or rows are filtered."""
+    types = {column.name: column.type for column in physical.columns_of(map_.input)}
+    found = [each.expression.name for each in map_.outputs if isinstance(each.expression, logical.Reference)]
+    same = len(found) == len(map_.outputs) and all(
+        types[name] == each.type for name, each in zip(found, map_.outputs, strict=True)
+    )
+    return found if map_.where is None and same else None
+
+
+def _evaluated(map_: physical.Map) -> bool:
+    """Tell whether all that a Map computes has a form in Python."""
+    names = [column.name for column in physical.columns_of(map_.input)]
+    every = [*map_.outputs, *([] if map_.where is None else [map_.where])]
+    return all(evaluate.function_of(each.expression, names) is not None for each in every)
+
+
+def _internal(schema: pa.Schema) -> list[str]:
+    return [name for name in (DIFF, SEQ) if name in schema.names]
+
+
+def _renamed(rows: pa.RecordBatch, below: Sequence[str], names: Sequence[str]) -> pa.RecordBatch:
+    internal = _internal(rows.schema)
+    columns = [rows.column(name) for name in (*below, *internal)]
+    return pa.RecordBatch.from_arrays(columns, names=[*names, *internal])
+
+
+def _parts(rows: pa.Table, places: NDArray[np.int64], buckets: int) -> list[pa.Table]:
+    return [rows.filter(pa.array(places == bucket)) for bucket in range(buckets)]

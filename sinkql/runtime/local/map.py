@@ -1,0 +1,124 @@
+"""A Map's expressions → values in Python; an error that names what only Spark has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sinkql import evaluate, physical
+from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.types import arrow_type
+from sinkql.errors import SinkqlError
+from sinkql.logical.expression import Call, Cast, Expression, Literal, Reference, walk
+from sinkql.runtime.batch import failure
+
+_ELSEWHERE = "Leave it out of the test, or test it with a session and Spark."
+Row = tuple[Any, ...]
+
+
+def python_rows(table: pa.Table) -> list[Row]:
+    """Return rows as Python has them; raises SQ2663 for dates and times of years that it has not."""
+    try:
+        return list(zip(*map(python_values, table.columns), strict=True))
+    except (OverflowError, ValueError):
+        raise SinkqlError(
+            "SQ2663", "only Spark computes with dates and times outside the years 1 to 9999", hint=_ELSEWHERE
+        ) from None
+
+
+def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
+    """Return what a Map gives, with the columns that are not the user's; raises SQ3201 and SQ2663.
+
+    Of an upsert relation's row that is filtered out the key is gone; nothing is computed of such a key.
+    """
+    overwrites = physical.change_of(map_) == "upsert"
+    if map_.where is not None:
+        told = overwrites and not physical.forgets(map_)
+        below = _tombstoned(job, map_.where, below) if told else _filtered(job, map_.where, below)
+    if not map_.outputs:
+        return below
+    alive = _alive(below) if overwrites else np.ones(len(below), np.bool_)
+    rows = python_rows(below.filter(pa.array(alive))) if not all(map(_plain, map_.outputs)) else []
+    places = pa.array(np.cumsum(alive) - 1, mask=~alive)
+    fields = [pa.field(each.name, arrow_type(each.type)) for each in map_.outputs]
+    arrays = [
+        _taken(output.expression, below).cast(field.type)
+        if _plain(output)
+        else pa.array(values(job, output, below, rows), field.type).take(places)
+        for output, field in zip(map_.outputs, fields, strict=True)
+    ]
+    own = [name for name in below.column_names if name in (physical.DIFF, physical.SEQ)]
+    schema = pa.schema([*fields, *(below.schema.field(name) for name in own)])
+    return pa.table([*arrays, *map(below.column, own)], schema=schema)
+
+
+def _filtered(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
+    kept = [value is True for value in values(job, where, below, python_rows(below))]
+    return below.filter(pa.array(kept, pa.bool_()))
+
+
+def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
+    """Return all rows, of which those are gone that are filtered out, or were gone already."""
+    alive = _alive(below)
+    live = python_rows(below.filter(pa.array(alive)))
+    alive[np.flatnonzero(alive)] = [value is True for value in values(job, where, below, live)]
+    place = below.column_names.index(physical.DIFF)
+    return below.set_column(place, physical.DIFF, pa.array(np.where(alive, 1, -1), pa.int64()))
+
+
+def _alive(below: pa.Table) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = below.column(physical.DIFF).to_numpy() > 0
+    return found
+
+
+def _plain(output: physical.Output) -> bool:
+    return isinstance(output.expression, Reference)
+
+
+def _taken(expression: Expression, below: pa.Table) -> Any:  # Any: an array of pyarrow's, which publishes no types
+    assert isinstance(expression, Reference)
+    return below.column(expression.name)
+
+
+def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Sequence[Row] | None = None) -> list[Any]:
+    """Return an expression's values over rows, which are those of `below`; raises SQ3201 and SQ2663."""
+    function = evaluate.function_of(output.expression, below.column_names)
+    if function is None:
+        lacking = _lacking(output.expression, below.column_names)
+        raise failure.placed(SinkqlError("SQ2663", f"only Spark computes {lacking}", hint=_ELSEWHERE), job, output)
+    found = []
+    for row in python_rows(below) if rows is None else rows:
+        try:
+            found.append(function(row))
+        except evaluate.UnsureError:
+            message = f"only Spark is sure of {_called(output.expression)}"
+            raise failure.of_row(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
+        except SinkqlError as error:
+            raise failure.of_row(job, output, error.message, _shown(below, row)) from None
+    return found
+
+
+def _shown(below: pa.Table, row: Row) -> Mapping[str, Any]:
+    return {name: value for name, value in zip(below.column_names, row, strict=True) if not name.startswith("$")}
+
+
+def _lacking(expression: Expression, columns: Sequence[str]) -> str:
+    """Return what of an expression has no form: the innermost call or cast that is not evaluated."""
+    for node in reversed(list(walk(expression))):
+        if not isinstance(node, Reference | Literal) and evaluate.function_of(node, columns) is None:
+            return _called(node)
+    raise AssertionError(expression)
+
+
+def _called(node: Expression) -> str:
+    match node:
+        case Call():
+            return node.function
+        case Cast():
+            return f"a cast of {node.operand.type} to {node.type}"
+        case _:
+            return "this expression"

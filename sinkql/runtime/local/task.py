@@ -1,0 +1,207 @@
+"""What runs in a Python worker: splits → Arrow rows → the write task. Plain Python over Arrow, no Spark in it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult, WriteTask
+from sinkql.connector_api.types import arrow_type
+from sinkql.errors import SinkqlError
+from sinkql.physical import DIFF, SEQ
+from sinkql.runtime.batch.dead_letter import tallied
+from sinkql.runtime.batch.engine import Batch
+from sinkql.runtime.state.report import Leave
+from sinkql.runtime.state.unchanged_values import flattened
+from sinkql.storage import failpoint
+
+_SEQ_BITS = 40
+
+Used = Mapping[str, Collection[str]]
+"""The columns that are used of each source."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Read splits of one source, some by their number.
+
+    `what` has the columns that are used, `places` where they are in the reader's rows; None where it has no others.
+    `first` is the number of its first split among those of all sources: with the row's place it makes `$seq`, where
+    `sequence` asks for it. `diff` says that the reader gives `$diff`. `letters` writes the records that do not decode,
+    where they are kept.
+    """
+
+    what: physical.Read
+    reader: Reader
+    splits: tuple[Split, ...]
+    diff: bool
+    sequence: bool
+    first: int
+    letters: WriteTask | None = None
+    places: tuple[int, ...] | None = None
+
+    def rows(self, numbers: Iterable[int], attempt: str, leave: Leave) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these splits; of each that was read to its end a `SplitTally` is left."""
+        schema = self.schema()
+        for number in numbers:
+            with tallied(self.what, self.letters, f"{attempt}-{number}") as tally:
+                yield from self._split(number, schema, tally)
+                failpoint.point("read")
+            leave(SplitTally(self.what.source, number, tally))
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows."""
+        fields = [(column.name, arrow_type(column.type)) for column in self.what.columns]
+        if self.diff:
+            fields.append((DIFF, pa.int64()))
+        fields += [(column.name, arrow_type(column.type)) for column in physical.hole_columns(self.what)]
+        if self.sequence:
+            fields.append((SEQ, pa.int64()))
+        return pa.schema(fields)
+
+    def _split(self, number: int, schema: pa.Schema, tally: Tally) -> Iterator[pa.RecordBatch]:
+        at = (self.first + number) << _SEQ_BITS
+        for batch in self.reader.read(self.splits[number], tally):
+            if batch.num_rows == 0:
+                continue
+            tally.given += batch.num_rows
+            chosen = batch if self.places is None else batch.select(list(self.places))
+            arrays = flattened(self.what, chosen).columns
+            if self.sequence:
+                arrays = [*arrays, pa.array(np.arange(at, at + batch.num_rows, dtype=np.int64))]
+                at += batch.num_rows
+            # Neither Spark nor Parquet casts: a wrong type here would be wrong rows there.
+            if [array.type for array in arrays] != schema.types:
+                raise SinkqlError(
+                    "SQ3390",
+                    f'source "{self.what.source}" returned columns that it does not declare',
+                    detail=f"declared {schema.types}, found {batch.schema.types}",
+                )
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumns:
+    """Name the columns of a source, in order, that go to the sink's under the sink's names."""
+
+    source: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FusedTask:
+    """Read splits and write them in one go: rows never leave Arrow.
+
+    `work` holds (branch, split number); `names` are the sink's columns.
+    """
+
+    reads: Mapping[str, ReadTask]
+    branches: tuple[SourceColumns, ...]
+    names: tuple[str, ...]
+    write: WriteTask
+
+    def __call__(self, bucket: int, work: Sequence[tuple[int, int]], attempt: str, leave: Leave) -> WriteResult:
+        """Write the rows of this work."""
+        batches = itertools.chain.from_iterable(self.rows(branch, number, attempt, leave) for branch, number in work)
+        return self.write(bucket, attempt, batches)
+
+    def rows(self, at: int, number: int, attempt: str, leave: Leave) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one split of a branch, under the sink's names."""
+        branch = self.branches[at]
+        for batch in self.reads[branch.source].rows([number], attempt, leave):
+            yield pa.RecordBatch.from_arrays([batch.column(name) for name in branch.columns], names=list(self.names))
+
+
+def used_columns(job: physical.Job) -> Used:
+    """Return the columns that a job uses of each source."""
+    return physical.columns_read(job.graph, [column.name for column in job.write.columns])
+
+
+def read_task(read: physical.Read, used: Collection[str], batch: Batch, *, sequence: bool) -> ReadTask:
+    """Return what reads the splits of a batch of one source, those of its columns that are `used`."""
+    first = 0
+    for source, parts in batch.splits.items():
+        if source == read.source:
+            break
+        first += len(parts)
+    columns = tuple(column for column in read.columns if column.name in used)
+    reader = batch.readers[read.source]
+    whole = len(columns) == len(read.columns)
+    narrow = reader if whole else reader.of_columns(tuple(column.name for column in columns))
+    return ReadTask(
+        msgspec.structs.replace(read, columns=columns),
+        narrow or reader,
+        tuple(batch.splits[read.source]),
+        diff=read.change != "append",
+        sequence=sequence,
+        first=first,
+        letters=batch.letters,
+        places=_places(read, used) if narrow is None else None,
+    )
+
+
+def _places(read: physical.Read, used: Collection[str]) -> tuple[int, ...]:
+    """Return where used columns are in a reader's rows, and those that are not the user's."""
+    own = [place for place, column in enumerate(read.columns) if column.name in used]
+    more = (read.change != "append") + 2 * read.holes
+    return (*own, *range(len(read.columns), len(read.columns) + more))
+
+
+def fused_task(
+    job: physical.Job, branches: Sequence[SourceColumns], used: Used, batch: Batch
+) -> tuple[FusedTask, list[tuple[int, int]]]:
+    """Return what reads and writes in one go, and its work: branches with the numbers of their splits."""
+    reads = {read.source: read_task(read, used[read.source], batch, sequence=False) for read in job.reads()}
+    names = tuple(column.name for column in job.write.columns)
+    work = [(at, number) for at, branch in enumerate(branches) for number in range(len(batch.splits[branch.source]))]
+    return FusedTask(reads, tuple(branches), names, batch.task), work
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTally:
+    """The word that a task leaves of a split that it has read."""
+
+    source: str
+    number: int
+    tally: Tally
+
+
+def tallies(
+    words: Iterable[object], splits: Mapping[str, Sequence[Split]]
+) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
+    """Return a tally a source, one word a split, and the splits of which there is none.
+
+    Raises SQ3391 where two attempts at a split counted differently: a split must give the same rows each time.
+    """
+    found: dict[tuple[str, int], Tally] = {}
+    for each in words:
+        if not isinstance(each, SplitTally):
+            continue
+        twin = found.setdefault((each.source, each.number), each.tally)
+        if _counts(twin) != _counts(each.tally):
+            raise SinkqlError(
+                "SQ3391",
+                f'source "{each.source}" returned different rows when part of it was read again',
+                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {each.tally.rows} and "
+                f"{each.tally.failed}",
+            )
+    totals = {source: Tally() for source in splits}
+    missing = []
+    for source, parts in splits.items():
+        for number in range(len(parts)):
+            one = found.get((source, number))
+            if one is None:
+                missing.append((source, number))
+                continue
+            totals[source].add(one)
+    return totals, missing
+
+
+def _counts(tally: Tally) -> tuple[int, ...]:
+    return tally.rows, tally.failed, tally.dropped, tally.given

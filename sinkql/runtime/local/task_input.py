@@ -1,0 +1,145 @@
+"""What goes into the tasks of an operator with state → prepared in Python, as `lowering.preparation` says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from sinkql import physical
+from sinkql.connector_api.types import parse_type
+from sinkql.errors import SinkqlError
+from sinkql.evaluate import comparable
+from sinkql.evaluate.number import EXACT
+from sinkql.logical import Type
+from sinkql.lowering.task_input import FLOATS, Hash, Measure, Preparation, Value
+from sinkql.runtime.local.map import python_rows
+
+_SIGNED = 1 << 63
+_NEEDED = 1 << 64
+
+
+def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
+    """Return the rows of a batch in groups, with what each comes to, or one by one where their order counts."""
+    values = {each.name: normal(each, rows) for each in preparation.values}
+    columns: dict[str, Sequence[Any]] = {
+        each.name: hashed(each, values, len(rows)) if preparation.spreads(each) else [0] * len(rows)
+        for each in preparation.hashes
+    }
+    if preparation.ordered:
+        columns |= {each.name: as_is(each, rows) for each in preparation.values}
+        own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
+        every: dict[str, Any] = {**columns, **own}
+        schema = preparation.delivered()
+        return pa.table([_array(every[each.name], each.type) for each in schema], schema=schema)
+    columns |= values
+    diffs = [1] * len(rows) if preparation.append else rows.column("$diff").to_pylist()
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, key in enumerate(zip(*(map(comparable, columns[name]) for name in preparation.group), strict=True)):
+        groups.setdefault(key, []).append(place)
+    firsts = [places[0] for places in groups.values()]
+    found = [[columns[name][place] for place in firsts] for name in preparation.group]
+    for each in preparation.measures:
+        measure = _measure(each)
+        given = columns[each.value] if each.value else diffs
+        found.append([measure([(given[place], diffs[place]) for place in places]) for places in groups.values()])
+    schema = preparation.delivered()
+    try:
+        arrays = [pa.array(column, kind.type) for column, kind in zip(found, schema, strict=True)]
+    except (OverflowError, pa.ArrowInvalid) as error:
+        raise SinkqlError("SQ3201", "a sum is out of range") from error
+    return pa.table(arrays, schema=schema)
+
+
+def _array(values: Any, type_: pa.DataType) -> Any:  # Any: an array of pyarrow's, which publishes no types
+    return values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
+
+
+def as_is(value: Value, rows: pa.Table) -> list[Any]:
+    """Return a column as it is: rows that no group takes keep their values."""
+    return [each for (each,) in python_rows(rows.select([value.column]))]
+
+
+def normal(value: Value, rows: pa.Table) -> list[Any]:
+    """Return a column with one zero and one NaN, in arrays and records too."""
+    column = as_is(value, rows)
+    return list(map(_one, column)) if _has_floats(parse_type(value.type)) else column
+
+
+def _has_floats(type_: Type) -> bool:
+    if type_.element is not None:
+        return _has_floats(type_.element)
+    return str(type_) in FLOATS or any(_has_floats(each.type) for each in type_.fields)
+
+
+def _one(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_one, value))
+    if not isinstance(value, float):
+        return value
+    return math.nan if math.isnan(value) else value + 0.0
+
+
+def hashed(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
+    """Return a hash of each of `count` rows, of columns by name."""
+    columns = [values[each.name] for each in hash_.values]
+    rows = zip(*columns, strict=True) if columns else [()] * count
+    return [_signed(hash_of(row, hash_.domain)) for row in rows]
+
+
+def hash_of(row: tuple[Any, ...], seed: int = 0) -> int:
+    """Return a 64-bit hash of values of known types."""
+    return xxhash.xxh64_intdigest(repr(row).encode(), seed)
+
+
+def _signed(number: int) -> int:
+    return number - _NEEDED if number >= _SIGNED else number
+
+
+Changed = Sequence[tuple[Any, int]]
+"""The values of a group, each with its diff."""
+
+
+def _measure(measure: Measure) -> Callable[[Changed], Any]:
+    match measure.kind:
+        case "rows":
+            return lambda changes: sum(diff for _, diff in changes)
+        case "present":
+            return lambda changes: sum(diff for value, diff in changes if value is not None)
+        case "sum":
+            return _sum(measure.type)
+        case "least":
+            return lambda changes: min(_there(changes), key=comparable, default=None)
+        case "greatest":
+            return lambda changes: max(_there(changes), key=comparable, default=None)
+
+
+def _there(changes: Changed) -> list[Any]:
+    return [value for value, _ in changes if value is not None]
+
+
+def _sum(type_: str) -> Callable[[Changed], Any]:
+    if type_ in FLOATS:
+        return _float_sum
+    zero: Any = Decimal(0) if parse_type(type_).name == "numeric" else 0
+    return lambda changes: reduce(_plus, ((value, diff) for value, diff in changes if value is not None), zero)
+
+
+def _plus(total: Any, change: tuple[Any, int]) -> Any:
+    value, diff = change
+    return EXACT.fma(value, diff, total) if isinstance(value, Decimal) else total + value * diff
+
+
+def _float_sum(changes: Changed) -> float:
+    values = _there(changes)
+    with np.errstate(all="ignore"):
+        total = float(reduce(float.__add__, map(float, values), 0.0))
+    if math.isinf(total) and not any(map(math.isinf, values)):
+        raise SinkqlError("SQ3201", "value out of range: overflow")
+    return total

@@ -1,0 +1,196 @@
+"""Columns of a batch → the hashes that Spark's `xxhash64` gives their rows.
+
+It hashes one column after the other, each with the hash of the one before as its seed; NULL leaves that as it is.
+Numbers are hashed here for all rows at once; texts, bytes and numerics of more than 18 digits one by one. Of floats
+there is one zero and one NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+from numpy.typing import NDArray
+
+from sinkql.evaluate.number import EXACT
+from sinkql.lowering.join_input import PreparedSide, SidesPreparation
+from sinkql.lowering.task_input import FLOATS, Hash, Measure, Preparation, Value, sum_arrow_type
+from sinkql.physical import DIFF, SEQ
+from sinkql.runtime.local.murmur3 import INTS, TEXTS, bucketed, numbers, unscaled
+
+Hashes = NDArray[np.uint64]
+_BYTES = frozenset({"bytea", "jsonb", "interval"})
+"""Names of types that are bytes, or texts."""
+_SEED = 42
+_P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
+_P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
+
+
+def hashable(preparation: Preparation) -> bool:
+    """Tell whether all that goes into its hashes is hashed here, and no order of rows decides a sum."""
+    if isinstance(preparation, SidesPreparation):
+        hashes = [each for side in preparation.sides for each in side.hashes]
+        given = [value for side in preparation.sides for value in side.given]
+        return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *given]))
+    sums = any(each.kind == "sum" and each.type in FLOATS for each in preparation.measures)
+    return not sums and all(map(_hashable, _values(preparation.hashes)))
+
+
+def _values(hashes: Iterable[Hash]) -> list[Value]:
+    return [value for each in hashes for value in each.values]
+
+
+def _hashable(value: Value) -> bool:
+    return value.type in FLOATS | _BYTES or bucketed(value.type)
+
+
+def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
+    """Return rows as an operator's tasks take them, one by one: those of a group add up in its task.
+
+    Raises ArrowInvalid for a summand that does not fit.
+    """
+    nothing = np.zeros(len(rows), np.int64)
+    found: dict[str, Any] = {
+        each.name: pa.array(_hash(each, rows).view(np.int64) if preparation.spreads(each) else nothing)
+        for each in preparation.hashes
+    }
+    if preparation.ordered:
+        found |= {each.name: rows.column(each.column) for each in preparation.values}
+        found |= {name: rows.column(name) for name in (DIFF, SEQ)}
+    else:
+        columns = {each.name: rows.column(each.column) for each in preparation.values}
+        found |= {each.name: _normal(columns[each.name]) for each in preparation.values if each.type in FLOATS}
+        found = columns | found
+        diff = pa.array(np.ones(len(rows), np.int64)) if preparation.append else rows.column(DIFF)
+        found |= {each.name: _measured(each, found.get(each.value), diff) for each in preparation.measures}
+    schema = preparation.delivered()
+    return pa.table([found[name] for name in schema.names], schema=schema)
+
+
+def _measured(measure: Measure, value: Any, diff: Any) -> Any:
+    """Return what each row comes to."""
+    match measure.kind:
+        case "rows":
+            return diff
+        case "present":
+            return pc.if_else(pc.is_valid(value), diff, 0)
+        case "sum":
+            return _multiples(value, diff, sum_arrow_type(measure.type))
+        case "least" | "greatest":
+            return value
+
+
+def _multiples(value: Any, diff: Any, type_: pa.DataType) -> Any:
+    values = pc.fill_null(value.cast(type_), pa.scalar(0, type_))
+    if pc.all(pc.equal(diff, 1)).as_py():
+        return values
+    if not pa.types.is_decimal(type_):
+        return pc.multiply_checked(values, diff)
+    pairs = zip(values.to_pylist(), diff.to_pylist(), strict=True)
+    return pa.array([EXACT.multiply(each, times) for each, times in pairs], type_)
+
+
+def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all sides of a join as its tasks take them."""
+    parts = [_side(preparation, side, rows) for side, rows in zip(preparation.sides, inputs, strict=True)]
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
+    schema, count = preparation.delivered(), len(rows)
+    nothing = pa.array(np.zeros(count, np.int64))
+    place = _hash(side.hashes[0], rows).view(np.int64)
+    loose = np.zeros(count, np.bool_)
+    for value in side.unsafe:
+        loose |= rows.column(value.column).is_null().to_numpy()
+    if side.preserved and loose.any():
+        place = np.where(loose, _hash(side.hashes[2], rows).view(np.int64), place)
+    found: dict[str, Any] = {
+        "$side": pa.array(np.where(loose, side.number + preparation.unmatched, side.number)),
+        "$h1": pa.array(place),
+        "$h2": nothing,
+        "$r": nothing,
+        DIFF: pa.array(np.ones(count, np.int64)) if side.change == "append" else rows.column(DIFF),
+    }
+    if preparation.latest:
+        found[SEQ] = rows.column(SEQ) if side.latest else pa.nulls(count, pa.int64())
+    for each in side.given:
+        column = rows.column(each.column)
+        found[each.name] = column if side.latest or each.type not in FLOATS else _normal(column)
+    arrays = [found.get(each.name) for each in schema]
+    filled = [pa.nulls(count, of.type) if each is None else each for each, of in zip(arrays, schema, strict=True)]
+    table = pa.table(filled, schema=schema)
+    return table if side.preserved or not loose.any() else table.filter(pa.array(~loose))
+
+
+def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floats with one zero and one NaN."""
+    one_zero = pc.if_else(pc.equal(column, 0), pa.scalar(0, column.type), column)
+    return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
+
+
+def _hash(hash_: Hash, rows: pa.Table) -> Hashes:
+    columns: list[pa.Array] = [pa.array(np.full(len(rows), hash_.domain, np.int64))]
+    types = ["bigint"]
+    for each in hash_.values:
+        column = rows.column(each.column).combine_chunks()
+        columns += [column.is_null(), column]
+        types += ["boolean", each.type]
+    return xxhash64(columns, types)
+
+
+def xxhash64(columns: Sequence[pa.Array], types: Sequence[str]) -> Hashes:
+    """Return each row's hash, of arrays of these types."""
+    found = np.full(len(columns[0]), _SEED, np.uint64)
+    with np.errstate(over="ignore"):
+        for column, type_ in zip(columns, types, strict=True):
+            null = column.is_null().to_numpy(zero_copy_only=False)
+            found = np.where(null, found, _hashed(column, type_, found))
+    return found
+
+
+def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
+    if type_ in TEXTS | _BYTES:
+        return _bytes(column.cast(pa.binary()).to_pylist(), seed)
+    if type_ in FLOATS:
+        return _float(column, seed)
+    if pa.types.is_decimal(column.type):
+        digits = unscaled(column)
+        return _bytes(digits, seed) if isinstance(digits, list) else _long(digits, seed)
+    if type_ in INTS:
+        return _int(numbers(column, pa.int32()).view(np.uint32), seed)
+    return _long(numbers(column, pa.int64()).view(np.uint64), seed)
+
+
+def _bytes(values: Sequence[bytes | None], seed: Hashes) -> Hashes:
+    each = map(xxhash.xxh64_intdigest, (value or b"" for value in values), seed.tolist())
+    return np.fromiter(each, np.uint64, len(values))
+
+
+def _int(value: NDArray[np.uint32], seed: Hashes) -> Hashes:
+    return _end(_rotated(seed + _P5 + np.uint64(4) ^ value.astype(np.uint64) * _P1, 23) * _P2 + _P3)
+
+
+def _long(value: NDArray[np.uint64], seed: Hashes) -> Hashes:
+    return _end(_rotated(seed + _P5 + np.uint64(8) ^ _rotated(value * _P2, 31) * _P1, 27) * _P1 + _P4)
+
+
+def _float(column: pa.Array, seed: Hashes) -> Hashes:
+    values = np.ascontiguousarray(pc.fill_null(_normal(column), 0).to_numpy(zero_copy_only=False))
+    if column.type == pa.float32():
+        return _int(values.view(np.uint32), seed)
+    return _long(values.view(np.uint64), seed)
+
+
+def _end(found: Hashes) -> Hashes:
+    found = (found ^ found >> np.uint64(33)) * _P2
+    found = (found ^ found >> np.uint64(29)) * _P3
+    return found ^ found >> np.uint64(32)
+
+
+def _rotated(values: Hashes, by: int) -> Hashes:
+    return values << np.uint64(by) | values >> np.uint64(64 - by)

@@ -1,0 +1,120 @@
+"""A Java and a Spark → the archive of Spark's classes in the cache folder, which Java maps instead of reading jars.
+
+The first Spark that starts without one has it made in the background, by a process that gets only time that nobody
+else wants (`rehearsal`). Java takes no archive of another version of itself, or of other jars, and goes on without.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sinkql.local_path import cache_folder
+
+_OFF = "SINKQL_ARCHIVE"
+_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_SUBMIT_ARGS")
+_OTHERS = ("ArchiveFile", "ArchiveClasses", "Xshare", "agent", "class-path", "classpath", "extraClassPath", "Flight")
+"""What says in Java's options that they are about archives, or leave none of use."""
+_KEPT = 3
+_ROOM = 2 << 30
+_TRY_AGAIN_SECONDS = 24 * 3600.0
+_TORN_SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The archive in a file, which may not be there."""
+
+    path: Path
+
+    @property
+    def there(self) -> bool:
+        """Tell whether it is there, and can be read."""
+        return os.access(self.path, os.R_OK)
+
+    @property
+    def option(self) -> str:
+        """Return Java's option to use it; empty where it is not there, or the user has options of that kind."""
+        if _others() or not self.there:
+            return ""
+        with suppress(OSError):
+            os.utime(self.path)  # the last few that were used are kept
+        return f"-XX:SharedArchiveFile={self.path}"
+
+    def make(self) -> None:
+        """Have it made in the background, unless it is there, is being made, or could not be made today."""
+        if _others() or os.environ.get(_OFF) == "off" or self.there:
+            return
+        with suppress(OSError):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held = self._hold()
+            if held is not None:
+                self._begin(held)
+
+    def _hold(self) -> int | None:
+        """Return a lock that the one who makes it holds; None if another does, or there is no use in it now."""
+        place = os.statvfs(self.path.parent)
+        lock = self.path.with_suffix(".tried")
+        tried = lock.exists() and time.time() < lock.stat().st_mtime + _TRY_AGAIN_SECONDS
+        if tried or place.f_bavail * place.f_frsize < _ROOM:
+            return None
+        held = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(held)
+            return None
+        os.utime(held)
+        return held
+
+    def _begin(self, held: int) -> None:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "sinkql.runtime.spark.class_archive_run", str(self.path)],
+                cwd=self.path.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(held,),
+            )
+        finally:
+            os.close(held)
+        threading.Thread(target=process.wait, name="archive", daemon=True).start()
+
+
+def archive_of(home: Path, spark: Path) -> Archive:
+    """Return the archive of the classes that the Java of this home loads for the Spark in that folder."""
+    home = home.resolve()
+    known = [str(home), _age(home / "lib" / "modules"), str(spark), _age(spark / "jars")]
+    name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    return Archive(cache_folder() / f"spark-{name}.jsa")
+
+
+def tidy(path: Path) -> None:
+    """Delete the archives beside this one but the last few that were used, and what a killed process left."""
+    found = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime)
+    torn = [each for each in path.parent.glob("spark-*.draft") if each.stat().st_mtime < time.time() - _TORN_SECONDS]
+    for each in (*found[:-_KEPT], *torn):
+        each.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    return f"{found.st_mtime_ns} {found.st_size}"
+
+
+def _others() -> bool:
+    said = " ".join(os.environ.get(name, "") for name in _VARIABLES)
+    return any(each in said for each in _OTHERS)

@@ -1,0 +1,389 @@
+"""A master elsewhere → what its executors are given, and whether they can run what SinkQL gives them.
+
+The driver's own server hands executors the archive of SinkQL and its packages (`package`); they unpack it where they
+run, and their Python finds it there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+
+from sinkql.errors import SinkqlError
+from sinkql.runtime.spark.master import ADDRESSED, KUBERNETES, STANDALONE, own_address, unanswered
+from sinkql.runtime.spark.package import packed, python_version
+from sinkql.state_store.directory import EXECUTOR
+from sinkql.storage import files as storage_files
+
+EXPECTED = "SINKQL_PYTHON"
+"""The variable by which executors are told the version of Python that they need."""
+_FOLDER = "sinkql"
+_ENVIRONMENT = "spark.executorEnv."
+_PYTHON = "spark.pyspark.python"
+_ARCHIVES = "spark.archives"
+_OF_YARN = "spark.yarn.dist.archives"
+"""What YARN hands out, and what spark-submit makes there of its --archives."""
+_HANDED_OUT = "spark.sinkql.archives"
+_OF_ALL = "default"
+"""Under which Spark knows the archives of all jobs."""
+_PATH = f"{_ENVIRONMENT}PYTHONPATH"
+_HOST = "spark.driver.host"
+_FILES = "spark.files"
+_LEAVING = (
+    "spark.decommission.enabled",
+    "spark.storage.decommission.enabled",
+    "spark.storage.decommission.rddBlocks.enabled",
+    "spark.storage.decommission.shuffleBlocks.enabled",
+)
+"""An executor that is to go hands on what others have not fetched yet, and gets no more tasks."""
+_AUTHENTICATE, _SECRET = "spark.authenticate", "spark.authenticate.secret"
+_GIVEN_SECRET = "_SPARK_AUTH_SECRET"
+"""The variable in which Spark's own programs hand on that secret."""
+_CERTIFICATES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+_VOLUMES, _FOLDERS = "spark.kubernetes.executor.volumes.emptyDir.", "spark-local-dir-"
+_ELSEWHERE = ("spark.kubernetes.executor.podTemplateFile", "spark.kubernetes.local.dirs.tmpfs")
+"""Settings by which pods may have folders for what Spark spills already."""
+_SCRATCH = "/var/data/spark"
+"""Where executors' pods have it; Spark would take the path that it has on this machine."""
+_EXECUTORS = "spark.executor.instances"
+_CORES = "spark.executor.cores"
+_WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+_LOOK_SECONDS = 0.1
+_WATCH_SECONDS = 2.0
+_ASK_SECONDS = 10.0
+_SHOWN = 12
+_READ_BYTES = 1 << 16
+_PATIENCE = "120s"
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_LEADS = "ALIVE"
+"""The status of a master that gives executors: others stand by, or look for what they knew."""
+_PAGES = "Look at the master's page for free cores and memory, and at the log of an executor, if one began."
+_PODS = "Look at the pods: kubectl describe pods --selector spark-role=executor, and kubectl logs, if one began."
+_REMOVED = "removed the application: its executors end as they start"
+_FORGOTTEN = "forgotten the application, since its master was started anew"
+_SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .+)$", re.MULTILINE)
+_OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
+_OF_API = re.compile(r"KubernetesClientException: (.+)")
+_STATUS = re.compile(r"^Failure executing: .*? Message: |\. Received status: .*")
+"""What is around the sentence that tells."""
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)", re.MULTILINE)
+_FORBIDDEN = re.compile(r"\b40[13]\b|[Ff]orbidden|Unauthorized")
+_STOPPED = re.compile("stopped SparkContext|Spark context stopped")
+_ABSENT = re.compile(r'Cannot run program "([^"]+)"')
+
+
+def python(conf: Mapping[str, str]) -> str:
+    """Return the Python that executors run: the cluster's own of the version that this one has."""
+    return conf.get(_PYTHON) or f"python{python_version()}"
+
+
+def cores(conf: Mapping[str, str]) -> int | None:
+    """Return how many cores the executors have together that are asked for; None where it is not said how many."""
+    executors = conf.get(_EXECUTORS)
+    return int(executors) * int(conf.get(_CORES, "1")) if executors is not None else None
+
+
+def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the settings with those that executors need to find SinkQL, and the driver; what users set stays.
+
+    `folder` takes copies of files that executors are to have. Raises SQ4050 where no master answers, SQ4053, SQ4054.
+    """
+    found = {**conf}
+    if master.startswith(ADDRESSED) and (here := own_address(master)) is not None:
+        found.setdefault(_HOST, here)
+    if master.startswith(KUBERNETES) and not any(name.startswith(_ELSEWHERE) or _FOLDERS in name for name in conf):
+        found[f"{_VOLUMES}{_FOLDERS}1.mount.path"] = _SCRATCH
+    if master.startswith(KUBERNETES):
+        found.setdefault(_AUTHENTICATE, "true")  # Spark makes the secret; other masters have one of their own, or none
+    if master.startswith(STANDALONE):
+        wanted = cores(conf)
+        if wanted is not None:  # it gives an executor all cores of a machine, and takes no number of executors
+            found.setdefault(_CORES, "1")
+            if not _elastic(conf):
+                found.setdefault("spark.cores.max", str(wanted))
+        if found.get(_AUTHENTICATE) == "true" and _GIVEN_SECRET in os.environ:
+            found.setdefault(_SECRET, "in the environment")  # which wins; Spark asks that there be a setting
+    for name in _LEAVING:
+        found.setdefault(name, "true")
+    if _elastic(conf):  # otherwise idle executors stay for what they have handed on
+        found.setdefault("spark.dynamicAllocation.shuffleTracking.enabled", "false")
+    if conf.get(_ARCHIVES) != "":  # who names none has SinkQL installed there
+        archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
+        folders = [_FOLDER]
+        if not any(each.endswith(f"#{_FOLDER}") for each in [*archives, *conf.get(_OF_YARN, "").split(",")]):
+            made = packed()
+            folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
+            named = [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
+            if master.startswith(STANDALONE):
+                found[_HANDED_OUT] = ",".join(named)
+            else:
+                archives += named
+        found[_ARCHIVES] = ",".join(archives)
+        found[_PATH] = ":".join([*folders, *filter(None, [conf.get(_PATH)])])
+    found[f"{_ENVIRONMENT}{EXECUTOR}"] = "1"
+    found[f"{_ENVIRONMENT}{EXPECTED}"] = python_version()
+    return found | _trusted(found, folder)
+
+
+def hand_out(context: SparkContext, conf: Mapping[str, str]) -> None:
+    """Have executors get the archives that `completed` names for it, and unpack them.
+
+    `SparkContext.addArchive` does so, and unpacks them in the driver first, which has it all.
+    """
+    java, jvm = context._jsc.sc(), context._jvm
+    known = java.addedArchives()
+    if not known.contains(_OF_ALL):
+        known.put(_OF_ALL, jvm.scala.collection.concurrent.TrieMap())
+    for path, _, folder in (each.partition("#") for each in conf.get(_HANDED_OUT, "").split(",") if each):
+        url = java.env().rpcEnv().fileServer().addFile(jvm.java.io.File(path))
+        known.apply(_OF_ALL).put(f"{url}#{folder}", time.time_ns() // 1_000_000)
+
+
+def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the settings with which executors trust the certificates that variables here name the files of."""
+    files, found = [each for each in (conf.get(_FILES),) if each], {}
+    for name in _CERTIFICATES:
+        path = Path(os.environ.get(name, ""))
+        if f"{_ENVIRONMENT}{name}" not in conf and path.is_file():
+            copy = folder / f"{name.lower()}.pem"  # next to an executor's other files
+            storage_files.write(copy, path.read_bytes(), sync=False)
+            files.append(str(copy))
+            found[f"{_ENVIRONMENT}{name}"] = copy.name
+    return found | ({_FILES: ",".join(files)} if found else {})
+
+
+class Application(Protocol):
+    """What executors are asked for: see `SparkSettings`."""
+
+    @property
+    def master(self) -> str:
+        """Return the address of who gives them."""
+
+    @property
+    def conf(self) -> Mapping[str, str]:
+        """Return what users set."""
+
+    @property
+    def log(self) -> Path:
+        """Return the file of Spark's own log."""
+
+
+class Executors:
+    """Those of a Spark application, which a thread looks at: jobs that wait for them, as Spark would for ever, end."""
+
+    def __init__(self, context: SparkContext, settings: Application, end: Callable[[], None]) -> None:
+        """Begin; `end` is called where Spark has given the application up."""
+        master, conf = settings.master, settings.conf
+        self._log, self._logged = settings.log, 0
+        self.error: SinkqlError | None = None
+        self._context = context
+        self._java = context._jsc
+        self._master = master
+        self._python = python(conf)
+        self._asked = _elastic(conf)
+        self._patience = _seconds(conf.get(_WAITING, _PATIENCE))
+        self._end = end
+        self._left = threading.Event()
+        self._trying = threading.Lock()
+        self._tried = False
+        threading.Thread(target=self._watch, name="executors", daemon=True).start()
+
+    def try_first(self, stops: Callable[[], bool]) -> None:
+        """Wait for the first one, and see that its Python runs SinkQL; raises SQ4051, and SQ4052.
+
+        The application stays where none comes in time: another call goes on to wait. Nothing is known where it
+        `stops` before.
+        """
+        with self._trying:
+            deadline = time.monotonic() + self._patience
+            while not self._tried and not stops():
+                try:
+                    self._try(deadline)
+                except Py4JError:
+                    if self.error is None:
+                        raise
+                    raise self.error from None
+
+    def look(self) -> SinkqlError | None:
+        """Return why jobs end, until there are executors again."""
+        with suppress(Py4JError, OSError):  # Java has ended
+            self._given_up()
+        return self.error
+
+    def leave(self) -> None:
+        """End it: Spark is to stop."""
+        self._left.set()
+
+    def _given_up(self) -> bool:
+        """Tell whether Spark has stopped by itself, or is to."""
+        if not self._java.sc().isStopped():
+            return self._left.is_set()
+        if not self._left.is_set():
+            self._give_up(_REMOVED)
+        return True
+
+    def _try(self, deadline: float) -> None:
+        if not self._count() and not self._asked:  # they come without a job, or for one
+            if time.monotonic() > deadline:
+                raise self._missing()
+            time.sleep(_LOOK_SECONDS)
+            return
+        try:
+            self._context.parallelize([0], 1).map(lambda _: None).collect()
+        except Py4JJavaError as error:
+            if self.error is not None or self._java.sc().isStopped():
+                raise self.error or self._lacking(_REMOVED) from None
+            raise _refused(str(error), self._python) from None
+        self._tried = True
+
+    def _watch(self) -> None:
+        alone_at: float | None = None
+        asked_at = time.monotonic()
+        with suppress(Py4JError, OSError):  # Java has ended
+            while not self._left.wait(_WATCH_SECONDS):
+                if self._given_up():
+                    return
+                if self._count():
+                    alone_at = self.error = None
+                    self._logged = self._length()
+                    continue
+                waiting = bool(self._java.statusTracker().getActiveJobIds())
+                if (waiting or self._trying.locked()) and time.monotonic() > asked_at + _ASK_SECONDS:
+                    asked_at = time.monotonic()
+                    if self._forgotten():
+                        self._give_up(_FORGOTTEN)
+                        return
+                if not waiting:
+                    alone_at = None
+                elif alone_at is None:
+                    alone_at = time.monotonic()
+                elif time.monotonic() > alone_at + self._patience:
+                    self.error = self._missing()
+                    self._java.cancelAllJobs()
+
+    def _give_up(self, did: str) -> None:
+        self.error = self._lacking(did)
+        self._end()
+
+    def _forgotten(self) -> bool:
+        """Tell whether a master leads that does not know the application: it will never give it an executor."""
+        if not self._master.startswith(STANDALONE):
+            return False
+        jvm, own = self._context._jvm, self._context.applicationId
+        asked = getattr(getattr(jvm.org.apache.spark.deploy, "DeployMessages$RequestMasterState$"), "MODULE$")
+        for address in self._master.removeprefix(STANDALONE).split(","):
+            url = f"{STANDALONE}{address}"
+            with suppress(SinkqlError, Py4JJavaError):  # of one that does not answer
+                own_address(url)  # Spark would wait for minutes
+                place = jvm.org.apache.spark.rpc.RpcAddress.fromSparkURL(url)
+                master = jvm.org.apache.spark.SparkEnv.get().rpcEnv().setupEndpointRef(place, "Master")
+                state = master.askSync(asked, jvm.scala.reflect.ClassTag.Any())
+                if state.status().toString() == _LEADS:
+                    return all(each.id() != own for each in state.activeApps())
+        return False
+
+    def _count(self) -> int:
+        """Return how many there are: Spark counts the driver as one."""
+        return int(self._java.sc().getExecutorMemoryStatus().size()) - 1
+
+    def _missing(self) -> SinkqlError:
+        said = ""
+        if self._master.startswith(KUBERNETES):  # Spark asks again and again, and tells its log alone
+            with suppress(OSError), self._log.open("rb") as log:
+                log.seek(max(self._logged, self._length() - _READ_BYTES))
+                said = _said_by_api(log.read().decode(errors="replace"))
+        if _FORBIDDEN.search(said):
+            return refused_by_api(self._master, said)
+        return self._lacking(f"given no executor for {self._patience:.0f} seconds", said)
+
+    def _length(self) -> int:
+        with suppress(OSError):
+            return self._log.stat().st_size
+        return 0
+
+    def _lacking(self, did: str, said: str = "") -> SinkqlError:
+        return _lacking(self._master, str(self._java.sc().conf().get(_HOST)), did, said)
+
+
+def _lacking(master: str, host: str, did: str, said: str = "") -> SinkqlError:
+    """Return the error for a cluster that gives no executors to a driver at `host`, as it `did` or `said` something."""
+    look = _PODS if master.startswith(KUBERNETES) else _PAGES
+    return SinkqlError(
+        "SQ4051",
+        f'the cluster at "{master}" has {did}',
+        detail=f"executors are to reach this process at {host}" + (f"\n{said}" if said else ""),
+        hint=f"{look} CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors "
+        "reach this machine.",
+    )
+
+
+def not_begun(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlError | None:
+    """Return the error of an application that its master removed, or refused, as it began; None of anything else."""
+    text = str(error)
+    if _STOPPED.search(text):
+        return _lacking(master, conf.get(_HOST, ""), _REMOVED)
+    if master.startswith(KUBERNETES) and (said := _said_by_api(text)):
+        return refused_by_api(master, said)
+    return None
+
+
+def _said_by_api(text: str) -> str:
+    """Return the last that a text has of what the API server said, or of why it did not answer."""
+    found = [*_OF_API.finditer(text)]
+    if not found:
+        return ""
+    last = found[-1]
+    causes = [each.group(1) for each in _CAUSE.finditer(text, last.end())]
+    return "\n".join(dict.fromkeys([_STATUS.sub("", last.group(1)), *causes[-1:]]))
+
+
+def refused_by_api(master: str, said: str) -> SinkqlError:
+    """Return the error of a Kubernetes API server that does not do what Spark asks for, and `said` why."""
+    if not _FORBIDDEN.search(said):
+        return unanswered(master, said)
+    return SinkqlError(
+        "SQ4056",
+        f'the API server at "{master}" does not let Spark do what it has to',
+        detail=said,
+        hint="Give the account the role of deploy/kubernetes.yaml in the namespace of the executors, and name both in "
+        "CONF, outside a pod: 'spark.kubernetes.authenticate.oauthTokenFile', 'spark.kubernetes.namespace'.",
+    )
+
+
+def _elastic(conf: Mapping[str, str]) -> bool:
+    return conf.get("spark.dynamicAllocation.enabled") == "true"
+
+
+def _refused(text: str, python_: str) -> SinkqlError:
+    """Return the error for executors whose Python does not come up, which Spark tells in Java's words."""
+    said, absent = _SAID.search(text), _ABSENT.search(text)
+    detail = None
+    if said is not None:
+        message = f"the executors' {python_} is of another version: {said[1].strip()}"
+    elif absent is not None:
+        message = f'the executors have no program "{absent[1]}"'
+    else:
+        message = f"the executors' {python_} does not run SinkQL"
+        own = [line.strip() for line in text.splitlines() if not _OF_JAVA.match(line)]
+        detail = "\n".join(own[-_SHOWN:])
+    return SinkqlError(
+        "SQ4052",
+        message,
+        detail=detail,
+        hint=f"Install Python {python_version()} on the machines of the cluster, and name it in CONF if it is not on "
+        f"their PATH: MAP['{_PYTHON}' => '/usr/bin/python{python_version()}'].",
+    )
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h)?", text.strip())
+    return int(found[1]) * _UNITS[found[2] or ""] if found is not None else _seconds(_PATIENCE)

@@ -1,0 +1,140 @@
+"""Rows in the order of a value, and the value that they show beyond, before and after a batch → the changes.
+
+What the value passes over is a slice of what is kept; no other row is read. A key of 64 bits may stand for several
+values: then rows at the ends of the slice are compared themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sinkql.logical import Comparison
+from sinkql.runtime.state.arrangement import Ints, add_up
+from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.ordered_run import LAST, Sorted
+from sinkql.runtime.state.pairs import Shape, alone
+from sinkql.runtime.state.run import Keys, ints, one_chunk, unsigned
+from sinkql.runtime.state.sort_key import wide_bits
+
+Mask = NDArray[np.bool_]
+
+_OF_KEYS: dict[Comparison, Callable[[Keys, Any], Mask]] = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+_OF_VALUES: dict[Comparison, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
+    "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What values are compared with; None where there is none, beyond which no row shows."""
+
+    value: pa.Scalar | None = None
+    key: int = 0
+
+    @classmethod
+    def of(cls, values: pa.ChunkedArray) -> Limit:
+        """Return that of one row, or of none."""
+        known = one_chunk(values.drop_null())
+        return cls(known[0], int(wide_bits(known)[0][0])) if len(known) else cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison of values with a limit; `exact`: their keys say all."""
+
+    comparison: Comparison
+    exact: bool
+
+    def shown(self, values: pa.Array, keys: Keys, limit: Limit) -> Mask:
+        """Tell which values show."""
+        if limit.value is None:
+            return np.zeros(len(keys), np.bool_)
+        if self.exact:
+            return _OF_KEYS[self.comparison](keys, np.uint64(limit.key))
+        found: Mask = _OF_VALUES[self.comparison](values, limit.value).to_numpy(zero_copy_only=False)
+        return found
+
+    def passed(self, before: Limit, after: Limit) -> tuple[int, int]:
+        """Return the first and the last key of which a row may show by one limit and not by the other."""
+        ends = sorted(map(self._end, (before, after)))
+        if self.exact:  # there is nothing between at one of the ends
+            return (ends[0], ends[1] - 1) if self.comparison in (">", ">=") else (ends[0] + 1, ends[1])
+        return max(ends[0], 0), min(ends[1], LAST)
+
+    def _end(self, limit: Limit) -> int:
+        """Return the first key that shows, or the last one; one beyond all others if none does."""
+        up = self.comparison in (">", ">=")
+        if limit.value is None:
+            return LAST + 1 if up else -1
+        strict = self.exact and self.comparison in (">", "<")
+        return limit.key + (strict if up else -strict)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """Go from one limit to another over the rows of a bucket with hashes from `low` to `high`; `table` are changes."""
+
+    compared: Compared
+    column: str
+    held: Sorted
+    table: pa.Table
+    shape: Shape
+    names: tuple[str, ...]
+    low: int
+    high: int
+    where: str
+
+    def run(self, before: Limit, after: Limit) -> Iterator[pa.Table]:
+        """Yield the changes: rows that come are shown by the new limit, rows that go by the old one."""
+        diff = ints(self.table.column("$diff"))
+        was, now = self._shown(self.table, before), self._shown(self.table, after)
+        yield from self._given(self.table, np.where(diff > 0, now, was) * diff)
+        if before.value == after.value:
+            return
+        went = self.table.filter(pa.array(diff < 0))
+        low, high = self.compared.passed(before, after)
+        for tables, first, last in self.held.slices(low, high) if low <= high else ():
+            stayed = self._added(tables, went, first, last)
+            turned = self._shown(stayed, after).astype(np.int64) - self._shown(stayed, before)
+            yield from self._given(stayed, turned * ints(stayed.column("$diff")))
+
+    def _added(self, tables: list[pa.Table], went: pa.Table, first: int, last: int) -> pa.Table:
+        """Return rows from before without those that go; raises SQ3401 for one that was not there."""
+        keys = unsigned(went.column("$p"))
+        gone = went.filter(pa.array((keys >= np.uint64(first)) & (keys <= np.uint64(last))))
+        found = pa.concat_tables([gone, *tables])
+        hashes = unsigned(found.column("$r"))
+        mine = (hashes >= np.uint64(self.low)) & (hashes <= np.uint64(self.high))
+        stayed = add_up(found.filter(pa.array(mine)).combine_chunks())
+        if len(wrong := np.flatnonzero(ints(stayed.column("$diff")) < 0)):
+            row = tuple(stayed.select(self.names).slice(int(wrong[0]), 1).to_pylist()[0].values())
+            raise lying(self.where, f"row {row!r}")
+        return stayed
+
+    def _shown(self, rows: pa.Table, limit: Limit) -> Mask:
+        return self.compared.shown(one_chunk(rows.column(self.column)), unsigned(rows.column("$p")), limit)
+
+    def _given(self, rows: pa.Table, diff: Ints) -> Iterator[pa.Table]:
+        some = np.flatnonzero(diff)
+        if len(some):
+            yield from alone(self.shape, rows.select(self.names).take(pa.array(some)), diff[some], 0)
+
+
+def sorted_run(rows: pa.Table, column: str, names: tuple[str, ...]) -> tuple[pa.Table, bool]:
+    """Return a batch's rows as a run by the order of a column, added up, and whether their keys say all of its values.
+
+    Rows without a value are left out: they never show.
+    """
+    rows = rows.filter(rows.column(column).is_valid())
+    keys, exact = wide_bits(one_chunk(rows.column(column)))
+    columns = {"$p": pa.array(keys), "$h2": rows.column("$h2"), "$r": rows.column("$h1"), "$diff": rows.column("$diff")}
+    return add_up(pa.table(columns | {name: rows.column(name) for name in names}).combine_chunks()), exact

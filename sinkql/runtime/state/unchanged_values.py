@@ -1,0 +1,148 @@
+"""Rows out of which a server left values, and the rows that keys had → whole rows.
+
+A value that is not there is that of the row from before: of the same key, earlier in the batch or in the state, or of
+the key that the row had before, in the state, whichever bucket has that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sinkql import physical
+from sinkql.runtime.state.arrangement import Ints, LookUp, Values
+from sinkql.runtime.state.run import ints, one_chunk, unsigned
+from sinkql.storage.sorted_run import repeats
+
+Mask = NDArray[np.bool_]
+
+
+def flattened(read: physical.Read, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a reader's rows with a column for each part of the key that they had, in place of `$from`."""
+    if not read.holes:
+        return batch
+    *columns, before = batch.columns
+    parts = dict(zip(before.type.names, before.flatten(), strict=True))
+    names = [*batch.schema.names[:-1], *(column.name for column in physical.hole_columns(read)[1:])]
+    return pa.RecordBatch.from_arrays([*columns, *(parts[name] for name in read.key)], names=names)
+
+
+class UnknownError(Exception):
+    """Values that are nowhere: of the rows at these places of the chains, in this column."""
+
+    def __init__(self, places: Ints, column: int) -> None:
+        super().__init__(places, column)
+        self.places, self.column = places, column
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """The changes of a batch by key, in their order: `order` are places of rows, `start` where the key of each begins.
+
+    `alive` tells which are rows, `moved` which had another key; all are in the order of `order`.
+    """
+
+    order: Ints
+    start: Ints
+    alive: Mask
+    moved: Mask
+
+    def source(self, last: Ints, hole: Mask) -> Ints:
+        """Return for the last changes of keys where a column's value is, if not in the state: a place, else -1.
+
+        At the place is a row with the value, one whose value is that of its old key, or a key that is gone.
+        """
+        stops = np.where(~hole | self.moved, np.arange(len(hole)), -1)
+        found = np.maximum.accumulate(stops)[last]
+        return np.where(found < self.start[last], -1, found)
+
+
+@dataclass(slots=True)
+class Filling:
+    """Find what rows of a batch lack.
+
+    `rows` are those of a bucket, `columns` the names of their columns, `places` where these are among the source's;
+    `others` opens the state of all buckets.
+    """
+
+    rows: pa.Table
+    columns: Sequence[str]
+    places: Sequence[int]
+    chains: Chains
+    others: Callable[[], Sequence[Values]]
+
+    def fill(self, last: Ints, found: LookUp, was: Mask) -> list[pa.Array]:
+        """Return the columns of the rows at the places `last` of the chains, whole; raises UnknownError.
+
+        `found` is what the state has of their keys, and `was` tells which have a row there.
+        """
+        holes = self._holes()
+        whole = []
+        for number, name in enumerate(self.columns):
+            values = one_chunk(self.rows.column(name)).take(pa.array(self.chains.order))
+            hole = holes[:, number]
+            if not hole[last].any():
+                whole.append(values.take(pa.array(last)))
+                continue
+            whole.append(self._filled(number, values, hole, last, found, was))
+        return whole
+
+    def _filled(self, number: int, values: pa.Array, hole: Mask, last: Ints, found: LookUp, was: Mask) -> pa.Array:
+        chains, name = self.chains, self.columns[number]
+        at = chains.source(last, hole)
+        own, lacks = at < 0, chains.alive[last] & hole[last]
+        before = lacks & ~own & hole[at]  # the value is that of the row's old key
+        unknown = lacks & np.where(own, ~was, ~chains.alive[at])
+        index = np.where(own, len(values) + np.arange(len(last)), at)
+        parts = [values, found.column(name, values.type)]
+        if before.any():
+            asked = at[before]
+            there, old = self._before(chains.order[asked], name, values.type)
+            index[before] = sum(map(len, parts)) + np.arange(len(asked))
+            parts.append(old)
+            unknown[np.flatnonzero(before)] |= ~there
+        if unknown.any():
+            raise UnknownError(last[unknown], number)
+        return pa.concat_arrays(parts).take(pa.array(index))
+
+    def _before(self, rows: Ints, name: str, type_: pa.DataType) -> tuple[Mask, pa.Array]:
+        """Return which of the rows' old keys have a row, and a column of these."""
+        keys = unsigned(self.rows.column("$f1"))[rows]
+        hashes = ints(self.rows.column("$f2"))[rows]
+        order = np.lexsort((hashes, keys))
+        there = np.zeros(len(rows), np.bool_)
+        index = np.zeros(len(rows), np.int64)
+        parts: list[pa.Array] = [pa.nulls(1, type_)]
+        for each in self.others():
+            found = each.find(keys[order], hashes[order])
+            has = order[found.mask & (ints(found.column("$count", pa.int64()).fill_null(0)) > 0)]
+            column = found.column(name, type_)
+            index[has] = sum(map(len, parts)) + np.argsort(order)[has]
+            parts.append(column)
+            there[has] = True
+        return there, pa.concat_arrays(parts).take(pa.array(index))
+
+    def _holes(self) -> Mask:
+        """Return which columns each row lacks."""
+        count = max(self.places) + 1
+        coded = one_chunk(self.rows.column("$hole")).take(pa.array(self.chains.order)).dictionary_encode()
+        masks = np.zeros((len(coded.dictionary) + 1, count), np.bool_)
+        for number, bits in enumerate(coded.dictionary.to_pylist()):
+            one = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[:count]
+            masks[number, : len(one)] = one
+        masks = masks[:, list(self.places)]
+        found: Mask = masks[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
+        return found
+
+
+def chains_of(rows: pa.Table, order: Ints) -> Chains:
+    """Return the chains of rows, of which `order` puts those of a key together."""
+    keys, hashes = unsigned(rows.column("$h1"))[order], ints(rows.column("$h2"))[order]
+    start = np.maximum.accumulate(np.where(repeats(keys, hashes), 0, np.arange(len(order))))
+    alive = ints(rows.column(physical.DIFF))[order] > 0
+    moved = np.asarray(one_chunk(rows.column("$o0")).is_valid())[order]
+    return Chains(order, start, alive, moved)

@@ -1,0 +1,319 @@
+"""A script, right or wrong → where it holds secrets, and the same without them, to be stored, printed and quoted.
+
+What might be meant as a secret is taken for one: literals of CREATE SECRET, of options whose type says so, of options
+that are misspelt and sound like one, all of kinds that no connector offers, and passwords and tokens in URLs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile, zip_longest
+
+from sinkql import ast
+from sinkql.errors import SinkqlError, Span, nearest, redact
+from sinkql.keywords import SECRET_FUNCTIONS, Role, Vocabulary, longest, most_words, secret_setting
+from sinkql.parser.read import lexer
+from sinkql.parser.read.lexer import Lexeme
+
+_COVERED = re.compile(r"[^\n]")
+REDACTED = "<redacted>"
+_REFERENCES = frozenset(name.upper() for name in SECRET_FUNCTIONS if name != "decode")
+_OTHERS = frozenset(
+    {"CONNECTION", "SOURCE", "SINK", "CLUSTER", "SELECT", "DROP", "SHOW", "COMMENT", "GRANT", "REVOKE", "EXPLAIN"}
+)
+# words after which what is written is no option, and nothing is looked for in its middle
+_MANY = 50
+_WRITTEN = ("STRING", "HEX", "NUMBER", "QUOTED", "WORD")
+_COMMENT = re.compile(r"--([^\r\n]*)|/\*(.*?)(?:\*/|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A script that shows no secret: `text` has the length of the original, so that spans still fit."""
+
+    text: str
+    literals: tuple[str, ...] = field(repr=False)
+
+    def cover(self, error: SinkqlError) -> SinkqlError:
+        """Take the literals out of an error's texts, and give it the masked script."""
+        error.message = self._without(error.message)
+        error.detail = self._without(error.detail) if error.detail else error.detail
+        error.hint = self._without(error.hint) if error.hint else error.hint
+        error.args = (error.message,)
+        if error.text is not None:
+            error.text = self._without(error.text)
+        return error
+
+    def _without(self, text: str) -> str:
+        for literal in self.literals:
+            text = text.replace(literal, "*" * len(literal))
+        return text
+
+
+def mask(script: str, words: Vocabulary) -> Masked:
+    """Cover the literals of secrets, and those in options that take secrets."""
+    pieces: list[str] = []
+    telling: set[str] = set()
+    at = 0
+    for literal in sorted(literals(script, words), key=lambda each: each.span.start):
+        start, end = max(at, literal.span.start), max(at, literal.span.end)
+        pieces += [script[at:start], _COVERED.sub("*", script[start:end])]
+        at = end
+        if literal.of_secret:
+            telling.add(script[literal.span.start : literal.span.end])
+    # Longest first: a literal that holds another one is covered whole. Very short ones are in any text by chance.
+    found = sorted((each for each in telling if len(each) > 3), key=len, reverse=True)
+    return Masked("".join([*pieces, script[at:]]), tuple(found))
+
+
+def without_literal(statement: ast.Create) -> ast.Create:
+    """Return the statement as it may be stored: a secret's literal is taken out of it."""
+    match statement:
+        case ast.CreateSecret(value=ast.Call() as call) if call.refers:
+            return statement
+        case ast.CreateSecret():
+            return replace(statement, value=ast.Text(REDACTED))
+        case _:
+            return statement
+
+
+# --- where secrets stand --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Where a secret's text stands, quotes excluded; `of_secret` is false for one in an option."""
+
+    span: Span
+    of_secret: bool
+
+
+def holds_secret(text: str, words: Vocabulary) -> bool:
+    """Say whether a text, finished or not, holds a secret in the clear: in a statement, or in a comment."""
+    comments = (found[1] or found[2] or "" for found in _COMMENT.finditer(text))
+    return any(any(literals(each, words)) for each in (text, *comments))
+
+
+def literals(text: str, words: Vocabulary) -> Iterator[Literal]:
+    """Yield the secrets in a text; from where the text is no SQL any more, all the rest if it may be part of one.
+
+    What is in URLs comes in any order, and may be part of what came before.
+    """
+    yield from (Literal(Span(start, end), of_secret=True) for start, end in redact.secrets(text))
+    statement: list[Lexeme] = []
+    try:
+        for lexeme in lexer.scan(text):
+            if lexeme.kind == "STRING" and "://" in lexeme.text:
+                inside = _inside(lexeme)
+                for start, end in redact.secrets(text[inside.start : inside.end], whole=True):
+                    yield Literal(Span(inside.start + start, inside.start + end), of_secret=True)
+            if lexeme.kind in (";", "END"):
+                yield from _in_statement(statement, words)
+                statement = []
+            else:
+                statement.append(lexeme)
+    except SinkqlError:
+        yield from _in_statement(statement, words)
+        of_secret = _is_of_secret(statement)
+        if statement and (of_secret or _names_secret(statement, words)):
+            yield Literal(Span(statement[-1].end, len(text)), of_secret)
+
+
+def _in_statement(statement: Sequence[Lexeme], words: Vocabulary) -> Iterator[Literal]:
+    if _is_of_secret(statement):
+        for lexeme in _of_secret(statement):
+            yield Literal(_inside(lexeme), of_secret=True)
+        return
+    yield from _in_settings(statement)
+    if not any(lexeme.keyword == "SELECT" for lexeme in statement):
+        for option, hiding in _options(statement, words):
+            yield from (Literal(_inside(lexeme), of_secret=False) for lexeme in _value(option, hiding))
+
+
+def _in_settings(statement: Sequence[Lexeme]) -> Iterator[Literal]:
+    """Yield the values of Spark's settings that are secrets, as in MAP['spark.authenticate.secret' => 'x']."""
+    for place, lexeme in enumerate(statement):
+        if lexeme.kind == "STRING" and secret_setting(lexeme.value):
+            behind = statement[place + 1 : place + 3]
+            value = next((each for each in behind if each.kind not in ("=>", "=", ",", ")", "]")), None)
+            if value is not None and value.kind in _WRITTEN:
+                yield Literal(_inside(value), of_secret=True)
+
+
+def _of_secret(statement: Sequence[Lexeme]) -> Iterator[Lexeme]:
+    """Yield what a secret's statement gives as its value: also words whose quotes were forgotten."""
+    value = statement[_name_end(statement) :]
+    if value and value[0].keyword in ("RENAME", "OWNER"):
+        return
+    referring = False
+    for lexeme, following in zip_longest(value, value[1:]):
+        opens = following is not None and following.kind == "("
+        if opens and lexeme.keyword in _REFERENCES:
+            referring = True
+        elif lexeme.kind == ")":
+            referring = False
+        elif lexeme.kind in _WRITTEN and not referring and not opens and _telling(lexeme):
+            yield lexeme
+
+
+def _telling(lexeme: Lexeme) -> bool:
+    return lexeme.keyword not in ("AS", "SECRET") and lexeme.value.lower() not in ("base64", "hex")
+
+
+def _name_end(statement: Sequence[Lexeme]) -> int:
+    """Return where the name of a secret's statement ends."""
+    place = next(place for place, lexeme in enumerate(statement) if _says_secret(lexeme)) + 1
+    while place < len(statement) and statement[place].keyword in ("IF", "NOT", "EXISTS"):
+        place += 1
+    while place + 1 < len(statement) and statement[place + 1].kind == ".":
+        place += 2
+    return place + (place < len(statement) and statement[place].kind in ("WORD", "QUOTED"))
+
+
+def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
+    """Say whether the words before the first bracket, AS or literal name a secret, or misspell it."""
+    for lexeme in statement:
+        if lexeme.kind not in ("WORD", "QUOTED", ".") or lexeme.keyword == "AS":
+            return False
+        if lexeme.keyword in _OTHERS:
+            return False
+        if _says_secret(lexeme):
+            return True
+    return False
+
+
+def _says_secret(lexeme: Lexeme) -> bool:
+    if lexeme.keyword == "SECRET":
+        return True
+    from sinkql.parser.read import grammar  # Lark loads only where a statement is looked at
+
+    return lexeme.keyword not in grammar.keywords() and nearest(lexeme.text, ["SECRET"], cutoff=0.75) is not None
+
+
+_ROLES: dict[str, tuple[Role, tuple[str, ...]]] = {
+    "CONNECTION": ("CONNECTION", ("TO", "FOR")),
+    "SOURCE": ("SOURCE", ("FROM",)),
+    "SINK": ("SINK", ("INTO",)),
+}
+"""What a CREATE makes, and the words before its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hiding:
+    """What tells of an option by its label whether its literals may be secrets.
+
+    Outside of brackets most words are not labels: there only those that connectors know count. Of a kind that nobody
+    knows all strings may be secrets, but for those in plain options of the kind that is `meant`.
+    """
+
+    words: Vocabulary
+    role: Role
+    kind: str | None
+    meant: str | None
+    inside: bool
+
+    @property
+    def all(self) -> bool:
+        return self.inside and self.kind is not None and self.words.options(self.role, self.kind) is None
+
+    def plain(self, label: str) -> bool:
+        """Say whether the option is one of the kind that is meant, and no secret."""
+        meant = self.words.options(self.role, self.meant) if self.meant is not None else None
+        return meant is not None and label in meant.labels - meant.secrets
+
+    def label(self, label: str) -> bool:
+        """Say whether the option may be one that takes a secret."""
+        if not self.inside:
+            return label in self.words.secrets
+        return self.words.hides(self.role, None if self.all else self.kind, label)
+
+
+def _options(statement: Sequence[Lexeme], words: Vocabulary) -> Iterator[tuple[list[Lexeme], _Hiding]]:
+    """Yield what stands between brackets and commas, with what tells whether that may be a secret."""
+    option: list[Lexeme] = []
+    role, kind, meant, kind_place = _kind(statement, words)
+    depth = 0
+    for place, lexeme in enumerate(statement):
+        if lexeme.kind in ("(", ",", ")"):
+            behind = place > kind_place
+            yield option, _Hiding(words, role, kind if behind else None, meant, inside=depth > 0)
+            option = []
+            depth += {"(": 1, ")": -1}.get(lexeme.kind, 0)
+        else:
+            option.append(lexeme)
+    yield option, _Hiding(words, role, kind, meant, inside=depth > 0)
+
+
+def _kind(statement: Sequence[Lexeme], words: Vocabulary) -> tuple[Role, str | None, str | None, int]:
+    """Return what a CREATE makes a connection to, a source from or a sink into, what it means, and where it stands.
+
+    None is one that is not there, or of another statement; what a misspelt one means is only likely.
+    """
+    made = next((each for each in (lexeme.keyword for lexeme in statement[:3]) if each in _ROLES), None)
+    if made is None or statement[0].keyword != "CREATE":
+        return "CONNECTION", None, None, len(statement)
+    role, before = _ROLES[made]
+    start = next((place for place, lexeme in enumerate(statement) if lexeme.keyword in before), len(statement)) + 1
+    run: list[str] = []
+    for lexeme in statement[start:]:
+        if lexeme.kind != "WORD" or lexeme.keyword in ("CONNECTION", "WITH"):
+            break
+        run.append(lexeme.text.upper())
+    kinds = words.kinds.get(role, {})
+    known = longest(run, frozenset(kinds))
+    if known or not run:
+        kind = " ".join(run[:known]) or None
+        return role, kind, kind, start
+    written = " ".join(run)
+    meant = next((each for each in kinds if each.startswith(f"{written} ")), None) or nearest(written, tuple(kinds))
+    return role, written, meant, start
+
+
+def _value(option: Sequence[Lexeme], hiding: _Hiding) -> Iterator[Lexeme]:
+    """Yield the literals after the name of an option that may take a secret."""
+    end = _label_end(option, hiding)
+    if end == 0:
+        label = " ".join(lexeme.text.upper() for lexeme in takewhile(lambda lexeme: lexeme.kind == "WORD", option))
+        if hiding.all and not hiding.plain(label):
+            yield from (lexeme for lexeme in option if lexeme.kind in ("STRING", "HEX"))
+        return
+    for before, lexeme in zip(option[end - 1 :], option[end:], strict=False):
+        if lexeme.kind in _WRITTEN and lexeme.keyword != "SECRET" and before.keyword != "SECRET":
+            yield lexeme
+
+
+def _label_end(option: Sequence[Lexeme], hiding: _Hiding) -> int:
+    """Return how many lexemes the option's name takes, 0 if its literals are not secrets."""
+    labels = hiding.words.labels
+    most = most_words(labels) + 1
+    run: list[str] = []
+    for lexeme in option:
+        if lexeme.kind != "WORD" or (0 < len(run) <= most and lexeme.keyword == "SECRET" and " ".join(run) in labels):
+            break
+        run.append(lexeme.text.upper())
+    if not run:
+        return 0
+    said = len(option) > len(run) and option[len(run)].kind in ("=", *_WRITTEN)
+    # a whole name, or what ends in one, as after words that do not belong there
+    for start in range(len(run)):
+        known = longest(run[start : start + most], labels)
+        if known and (not said or start + known == len(run) or start == 0):
+            return start + known if hiding.label(" ".join(run[start : start + known])) else 0
+    if said:
+        return len(run) if hiding.label(" ".join(run[-most:] if len(run) > _MANY else run)) else 0
+    # PASSWORT hunter22: which of the words are the name, nobody knows
+    return next((end for end in range(min(len(run) - 1, _MANY), 0, -1) if hiding.label(" ".join(run[:end]))), 0)
+
+
+def _names_secret(statement: Sequence[Lexeme], words: Vocabulary) -> bool:
+    return any(_label_end(option, hiding) for option, hiding in _options(statement, words))
+
+
+def _inside(lexeme: Lexeme) -> Span:
+    """Return the span of a lexeme without its quotes."""
+    if lexeme.kind in ("WORD", "NUMBER"):
+        return lexeme.span
+    quote = lexeme.text[: lexeme.text.find("$", 1) + 1] if lexeme.text[0] == "$" else lexeme.text[-1]
+    return Span(lexeme.start + lexeme.text.find(quote) + len(quote), lexeme.end - len(quote))

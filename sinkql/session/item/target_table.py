@@ -1,0 +1,69 @@
+"""DROP SINK … WITH TABLE → the tables that sinks write to, each of which goes if it is the sink's own and empty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sinkql import ast, logical, physical
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector_api.planning import DropTarget
+from sinkql.connector_api.stream import Context
+from sinkql.errors import SinkqlError, Span
+from sinkql.lowering.job import lower
+from sinkql.planner.edit.drop import Dropping, check_targets
+from sinkql.planner.name import named, short_name
+from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.session.item.destination import beside, destination_of
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one sink writes to, and how it is dropped; `span` is where the sink is named."""
+
+    write: physical.Write
+    context: Context
+    kind: DropTarget
+    span: Span | None = None
+
+    def drop(self, *, dry: bool) -> bool:
+        """Drop it, or only raise what that would; return whether it is there."""
+        try:
+            return self.kind(self.write, self.context, dry=dry)
+        except SinkqlError as error:
+            error.span = error.span or self.span
+            raise
+
+
+def targets_of(statement: ast.Drop, dropping: Dropping, catalog: Catalog) -> tuple[Target, ...]:
+    """Return what is to be dropped with sinks; raises SQ2374 and SQ3572, and why a sink can no longer be planned."""
+    if not statement.with_table:
+        return ()
+    plans = catalog.plans
+    check_targets(statement, dropping.names, plans, catalog.registry)
+    spans = {named("SINK", each, plans): each.span for each in statement.names}
+    found = []
+    for name in dropping.names:
+        if name in plans.broken:
+            raise plans.broken[name].error
+        found.append(target_of(name, plans, catalog, spans.get(name)))
+    return tuple(each for each in found if each is not None)
+
+
+def target_of(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | None = None) -> Target | None:
+    """Return what a sink of `plans` writes to, None where that cannot be dropped; raises SQ3572 if others do too."""
+    sink = plans.item(name)
+    kind = catalog.registry.sinks[sink.kind].drop if isinstance(sink, logical.Sink) else None
+    if kind is None:
+        return None
+    other, destination = next(beside(name, plans), None), destination_of(name, plans)
+    if other is not None and destination is not None:
+        raise SinkqlError(
+            "SQ3572",
+            f'{destination.kind} "{destination.name}" is used by others: sink "{short_name(other)}" writes to it',
+            span,
+            hint="Drop the sink without WITH TABLE, which keeps the table.",
+        )
+    job, access = lower(name, plans), CatalogAccess(catalog, plans)
+    context = access.context(name, job.sink_id, catalog.database.folder)
+    return Target(job.write, context, kind, span)

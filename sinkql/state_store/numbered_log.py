@@ -1,0 +1,167 @@
+"""Numbered files (`sinkql.storage.numbered_log`) that a store has, and a folder here as far as they were made or read
+here.
+
+A file is made in the store first, where its name decides between hosts, and then here. So who reads on the host of the
+one that writes sees each at once, and others when they look at the store again.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+from pathlib import Path
+
+from sinkql.state_store.directory import Home, StateStore
+from sinkql.storage import failpoint, files
+from sinkql.storage.numbered_log import FIRST, Numbered, file_name, first_in, first_name, numbers_in
+
+_LOOK_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The numbers that a store had when it was asked, and those `made` here since, by when that was.
+
+    It is asked for again where somebody `wanted` it later. None is below `first`.
+    """
+
+    numbers: list[int]
+    at: float
+    made: dict[int, float] = field(default_factory=dict)
+    wanted: float = -math.inf
+    first: int = 0
+
+
+_listings: dict[tuple[str, str], _Listing] = {}
+"""What this process knows of each folder: many readers ask."""
+_turn = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNumbered:
+    """The files of a folder of `home`, which has a store; `Numbers`."""
+
+    home: Home
+    part: str
+    _here: Numbered = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_here", Numbered(self.home.folder / self.part))
+
+    @property
+    def _store(self) -> StateStore:
+        assert self.home.store is not None
+        return self.home.store
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return str(self.home.folder), self.part
+
+    def look(self) -> None:
+        """Ask the store the next time."""
+        with _turn:
+            _listings.setdefault(self._key, _Listing([], -math.inf)).wanted = time.monotonic()
+
+    def numbers(self) -> list[int]:
+        listed = self._listed()
+        return [*listed, *self._newer(listed)]
+
+    def _newer(self, listed: list[int]) -> list[int]:
+        """Return the numbers here that follow those of the store: they were made since it was asked."""
+        here, following = set(self._here.numbers()), max(listed, default=0) + 1
+        return list(takewhile(here.__contains__, count(following)))
+
+    def _listed(self) -> list[int]:
+        found, now = _listings.get(self._key), time.monotonic()
+        if found is None or found.wanted >= found.at or now > found.at + _LOOK_SECONDS:
+            names = [name.removeprefix(f"{self.part}/") for name, _ in self._store.list(f"{self.part}/")]
+            # those in `first` come last: an entry is seen no later than that it is below
+            first = first_in(name.removeprefix(f"{FIRST}/") for name in names if name.startswith(f"{FIRST}/"))
+            found = self._take(numbers_in(name for name in names if "/" not in name), first, now)
+        return found.numbers
+
+    def _take(self, listed: list[int], first: int, asked_at: float) -> _Listing:
+        """Take what the store had: others may have asked it later, and made files since, which are there as well."""
+        with _turn:
+            before = _listings.get(self._key) or _Listing([], -math.inf)
+            if before.at > asked_at:
+                return before
+            first = max(first, before.first)
+            made = {number: at for number, at in before.made.items() if at > asked_at}
+            there = sorted(number for number in {*listed, *made} if number >= first)
+            found = _listings[self._key] = _Listing(there, asked_at, made, before.wanted, first)
+            self._here.remove(*(set(self._here.numbers()) - set(found.numbers)))
+            return found
+
+    def last(self) -> int:
+        return max(self.numbers(), default=0)
+
+    def there(self, number: int) -> bool:
+        listed = self._listed()
+        return number in listed or number in self._newer(listed)
+
+    def read(self, number: int) -> bytes | None:
+        if not self.there(number):
+            return None
+        found = self.home.noted(self._name(number))
+        if found is None:
+            self.look()
+        return found
+
+    def create(self, number: int, data: bytes) -> bool:
+        try:
+            self.home.put_data(self._name(number), data)
+        except FileExistsError:
+            self.look()
+            return False
+        with _turn:
+            found = _listings.setdefault(self._key, _Listing([], -math.inf))
+            found.made[number] = time.monotonic()
+            found.numbers = sorted({*found.numbers, number})
+            self.home.note(self._name(number), data, stored=True)
+        return True
+
+    def stays(self, number: int) -> bool:
+        under = f"{self.part}/{FIRST}/"
+        if number >= first_in(name.removeprefix(under) for name, _ in self._store.list(under)):
+            return True
+        self._remove(number)
+        return False
+
+    def begin_at(self, number: int) -> None:
+        under = f"{self.part}/{FIRST}/"
+        noted = [name for name, _ in self._store.list(under)]
+        if number > first_in(name.removeprefix(under) for name in noted):
+            self._store.put(f"{under}{first_name(number)}", self._empty())
+            self._store.delete(noted)
+        with _turn:
+            found = _listings.setdefault(self._key, _Listing([], -math.inf))
+            found.first = max(found.first, number)
+            found.numbers = [each for each in found.numbers if each >= number]
+        failpoint.point("log-begins")
+        names = (name.removeprefix(f"{self.part}/") for name, _ in list(self._store.list(f"{self.part}/")))
+        for each in numbers_in(name for name in names if "/" not in name):
+            if each < number:
+                self._remove(each)
+                failpoint.point("log-forgotten")
+
+    def _empty(self) -> Path:
+        path = self.home.folder / ".empty"
+        if not path.exists():
+            files.write(path, b"", sync=False)
+        return path
+
+    def _remove(self, number: int) -> None:
+        self._store.delete([self._name(number)])
+        self._here.remove(number)
+        with _turn:
+            found = _listings.get(self._key)
+            if found is not None:
+                found.numbers = [each for each in found.numbers if each != number]
+                found.made.pop(number, None)
+
+    def _name(self, number: int) -> str:
+        return f"{self.part}/{file_name(number)}"
