@@ -170,7 +170,7 @@ def _growth(home: Path, commits: int) -> None:
         written += sum((log / name).stat().st_size for name in os.listdir(log) if name not in known)
         if number % _SWEEP_EVERY == _SWEEP_EVERY - 1:
             most = max(most, _size(log))
-            for name in reader.unneeded([before, at], before=time.time() + 1):
+            for name in reader.removable_files([before, at], before=time.time() + 1):
                 (home / "state" / name).unlink()
     one = sum(len(file.name) + 100 for file in reader.log.seen(at["log"]).values())
     print(

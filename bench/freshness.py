@@ -169,10 +169,10 @@ def _measured(script: str, write: Write, arguments: argparse.Namespace) -> _Foun
 def _ends(home: Path) -> Mapping[int, int] | None:
     """Return for each entry of the log before which id it ends, as ids come in order; None of what has no log."""
     from sinkql.capture import data_file
-    from sinkql.capture.log import LogFolder
+    from sinkql.capture.log import LogDirectory
 
     for path in (home / ".sinkql").glob("capture/*"):
-        log, ends, end = LogFolder.local(path), {}, 0
+        log, ends, end = LogDirectory.local(path), {}, 0
         for number in log.numbers():
             entry = log.entry(number)
             for file in entry.files() if entry is not None and entry.kind == "changes" else ():

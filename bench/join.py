@@ -28,14 +28,14 @@ from sinkql.logical.function import call
 from sinkql.logical.type import BIGINT
 from sinkql.lowering.common_subplan import named
 from sinkql.lowering.join_input import SidesPreparation
-from sinkql.lowering.together import together
+from sinkql.lowering.together import fuse_joins
 from sinkql.runtime.local.xxhash64 import prepared_sides
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.report import collect
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 ROWS = 5_000_000
 CHANGES = (1_000, 10_000, 100_000)
@@ -103,7 +103,7 @@ def hot() -> None:
 
 def chain() -> None:
     """Measure FULL JOINs on one key in one task, and in a task each."""
-    for word, graph in (("one task", together(full_joins())), ("a task each", full_joins())):
+    for word, graph in (("one task", fuse_joins(full_joins())), ("a task each", full_joins())):
         with tempfile.TemporaryDirectory() as folder:
             joins = Chain(Path(folder), named(graph).root)
             joins.come(_KEYS)
@@ -157,16 +157,16 @@ class Kept:
     def keep(self, keys: np.ndarray[Any, Any]) -> None:
         """Run a batch of the right side, and go on from it."""
         words: list[object] = []
-        task = task_of(self.operator, self._held(), Below(), Below())
+        task = task_of(self.operator, self._held(), InputEvents(), InputEvents())
         for _ in task(0, "t", self._batches(1, keys), words.append):
             pass
-        self.manifest = state.after(self.manifest, collect(words, {"j": 1}).runs)
+        self.manifest = state.next_manifest(self.manifest, collect(words, {"j": 1}).runs)
 
     def measure(self, count: int) -> tuple[float, int]:
         """Return the CPU seconds that changes of the left side take, and how many rows they give."""
         keys = np.sort(self.rng.choice(len(self.h1), count, replace=False))
         batches = list(self._batches(0, keys))
-        task = task_of(self.operator, self._held(), Below(), Below())
+        task = task_of(self.operator, self._held(), InputEvents(), InputEvents())
         start = time.process_time()
         words: list[object] = []
         out = sum(len(each) for each in task(0, "t", iter(batches), words.append))
@@ -179,7 +179,7 @@ class Kept:
 
     def _held(self) -> Arrangements:
         self.commit += 1
-        return Arrangements(Home(self.folder), self.manifest, 1, f"c{self.commit}")
+        return Arrangements(StateDirectory(self.folder), self.manifest, 1, f"c{self.commit}")
 
     def _batches(self, side: int, keys: np.ndarray[Any, Any]) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(keys), _AT_ONCE):
@@ -253,12 +253,12 @@ class Chain:
         """Have some rows of each source be others, and return the CPU seconds that the tasks take."""
         self.commit += 1
         self.cpu, first = 0.0, self.commit == 1
-        held = Arrangements(Home(self.folder), self.manifest, 1, f"c{self.commit}")
+        held = Arrangements(StateDirectory(self.folder), self.manifest, 1, f"c{self.commit}")
         batches = {f"s{number}": self._changes(number, count, first=first) for number in range(SOURCES)}
         words: list[object] = []
         self._rows(self.view, held, batches, words)
         names = {each.arrangement: 1 for each in physical.Graph(self.view).stateful()}
-        self.manifest = state.after(self.manifest, collect(words, names).runs)
+        self.manifest = state.next_manifest(self.manifest, collect(words, names).runs)
         return self.cpu
 
     @property
@@ -291,7 +291,7 @@ class Chain:
                 meant = stateful(operator)
                 assert isinstance(meant.preparation, SidesPreparation)
                 rows = prepared_sides(meant.preparation, inputs).to_batches()
-                task = task_of(meant, held, *(Below() for _ in inputs))
+                task = task_of(meant, held, *(InputEvents() for _ in inputs))
                 start = time.process_time()
                 found = list(task(0, "t", iter(rows), words.append))
                 self.cpu += time.process_time() - start

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from sinkql.connectors.iceberg.key_index.run import Entries, map_run, merge, probe, write_run
 from sinkql.hash_key import HashKey
-from sinkql.row_hash import hashes
-from sinkql.storage.sorted_run import sort_places
+from sinkql.row_hash import hash_rows
+from sinkql.storage.sorted_run import sort_indices
 
 KEYS = 1_000_000
 BASE = 5_000_000
@@ -36,7 +36,7 @@ def main() -> None:
         "bigint and text": [pa.array(numbers), texts],
     }
     for name, columns in shapes.items():
-        print(f"hash {name}: {_rate(KEYS, partial(hashes, HashKey(), columns))} M keys/CPU-s")
+        print(f"hash {name}: {_rate(KEYS, partial(hash_rows, HashKey(), columns))} M keys/CPU-s")
     with tempfile.TemporaryDirectory() as folder:
         runs = [_run(Path(folder), number, BASE if number == 0 else BATCH) for number in range(9)][::-1]
         chosen = np.sort(rng.choice(BASE, 2 * BATCH, replace=False))
@@ -47,8 +47,8 @@ def main() -> None:
 
 
 def _run(folder: Path, number: int, rows: int) -> Entries:
-    h1, h2 = hashes(HashKey(), [pa.array(np.arange(rows) + number * BASE)])
-    order = sort_places(h1, h2)
+    h1, h2 = hash_rows(HashKey(), [pa.array(np.arange(rows) + number * BASE)])
+    order = sort_indices(h1, h2)
     entries = Entries(h1[order], h2[order], np.full(rows, number, np.uint32), order.astype(np.uint32))
     write_run(folder / f"{number}.run", rows, [entries])
     return map_run(folder / f"{number}.run")

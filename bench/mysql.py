@@ -59,8 +59,8 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
     """Return rows a CPU-second from the socket to the files of the log."""
     from mysql.captured import stream_of
     from sinkql.capture import data_file
-    from sinkql.capture.log_store import FolderStore
-    from sinkql.connector_api.cdc import Changed, Moved
+    from sinkql.capture.log_store import FolderLogStore
+    from sinkql.connector_api.cdc import PositionAdvanced, RowsChanged
 
     table = _prepared(server)
     if first:
@@ -74,12 +74,12 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
         count, began = 0, time.process_time()
         while done < end:
             for each in stream.receive(1.0):
-                if isinstance(each, Changed | Moved):
+                if isinstance(each, RowsChanged | PositionAdvanced):
                     done = max(done, each.to)
-                if isinstance(each, Changed):
+                if isinstance(each, RowsChanged):
                     for id_, parts in each.tables.items():
                         count += sum(int(part.rows.num_rows) for part in parts)
-                        data_file.write(FolderStore(Path(folder)), id_, 1, parts)
+                        data_file.write(FolderLogStore(Path(folder)), id_, 1, parts)
         assert count == rows
         return count / (time.process_time() - began)
 
@@ -88,7 +88,7 @@ def _snapshot(server: MariaDb, rows: int) -> float:
     """Return rows a CPU-second of chunks of 8 MB."""
     from mysql.captured import stream_of
     from sinkql.capture import data_file
-    from sinkql.capture.log_store import FolderStore
+    from sinkql.capture.log_store import FolderLogStore
 
     table = _prepared(server)
     server.run(_MANY.format(row=_ROW, rows=rows))
@@ -98,7 +98,7 @@ def _snapshot(server: MariaDb, rows: int) -> float:
         while True:
             with stream.chunk(table) as chunk:
                 part = chunk.read(after, 8 << 20)
-            data_file.write(FolderStore(Path(folder)), table.id, 1, list(part.rows))
+            data_file.write(FolderLogStore(Path(folder)), table.id, 1, list(part.rows))
             count += sum(int(each.rows.num_rows) for each in part.rows)
             after = part.last
             if after is None:

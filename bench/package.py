@@ -36,11 +36,11 @@ def main() -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     os.environ["XDG_CACHE_HOME"] = str(work)
-    first = _cpu(package.packed)
-    again = _cpu(package.packed)
+    first = _cpu(package.cached_archives)
+    again = _cpu(package.cached_archives)
     rows = [["", "files", "MB", "MB unpacked", "CPU s to unpack"]]
     folders = []
-    for path in sorted(package.packed()):
+    for path in sorted(package.cached_archives()):
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
         folders.append(work / path.stem)

@@ -119,8 +119,8 @@ def _changes(server: Postgres, rows: int, first: str, then: str, *, full: bool) 
 def read(stream: PostgresStream, end: Position, spent: Spent, folder: Path) -> None:
     """Write what a stream that has begun gives up to a position into files of a log."""
     from sinkql.capture import data_file
-    from sinkql.capture.log_store import FolderStore
-    from sinkql.connector_api.cdc import Changed, Moved
+    from sinkql.capture.log_store import FolderLogStore
+    from sinkql.connector_api.cdc import PositionAdvanced, RowsChanged
 
     messages = stream._messages
     assert messages is not None
@@ -141,12 +141,12 @@ def read(stream: PostgresStream, end: Position, spent: Spent, folder: Path) -> N
         received = time.process_time()
         spent.receiving += received - began - (spent.decoding - decoded)
         for each in events:
-            if isinstance(each, Changed | Moved):
+            if isinstance(each, RowsChanged | PositionAdvanced):
                 done = max(done, each.to)
-            if isinstance(each, Changed):
+            if isinstance(each, RowsChanged):
                 for table, parts in each.tables.items():
                     spent.rows += sum(part.rows.num_rows for part in parts)
-                    data_file.write(FolderStore(folder), table, 1, parts)
+                    data_file.write(FolderLogStore(folder), table, 1, parts)
         spent.writing += time.process_time() - received
 
 
@@ -164,7 +164,7 @@ def _snapshot(server: Postgres, rows: int) -> Spent:
 def snapshot(stream: PostgresStream, table: CapturedTable, spent: Spent, folder: Path) -> None:
     """Write all rows of a table into files of a log."""
     from sinkql.capture import data_file
-    from sinkql.capture.log_store import FolderStore
+    from sinkql.capture.log_store import FolderLogStore
 
     after: Key | None = None
     while True:
@@ -173,7 +173,7 @@ def snapshot(stream: PostgresStream, table: CapturedTable, spent: Spent, folder:
             part = chunk.read(after, 8 << 20)
             rows = list(part.rows)
         read = time.process_time()
-        data_file.write(FolderStore(folder), "t", 1, rows)
+        data_file.write(FolderLogStore(folder), "t", 1, rows)
         spent.receiving += read - began
         spent.writing += time.process_time() - read
         spent.rows += sum(each.rows.num_rows for each in rows)

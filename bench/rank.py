@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from bench.common import median
 from sinkql import physical
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.report import collect
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 Ints = NDArray[np.int64]
 SIZES = (10, 1_000, 10_000)
@@ -104,12 +104,12 @@ class Bench:
         return pa.table([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
 
     def task(self, table: pa.Table, *, keep: bool) -> int:
-        held = Arrangements(Home(self.folder), self.manifest, 1, uuid.uuid4().hex)
+        held = Arrangements(StateDirectory(self.folder), self.manifest, 1, uuid.uuid4().hex)
         batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=_BATCH))
         words: list[object] = []
-        told = sum(len(each) for each in task_of(self.operator, held, Below())(0, "t", batches, words.append))
+        told = sum(len(each) for each in task_of(self.operator, held, InputEvents())(0, "t", batches, words.append))
         if keep:
-            self.manifest = state.after(self.manifest, collect(words, {self.operator.name: 1}).runs)
+            self.manifest = state.next_manifest(self.manifest, collect(words, {self.operator.name: 1}).runs)
         return told
 
 

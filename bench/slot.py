@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
-    from sinkql.session.sink.capture_directory import CatalogDesk
+    from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
     from support.postgres import Postgres
 
 _TABLE = "CREATE TABLE t{number} (id int8 PRIMARY KEY, a int4, b numeric(12, 2), c text, at timestamptz)"
@@ -42,10 +42,10 @@ _BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{name
 def main() -> None:
     """Write for a while, and measure."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from sinkql.runtime.process.capture_processes import captured
+    from sinkql.runtime.process.capture_processes import captures_running
     from sinkql.session.session import Session
-    from sinkql.session.sink.capture_directory import CatalogDesk
-    from sinkql.session.sink.workload import CatalogRoster
+    from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
+    from sinkql.session.sink.workload import CatalogWorkload
     from support.postgres import postgres
 
     arguments = argparse.ArgumentParser(description=__doc__)
@@ -60,8 +60,8 @@ def main() -> None:
         server.execute("CREATE PUBLICATION p FOR ALL TABLES")
         with Session(folder / "catalog.db") as session:
             session.execute(_SQL.format(port=server.port, folder=folder))
-            desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
-            with captured(desk), _recvlogical(server):
+            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
+            with captures_running(desk), _recvlogical(server):
                 _wait(lambda: _slots(server) == 2)
                 before = {each: _cpu(server, each) for each in ("sinkql", "pg_recvlogical")}
                 rows = _write(server, given.tables, given.seconds, given.transactions)
@@ -137,7 +137,7 @@ def _wait(done: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def _check(session: Session, desk: CatalogDesk, server: Postgres, folder: Path) -> None:
+def _check(session: Session, desk: CatalogCaptureDirectory, server: Postgres, folder: Path) -> None:
     """Run each sink once, and compare its table."""
     from capture.pipeline import drain
     from sinkql.runtime.local.engine import LocalEngine

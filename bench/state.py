@@ -24,11 +24,11 @@ from bench.join import KEPT, join
 from bench.rank import mixed
 from sinkql import physical
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.report import collect
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 Ints = NDArray[np.int64]
 _PAYLOAD = 46
@@ -54,13 +54,13 @@ def main() -> None:
 def _churn(name: str, bucket: Kept, change: physical.Change, keeps: str, given: argparse.Namespace) -> None:
     side = _Side(np.random.default_rng(3), appended=change == "append", latest=keeps == "latest")
     payload = 0 if keeps == "counts" else _PAYLOAD
-    bucket.run([side.first(given.rows)], Below())
+    bucket.run([side.first(given.rows)], InputEvents())
     alone = bucket.bytes / side.there - payload
     kind = "appended" if change == "append" else keeps
     print(f"{name}: {alone:.0f} bytes a row besides its columns; at most {_ASKED[kind]} are asked for", flush=True)
     most, series = 1.0, []
     for commit in range(1, given.commits + 1):
-        bucket.run([side.replaced(int(given.rows * given.share))], Below())
+        bucket.run([side.replaced(int(given.rows * given.share))], InputEvents())
         times = bucket.bytes / side.there / (alone + payload)
         most = max(most, times)
         if commit % max(1, given.commits // 10) == 0:
@@ -78,7 +78,7 @@ def _hour(folder: Path, hours: int) -> None:
         since, now = now, now + _MINUTE
         ends = since + random.integers(0, _MINUTE, each) + _HOUR
         bucket.run(
-            [{"ends": ends, "value": np.arange(minute * each, (minute + 1) * each)}], Below(since=since, now=now)
+            [{"ends": ends, "value": np.arange(minute * each, (minute + 1) * each)}], InputEvents(since=since, now=now)
         )
         if minute >= 60:
             most = max(most, bucket.rows / (60 * each))
@@ -129,16 +129,16 @@ class Kept:
         self.manifest = state.empty(bucketing="none", buckets=1)
         self.commit = 0
 
-    def run(self, rows: list[dict[str, Ints]], below: Below) -> None:
+    def run(self, rows: list[dict[str, Ints]], below: InputEvents) -> None:
         """Run a batch, and go on from it."""
         self.commit += 1
-        held = Arrangements(Home(self.folder), self.manifest, 1, f"c{self.commit}")
+        held = Arrangements(StateDirectory(self.folder), self.manifest, 1, f"c{self.commit}")
         sides = [below] * (2 if "$side" in self.operator.preparation.delivered().names else 1)
         batches = (batch for each in rows for batch in _batches(self.operator, each))
         words: list[object] = []
         for _ in task_of(self.operator, held, *sides)(0, "t", batches, words.append):
             pass
-        self.manifest = state.after(self.manifest, collect(words, {self.operator.name: 1}).runs)
+        self.manifest = state.next_manifest(self.manifest, collect(words, {self.operator.name: 1}).runs)
         live = {run["file"] for runs in self._runs() for run in runs}
         for path in (self.folder / "state").rglob("*.arrow"):
             if path.name not in live:

@@ -23,11 +23,11 @@ from bench.common import median
 from bench.rank import mixed
 from sinkql import physical
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.report import collect
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 Ints = NDArray[np.int64]
 _BATCHES, _BATCH = 8, 65_536
@@ -105,15 +105,15 @@ class Bench:
         return pa.table([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
 
     def task(self, tables: list[pa.Table], *, keep: bool) -> int:
-        held = Arrangements(Home(self.folder), self.manifest, 1, uuid.uuid4().hex)
+        held = Arrangements(StateDirectory(self.folder), self.manifest, 1, uuid.uuid4().hex)
         batches: Iterator[pa.RecordBatch] = (
             each for table in tables for each in table.to_batches(max_chunksize=_BATCH)
         )
         words: list[object] = []
-        task = task_of(self.operator, held, Below(), Below())
+        task = task_of(self.operator, held, InputEvents(), InputEvents())
         told = sum(len(each) for each in task(0, "t", batches, words.append))
         if keep:
-            self.manifest = state.after(self.manifest, collect(words, {self.operator.name: 1}).runs)
+            self.manifest = state.next_manifest(self.manifest, collect(words, {self.operator.name: 1}).runs)
         return told
 
 

@@ -42,7 +42,7 @@ def _measure(count: int, rows: int, senders: int) -> tuple[float, float]:
     """Return the seconds and CPU-seconds that so many requests take, until a capture has their rows in Arrow."""
     from sinkql import physical
     from sinkql.connectors.webhook.layout import Layout
-    from sinkql.connectors.webhook.server import Listeners
+    from sinkql.connectors.webhook.server import WebhookServers
     from support.port import free_ports
     from webhook.sending import path_of
     from webhook.streams import open_stream, source, table
@@ -56,7 +56,7 @@ def _measure(count: int, rows: int, senders: int) -> tuple[float, float]:
     given = table(Layout("json"), physical.Column("body", "jsonb", False))
     with (
         tempfile.TemporaryDirectory() as folder,
-        Listeners() as listeners,
+        WebhookServers() as listeners,
         open_stream(source(Path(folder), port, max_body=1 << 20), listeners, table=given) as stream,
     ):
         came, wall, cpu = 0, time.perf_counter(), time.process_time()

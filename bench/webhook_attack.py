@@ -59,13 +59,13 @@ def _served(
 ) -> tuple[list[float], int]:
     from sinkql import physical
     from sinkql.connectors.webhook.layout import Layout
-    from sinkql.connectors.webhook.server import Listeners
+    from sinkql.connectors.webhook.server import WebhookServers
     from webhook.streams import open_stream, source, table
 
     given = table(Layout("json"), physical.Column("body", "jsonb", False))
     with (
         tempfile.TemporaryDirectory() as folder,
-        Listeners() as listeners,
+        WebhookServers() as listeners,
         open_stream(source(Path(folder), port, max_body=_MOST_BODY), listeners, table=given) as stream,
     ):
         go.set()

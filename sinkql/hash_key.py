@@ -21,10 +21,10 @@ class HashKey:
         return cls(os.urandom(KEY_BYTES))
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """Return what tells this key from others, and nothing else of it."""
         return hashlib.blake2b(b"mark", key=self.secret, digest_size=8).hexdigest()
 
 
-OPEN = HashKey()
+PUBLIC_KEY = HashKey()
 """No secret."""

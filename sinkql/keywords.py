@@ -1,7 +1,7 @@
 """Words with a meaning of their own: those of the language, and those that connectors add to it.
 
 The parser, the printer and the masks know no connector. What they must know of the installed ones is a value of
-`Vocabulary`, which `sinkql.connector_api.registry` makes of the connectors' dataclasses.
+`Keywords`, which `sinkql.connector_api.registry` makes of the connectors' dataclasses.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class OptionWords:
 
 
 @dataclass(frozen=True, eq=False)
-class Vocabulary:
+class Keywords:
     """The kinds that connectors offer, by the words that SQL uses, each with its options.
 
     What is printed as `TO kind (label = value, …)` is read the same under any vocabulary: so are the items of a catalog
@@ -182,7 +182,7 @@ class Vocabulary:
         return not _SECRET_WORDS.isdisjoint(words) or any(nearest(each, _LONG_SECRET_WORDS, 0.8) for each in words)
 
 
-LANGUAGE = Vocabulary()
+LANGUAGE = Keywords()
 """No connector: enough for what was printed from a statement."""
 
 
@@ -191,20 +191,20 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def join_name(*parts: str) -> str:
+def qualified_name(*parts: str) -> str:
     """Return the full name of these parts; one with a dot or a quote in it stands in quotes."""
     return ".".join(quoted(part) if not part or '"' in part or "." in part else part for part in parts)
 
 
 @cache
-def most_words(known: frozenset[str]) -> int:
+def longest_phrase(known: frozenset[str]) -> int:
     """Return how many words the longest of some names has."""
     return max((each.count(" ") + 1 for each in known), default=0)
 
 
-def longest(run: Iterable[str], known: frozenset[str]) -> int:
+def longest_match(run: Iterable[str], known: frozenset[str]) -> int:
     """Return how many words the longest known name takes that a run of words begins with; 0 for none."""
-    words = tuple(islice(run, most_words(known)))
+    words = tuple(islice(run, longest_phrase(known)))
     return max((count for count in range(1, len(words) + 1) if " ".join(words[:count]) in known), default=0)
 
 

@@ -10,16 +10,16 @@ from sinkql.errors import SinkqlError
 _NOWHERE = Path(os.devnull, "sinkql")
 
 
-def located(path: str, project: Path) -> Path:
+def in_project(path: str, project: Path) -> Path:
     """Return where a path is that an item of a catalog has: a relative one begins in the project's folder.
 
     `project` is the one of the catalog (`sinkql.catalog.address.project_of`), wherever the process works. Raises SQ4157
-    as `expanded` does.
+    as `expand_home` does.
     """
-    return project / expanded(path)
+    return project / expand_home(path)
 
 
-def expanded(path: str) -> Path:
+def expand_home(path: str) -> Path:
     """Return a path whose `~`, or `~user`, is the home of that user; raises SQ4157 where there is none."""
     if not path.startswith("~"):
         return Path(path)
@@ -36,7 +36,7 @@ def expanded(path: str) -> Path:
     return Path(found, rest) if slash else Path(found)
 
 
-def home() -> Path | None:
+def home_folder() -> Path | None:
     """Return the user's home; None for a user without one, as in some containers."""
     found = os.path.expanduser("~")
     return Path(found) if os.path.isabs(found) else None
@@ -50,5 +50,5 @@ def cache_folder() -> Path:
     named = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(named):  # the specification has others left out: they would be made wherever a process works
         return Path(named, "sinkql")
-    own = home()
+    own = home_folder()
     return _NOWHERE if own is None else own / ".cache" / "sinkql"

@@ -13,7 +13,7 @@ from typing import AnyStr, Generic
 _AT_ONCE = 500
 
 
-class Repeated(Generic[AnyStr]):
+class RepeatedPattern(Generic[AnyStr]):
     """Any number of an item: alternatives, each of which matches in one way only, and never nothing."""
 
     def __init__(self, item: AnyStr) -> None:

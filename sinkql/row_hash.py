@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql.errors import SinkqlError
-from sinkql.hash_key import OPEN, HashKey
+from sinkql.hash_key import PUBLIC_KEY, HashKey
 
 Hashes = npt.NDArray[np.uint64]
 """One of the halves of the rows' hashes."""
@@ -52,7 +52,7 @@ for _length in range(_BLOCK + 1):
 _KEPT = _MASKS.view(np.uint64)
 
 
-def hashes(
+def hash_rows(
     key: HashKey, columns: Sequence[pa.Array | pa.ChunkedArray], *, domain: int = 0, count: int = 0
 ) -> tuple[Hashes, Hashes]:
     """Return both halves of the hashes of equally long columns' rows, or of `count` rows that have no column.
@@ -176,16 +176,16 @@ class _Hasher:
         return found[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
 
 
-def hashed(type_: pa.DataType) -> bool:
+def is_hashable(type_: pa.DataType) -> bool:
     """Tell whether columns of a type have hashes."""
     try:
-        hashes(OPEN, [pa.nulls(1, type_)])
+        hash_rows(PUBLIC_KEY, [pa.nulls(1, type_)])
     except TypeError:
         return False
     return True
 
 
-def collided(one: str, other: str) -> SinkqlError:
+def collision_error(one: str, other: str) -> SinkqlError:
     """Return the error for two values that have one hash."""
     return SinkqlError(
         "SQ3460",

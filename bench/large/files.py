@@ -25,7 +25,7 @@ from bench.common import HOME, ROOT, show
 from sinkql import compile as compile_sql
 from sinkql import physical
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Context, Marker, Writer, WriteResult, WriteTask
+from sinkql.connector_api.stream import Checkpoint, Context, Writer, WriteResult, WriteTask
 
 _COLUMNS = 16
 _SCRIPT = """
@@ -113,7 +113,7 @@ def _result(job: physical.Job, task: WriteTask, bucket: int, number: int) -> Wri
     return task(bucket, "t0", iter([pa.RecordBatch.from_arrays(columns, names=names)]))
 
 
-def _commit(writer: Writer, task: WriteTask, results: list[WriteResult], marker: Marker, *, profile: bool) -> int:
+def _commit(writer: Writer, task: WriteTask, results: list[WriteResult], marker: Checkpoint, *, profile: bool) -> int:
     if not profile:
         return writer.commit(task, results, marker).files
     import cProfile

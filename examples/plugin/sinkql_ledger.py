@@ -11,11 +11,11 @@ from uuid import uuid4
 from sinkql import ast, logical, physical
 from sinkql.connector_api import planning as connector_api_planning
 from sinkql.connector_api import stream
-from sinkql.connector_api.options import bind, described
+from sinkql.connector_api.options import bind, option_field
 from sinkql.connector_api.secret import reveal, secret_data
 from sinkql.connector_api.sink_options import SinkOptions
-from sinkql.connector_api.stream import Context, JobOffsets, Marker, Offsets, WriteResult
-from sinkql.errors import FencedError, SinkqlError, codes
+from sinkql.connector_api.stream import Checkpoint, Context, JobOffsets, Offsets, WriteResult
+from sinkql.errors import FencedError, SinkqlError, error_codes
 from sinkql.errors.code import Code, Family
 from sinkql.storage import failpoint, files
 
@@ -24,31 +24,35 @@ if TYPE_CHECKING:
 
 OWNER = "ledgers"  # what messages call them
 
-codes.add({"LE4001": Code(Family.ENVIRONMENT, "The key does not open the ledger.", "Give the connection another key.")})
+error_codes.add(
+    {"LE4001": Code(Family.ENVIRONMENT, "The key does not open the ledger.", "Give the connection another key.")}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerOptions:
     """The options of TO LEDGER: the type of `api_key` makes its literals secrets."""
 
-    folder: str = described("where the books are", local_path=True)
-    api_key: logical.SecretText = described("what the file `key` of the folder says")
+    folder: str = option_field("where the books are", local_path=True)
+    api_key: logical.SecretText = option_field("what the file `key` of the folder says")
 
 
 @dataclass(frozen=True, slots=True)
 class BookOptions:
     """The options of FROM LEDGER CONNECTION and of INTO LEDGER CONNECTION."""
 
-    book: str = described("the name of the book")
+    book: str = option_field("the name of the book")
 
 
-def _plan_connection(statement: ast.CreateConnection, planning: connector_api_planning.Planning) -> Mapping[str, Any]:
+def _plan_connection(
+    statement: ast.CreateConnection, planning: connector_api_planning.PlanningContext
+) -> Mapping[str, Any]:
     options = bind(statement.options, LedgerOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     return {"folder": options.folder, "api_key": secret_data(options.api_key)}
 
 
 def _plan_source(
-    statement: ast.CreateSource, facts: logical.Facts, planning: connector_api_planning.Planning
+    statement: ast.CreateSource, facts: logical.Facts, planning: connector_api_planning.PlanningContext
 ) -> connector_api_planning.SourcePlan:
     options = bind(statement.options, BookOptions, owner=OWNER, span=statement.kind_span)
     line = logical.Column("line", logical.Type("bigint"), nullable=False)
@@ -59,7 +63,10 @@ def _plan_source(
 
 
 def _plan_sink(
-    statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: connector_api_planning.Planning
+    statement: ast.CreateSink,
+    shape: logical.Shape,
+    facts: logical.Facts,
+    planning: connector_api_planning.PlanningContext,
 ) -> connector_api_planning.SinkPlan:
     options = bind(statement.options, BookOptions, owner=OWNER, span=statement.kind_span)
     common = bind(statement.with_options, SinkOptions, owner=OWNER, span=statement.kind_span)
@@ -67,7 +74,7 @@ def _plan_sink(
 
 
 def _check_key(
-    ledger: logical.Connection | physical.Connection, access: connector_api_planning.Access | Context
+    ledger: logical.Connection | physical.Connection, access: connector_api_planning.OutsideAccess | Context
 ) -> None:
     """Raise LE4001 unless the key opens the ledger."""
     key = (access.path(ledger.options["folder"]) / "key").read_text().strip()
@@ -133,32 +140,34 @@ class LedgerWriter(stream.Writer):
     def open(self) -> None:
         _check_key(self._connection, self._context)
         self._book.mkdir(exist_ok=True)
-        kept = self.marker()
+        kept = self.load_checkpoint()
         if kept is not None and kept.sink != self._context.sink_id:
             raise SinkqlError("SQ3507", f'another sink wrote book "{self._book.name}"', hint="Name another BOOK.")
 
-    def marker(self) -> Marker | None:
+    def load_checkpoint(self) -> Checkpoint | None:
         last = max(self._book.glob("*.jsonl"), default=None)
         self._number = int(last.stem) if last else 0
-        return Marker(**json.loads(last.read_text().partition("\n")[0])) if last else None
+        return Checkpoint(**json.loads(last.read_text().partition("\n")[0])) if last else None
 
     def claim(
         self,
         initial: JobOffsets,
         *,
         epoch: int,
-        switch: stream.Switch | None = None,
+        switch: stream.PlanChange | None = None,
         renew: Callable[[], None] | None = None,
-    ) -> Marker:
-        kept, self._claim, sink = self.marker(), uuid4().hex, self._context.sink_id
+    ) -> Checkpoint:
+        kept, self._claim, sink = self.load_checkpoint(), uuid4().hex, self._context.sink_id
         if renew is not None:
             renew()
-        marker = stream.claimed(kept, sink=sink, claim=self._claim, initial=initial, epoch=epoch, switch=switch)
+        marker = stream.claim_checkpoint(
+            kept, sink=sink, claim=self._claim, initial=initial, epoch=epoch, switch=switch
+        )
         self._land(marker, [])
         return marker
 
-    def refresh(self) -> Marker:
-        kept = self.marker()
+    def refresh(self) -> Checkpoint:
+        kept = self.load_checkpoint()
         if kept is None or kept.claim != self._claim:
             raise self._fenced()
         return kept
@@ -166,17 +175,17 @@ class LedgerWriter(stream.Writer):
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> stream.WriteTask:
         return LedgerTask(uuid4().hex)
 
-    def commit(self, task: stream.WriteTask, results: Sequence[WriteResult], marker: Marker) -> stream.Committed:
+    def commit(self, task: stream.WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> stream.Committed:
         lines = [line for result in results for line in result.data]
         failpoint.point("ledger-commit")
         self._land(marker, lines)
         return stream.Committed(marker, self._number, len(lines), sum(map(len, lines)), files=1)
 
-    def _land(self, marker: Marker, lines: list[str]) -> None:
+    def _land(self, marker: Checkpoint, lines: list[str]) -> None:
         """Make the file of the next commit, whole; one that another run has made is never replaced."""
         text = "".join(f"{line}\n" for line in [json.dumps(asdict(marker)), *lines])
         try:
-            files.create(self._book / f"{self._number + 1:08}.jsonl", text.encode())
+            files.create_new(self._book / f"{self._number + 1:08}.jsonl", text.encode())
         except FileExistsError:
             raise self._fenced() from None
         self._number += 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sinkql.errors import Span
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 _NOWHERE = Span(0, 0)
 
@@ -39,7 +39,7 @@ class Name:
     @property
     def text(self) -> str:
         """What messages call it."""
-        return join_name(*(part.value for part in self.parts))
+        return qualified_name(*(part.value for part in self.parts))
 
     @property
     def value(self) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql.capture import data_file
-from sinkql.capture.log import DataFile, Part
+from sinkql.capture.log import DataFile, TableEntry
 from sinkql.capture.log_store import LogStore
-from sinkql.capture.unchanged_values import filled, moving
-from sinkql.connector_api.cdc import CapturedTable, Changed, Position, Snapshot, TableRows
+from sinkql.capture.unchanged_values import fill_unchanged, has_unchanged_from_other_key
+from sinkql.connector_api.cdc import CapturedTable, Position, RowsChanged, Snapshot, TableRows
 
 _ERROR_BYTES = 500
 """What a record that did not decode takes beside its texts."""
@@ -39,7 +39,7 @@ class Buffer:
     """Of tables that changed, a position before the first of their changes."""
     high: dict[str, Position] = field(default_factory=dict)
 
-    def take(self, event: Changed, now: float) -> None:
+    def take(self, event: RowsChanged, now: float) -> None:
         """Add an event."""
         if self.since is None:
             self.since = now
@@ -76,7 +76,7 @@ class Buffer:
         Rows whose holes may have to be filled stay, and all that follow them: their transactions are not whole yet.
         """
         for table, parts in self.rows.items():
-            first = next((place for place, part in enumerate(parts) if moving(part)), len(parts))
+            first = next((place for place, part in enumerate(parts) if has_unchanged_from_other_key(part)), len(parts))
             self._write(table, parts[:first])
             del parts[:first]
         self.bytes = sum(map(_size, self.rows.values()))
@@ -105,7 +105,7 @@ class Buffer:
         if any(part.rows.num_rows for part in left):
             self.rows[table] = left
 
-    def parts(self, tables: Mapping[str, CapturedTable], complete: Completing) -> Mapping[str, Part]:
+    def parts(self, tables: Mapping[str, CapturedTable], complete: Completing) -> Mapping[str, TableEntry]:
         """Return what the entry is to have of each table; all its transactions are whole."""
         ids = [id_ for _, id_ in self.ends]
         for table, parts in self.rows.items():
@@ -113,7 +113,7 @@ class Buffer:
             self._write(table, [self._completed(table, part, ids, complete) for part in known])
         self.rows.clear()
         return {
-            table: Part(
+            table: TableEntry(
                 tuple(self.files.get(table, ())), table in self.emptied, table in self.moved, self.high.get(table, "")
             )
             for table in sorted({*self.files, *self.emptied})
@@ -121,22 +121,22 @@ class Buffer:
 
     def _filled(self, table: CapturedTable, parts: Sequence[TableRows]) -> Sequence[TableRows]:
         """Return parts with holes filled from rows that came before them, of which some may be in files."""
-        if not any(map(moving, parts)):
+        if not any(map(has_unchanged_from_other_key, parts)):
             return parts
         files = self.files.get(table.id, ())
         before = [TableRows(batch) for file in files for batch in data_file.read(self.store, file)]
-        (whole,) = filled(table, [*before, *parts])
+        (whole,) = fill_unchanged(table, [*before, *parts])
         count = sum(part.rows.num_rows for part in before)
         return [TableRows(whole.rows.slice(count), whole.errors)]
 
     def _completed(self, table: str, part: TableRows, ids: Sequence[Any], complete: Completing) -> TableRows:
         """Fill holes of rows whose key changed from the server, as long as that is right; note where some are left."""
-        if not moving(part):
+        if not has_unchanged_from_other_key(part):
             return part
         part, high = complete(table, part, ids)
         if high is not None:
             self.high[table] = max(self.high.get(table, ""), high)
-        if moving(part):
+        if has_unchanged_from_other_key(part):
             self.moved.add(table)
         return part
 

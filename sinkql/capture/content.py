@@ -22,7 +22,7 @@ _SPLIT_ROWS = 1 << 18
 _SPLIT_BYTES = 64 << 20
 
 
-def groups(reader: Subscription, files: Sequence[DataFile], *, whole: bool) -> list[list[DataFile]]:
+def group_files(reader: Subscription, files: Sequence[DataFile], *, whole: bool) -> list[list[DataFile]]:
     """Return files in groups, each for a split; all in one with `whole`, where rows come and go."""
     found: list[list[DataFile]] = []
     rows = size = 0
@@ -36,14 +36,14 @@ def groups(reader: Subscription, files: Sequence[DataFile], *, whole: bool) -> l
     return found
 
 
-def batches(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+def read_split(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split's files, in order; raises SQ3435 for one that is damaged, and tells the capture."""
     from sinkql.capture import data_file
 
     for file in codec.convert(split["files"], list[DataFile]):
         tally.rows += file.rows + file.failed
         tally.bytes += file.bytes
-        for error in failed(reader, split["log"], file):
+        for error in split_failures(reader, split["log"], file):
             reader.bad.take(tally, error)
         try:
             for batch in data_file.read(reader.log.store, file, _wanted(reader)):
@@ -52,7 +52,7 @@ def batches(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.Rec
             raise _damaged(reader, split["log"], file) from error
 
 
-def failed(reader: Subscription, log: str, file: DataFile) -> Sequence[RowError]:
+def split_failures(reader: Subscription, log: str, file: DataFile) -> Sequence[RowError]:
     """Return what of a file of a log did not decode."""
     from sinkql.capture import data_file
 
@@ -94,5 +94,5 @@ def _key_type(reader: Subscription) -> pa.DataType:
 
 def _damaged(reader: Subscription, log: str, file: DataFile) -> SinkqlError:
     if EXECUTOR not in os.environ:  # else the driver tells the capture
-        messages.put(reader.notes, "damaged", messages.Damaged(log, file.name))
+        messages.send(reader.notes, "damaged", messages.DamagedFileReport(log, file.name))
     return reader.damaged(log, file.name)

@@ -17,7 +17,7 @@ PATIENT_TRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class SubscribedSink:
     """A sink that reads a table of the source, every so many seconds; `sink` is its full name.
 
     `offsets` are the last that the catalog knows of, None before any.
@@ -36,7 +36,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CaptureIntervals:
     """How often a capture does what it does, in seconds and bytes.
 
     An entry ends after `entry_seconds`, or sooner where a sink commits often: after `entry_share` of its interval.
@@ -62,7 +62,7 @@ class Pace:
     first_wait: float = 1.0
     longest_wait: float = 20.0
 
-    def entry_after(self, clients: Sequence[Client]) -> float:
+    def entry_after(self, clients: Sequence[SubscribedSink]) -> float:
         """Return after how many seconds an entry ends, by how often sinks commit."""
         shares = (max(self.receive_seconds, self.entry_share * each.every) for each in clients)
         return min([self.entry_seconds, *shares])
@@ -73,7 +73,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class CaptureProgress:
     """What a capture is doing, for the catalog; with `last` it ends."""
 
     status: Literal["running", "snapshotting", "stalled"]
@@ -82,10 +82,10 @@ class Doing:
     last: bool = False
 
 
-class Host(Protocol):
+class CaptureHost(Protocol):
     """Whoever runs a capture. Methods raise SinkqlError where the catalog cannot be read or written."""
 
-    def clients(self) -> Sequence[Client]:
+    def clients(self) -> Sequence[SubscribedSink]:
         """Return all sinks of the catalog that read the source, running or not."""
 
     def secret(self, name: str) -> str:
@@ -100,5 +100,5 @@ class Host(Protocol):
     def release(self) -> None:
         """Give the lease back."""
 
-    def tell(self, doing: Doing) -> None:
+    def report(self, doing: CaptureProgress) -> None:
         """Take note of what the capture is doing."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sinkql import codec
 from sinkql.capture.log import DataFile
-from sinkql.capture.log_store import LogStore, beside
+from sinkql.capture.log_store import LogStore, failed_records_name
 from sinkql.connector_api.cdc import TableRows
 from sinkql.connector_api.stream import RowError
 
@@ -35,7 +35,7 @@ def write(store: LogStore, table: str, epoch: int, parts: Sequence[TableRows]) -
     rows = pa.Table.from_batches([each.select(schema.names) for each in batches], schema=schema)
     name = f"{epoch}-{uuid.uuid4().hex}-{re.sub(r'[^A-Za-z0-9_.]', '_', table)[:60]}.arrow"
     if errors:
-        store.write(beside(name), _encoded(errors))
+        store.write(failed_records_name(name), _encoded(errors))
     with store.file(name) as file:
         digested = _Digested(file)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -79,7 +79,7 @@ def failed(store: LogStore, file: DataFile) -> list[RowError]:
     """Return the records of a file that did not decode; raises DamagedError."""
     if not file.failed:
         return []
-    name = beside(file.name)
+    name = failed_records_name(file.name)
     try:
         return [codec.decoder(RowError).decode(line) for line in bytes(_whole(store, name)).splitlines()]
     except ValueError:

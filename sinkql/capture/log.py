@@ -24,10 +24,10 @@ from typing import Any, Literal
 import msgspec
 
 from sinkql import codec
-from sinkql.capture.log_store import DamagedEntryError, FolderStore, LogStore
+from sinkql.capture.log_store import DamagedEntryError, FolderLogStore, LogStore
 from sinkql.connector_api.cdc import Position
 from sinkql.storage import failpoint
-from sinkql.storage.key_value import FolderNotes, Notes
+from sinkql.storage.key_value import FolderStore, KeyValueStore
 
 FOLDER = "capture"
 Kind = Literal["open", "changes", "begin", "chunk", "schema", "gap", "close"]
@@ -43,7 +43,7 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: int = 0
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an entry has of a table: rows, before which all others went if it was `emptied`.
 
     `moved`: rows of it have holes with the values of a row of another key, from before the entry. `high` is as in a
@@ -56,7 +56,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     high: Position = ""
 
 
-class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
+class SnapshotGeneration(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a generation is: the key of the last row that was read, how many chunks there are, whether that is all.
 
     `rows` were read, of about `of_rows`, which is -1 as long as nobody asked the server. `begin` is the number of the
@@ -106,10 +106,10 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     transactions: int = 0
     unseen: tuple[tuple[Position, Any], ...] = ()
-    tables: dict[str, Part] = {}
+    tables: dict[str, TableEntry] = {}
     table: str = ""
-    generation: Generation | None = None
-    generations: tuple[Generation, ...] = ()
+    generation: SnapshotGeneration | None = None
+    generations: tuple[SnapshotGeneration, ...] = ()
     captured: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     key: tuple[str, ...] = ()
@@ -149,22 +149,22 @@ def source_folder(catalog_folder: Path, source_id: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class LogFolder:
+class LogDirectory:
     """What is kept of a source: its log in `store`, in `notes` what sinks and captures tell, all else in `folder`."""
 
     folder: Path
     store: LogStore
-    notes: Notes
+    notes: KeyValueStore
 
     @classmethod
-    def local(cls, folder: Path) -> LogFolder:
+    def local(cls, folder: Path) -> LogDirectory:
         """Return one that is all in the folder."""
-        return cls(folder, FolderStore(folder), FolderNotes(folder))
+        return cls(folder, FolderLogStore(folder), FolderStore(folder))
 
     @property
     def where(self) -> str:
         """Return which machine has the log, and where; nothing of one that all machines reach."""
-        return f"{socket.gethostname()}:{self.folder.absolute()}" if isinstance(self.store, FolderStore) else ""
+        return f"{socket.gethostname()}:{self.folder.absolute()}" if isinstance(self.store, FolderLogStore) else ""
 
     def numbers(self) -> list[int]:
         """Return the numbers of all entries, in order."""
@@ -174,7 +174,7 @@ class LogFolder:
         """Return an entry, None where there is none; DamagedEntryError (SQ3435) where it cannot be read."""
         data = self.store.entry(number)
         try:
-            return decoded(data) if data is not None else None
+            return decode_entry(data) if data is not None else None
         except ValueError as error:
             raise DamagedEntryError(
                 "SQ3435",
@@ -190,16 +190,16 @@ class LogFolder:
             number += 1
 
 
-def decoded(data: bytes) -> Entry:
+def decode_entry(data: bytes) -> Entry:
     """Return an entry as it was written; raises ValueError where it is damaged."""
     return _ENTRIES.decode(data)
 
 
 @dataclass(slots=True)
-class Log:
+class LogWriter:
     """The log, for the one capture that writes it: all entries that are there, and those that it adds."""
 
-    place: LogFolder
+    place: LogDirectory
     id: str
     epoch: int
     entries: list[Entry] = field(default_factory=list)
@@ -211,14 +211,14 @@ class Log:
         self.size = sum(each.size for each in self.entries)
 
     @classmethod
-    def open(cls, place: LogFolder, epoch: int, *, new_id: str, era: int = 0) -> Log:
+    def open(cls, place: LogDirectory, epoch: int, *, new_id: str, era: int = 0) -> LogWriter:
         """Read all entries; raises `msgspec.ValidationError` or ValueError where the log is damaged."""
         place.store.open(epoch)
         there = dict(place.store.entries())
         numbers = list(there)
         if numbers and numbers != list(range(numbers[0], numbers[-1] + 1)):
             raise ValueError("entries are missing")
-        found = [decoded(data) for data in there.values()]
+        found = [decode_entry(data) for data in there.values()]
         if len({each.log for each in found}) > 1:
             raise ValueError("entries are of two logs")
         if found and found[-1].era != era:

@@ -10,8 +10,8 @@ import msgspec
 
 from sinkql import physical
 from sinkql.capture import content, find
-from sinkql.capture.log import Entry, Part
-from sinkql.capture.position import Place, after, place_of
+from sinkql.capture.log import Entry, TableEntry
+from sinkql.capture.position import LogPosition, position_after, position_of
 from sinkql.capture.subscription import Subscription
 from sinkql.connector_api.cdc import SKIP
 from sinkql.connector_api.stream import Limit, Offsets
@@ -23,10 +23,10 @@ _IDLE_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
-class Walk:
+class LogScan:
     """A walk through the entries after a place: how far it is, and what it took in."""
 
-    place: Place
+    place: LogPosition
     rows: int = 0
     bytes: int = 0
     passed: int = 0
@@ -42,29 +42,29 @@ class Walk:
 
 
 @dataclass(slots=True)
-class Passed:
+class ScanCache:
     """A walk from a place that found nothing worth a commit: the next look goes on where it ended.
 
     Where many tables of a source change, each sink would look through all of their entries each time. It is no part of
     a reader in a task.
     """
 
-    _from: Place | None = None
-    _walk: Walk | None = None
+    _from: LogPosition | None = None
+    _walk: LogScan | None = None
 
-    def walk(self, begun: Place) -> Walk:
+    def walk(self, begun: LogPosition) -> LogScan:
         """Return the walk from a place."""
-        return replace(self._walk) if self._walk is not None and self._from == begun else Walk(begun)
+        return replace(self._walk) if self._walk is not None and self._from == begun else LogScan(begun)
 
-    def keep(self, begun: Place, walk: Walk) -> None:
+    def keep(self, begun: LogPosition, walk: LogScan) -> None:
         """Take note of one that is to be gone on with."""
         self._from, self._walk = begun, walk
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Passed, ()
+        return ScanCache, ()
 
 
-def take(reader: Subscription, walk: Walk, entry: Entry, limit: Limit) -> bool:
+def advance(reader: Subscription, walk: LogScan, entry: Entry, limit: Limit) -> bool:
     """Go past an entry; tell whether to go on, False where the batch ends before it or at it."""
     part = reader.part(walk.place, entry)
     first = walk.rows == 0
@@ -83,14 +83,14 @@ def take(reader: Subscription, walk: Walk, entry: Entry, limit: Limit) -> bool:
     if not _keeps_columns(reader, walk.place, entry, first=first):
         return False
     before = walk.place
-    walk.place = after(before, entry, part, reader.table.id)
+    walk.place = position_after(before, entry, part, reader.table.id)
     walk.passed += entry.size
     walk.at = entry.at
     walk.turned |= (walk.place.done, walk.place.generation) != (before.done, before.generation)
     return not reader.snapshot_alone(before, walk.place)  # what comes next may take back its rows
 
 
-def entries(reader: Subscription, begun: Place, until: Offsets | None) -> Iterator[Entry]:
+def entries(reader: Subscription, begun: LogPosition, until: Offsets | None) -> Iterator[Entry]:
     """Yield what comes after a place in its log, up to a target or another place."""
     for entry in reader.log.after(begun.entry):
         if entry.log != begun.log:
@@ -100,17 +100,17 @@ def entries(reader: Subscription, begun: Place, until: Offsets | None) -> Iterat
         yield entry
 
 
-def parts(reader: Subscription, start: Offsets, end: Offsets) -> Iterator[Part]:
+def scan_parts(reader: Subscription, start: Offsets, end: Offsets) -> Iterator[TableEntry]:
     """Yield what a sink takes between two places; raises SQ3434 or SQ3435 where the log has that no more."""
-    stop = place_of(end)
-    if find.doubled(reader, place_of(start)) and not find.given_up(reader, start):
+    stop = position_of(end)
+    if find.may_duplicate(reader, position_of(start)) and not find.loss_accepted(reader, start):
         raise SinkqlError(
             "SQ3434",
             f'the log of "{reader.name}" no longer tells which changes the first snapshot of the table had',
-            detail=f"they follow position {place_of(start).to}",
+            detail=f"they follow position {position_of(start).to}",
             hint=SKIP,
         )
-    begun = find.found(reader, place_of(start), stop)
+    begun = find.resolve(reader, position_of(start), stop)
     if begun is None:  # a first batch is read elsewhere then; what is in a table cannot be read again
         raise GoneError(
             "SQ3435",
@@ -125,14 +125,14 @@ def parts(reader: Subscription, start: Offsets, end: Offsets) -> Iterator[Part]:
         part = reader.part(place, entry)
         if part is not None:
             yield part
-        place = after(place, entry, part, reader.table.id)
+        place = position_after(place, entry, part, reader.table.id)
     if place.entry != stop.entry:
         raise reader.unreadable("the log began again")
 
 
 def step(reader: Subscription, start: Offsets, end: Offsets) -> Offsets:
     """Return how far one batch may go between two places: up to where a row has values of one from before it."""
-    begun = find.found(reader, place_of(start), place_of(end)) if reader.holes else None
+    begun = find.resolve(reader, position_of(start), position_of(end)) if reader.holes else None
     if begun is None:
         return end
     place, some = begun, False
@@ -142,18 +142,18 @@ def step(reader: Subscription, start: Offsets, end: Offsets) -> Offsets:
             if some and part.moved:
                 return place.offsets()
             some = some or bool(part.files)
-        place = after(place, entry, part, reader.table.id)
+        place = position_after(place, entry, part, reader.table.id)
     return end
 
 
-def emptied(reader: Subscription, place: Place, *, last: bool = False) -> Place | None:
+def before_truncate(reader: Subscription, place: LogPosition, *, last: bool = False) -> LogPosition | None:
     """Return the place before a table without a key is emptied, if that is what follows; with `last` its last one.
 
     A source may have ON TRUNCATE = FAIL.
     """
     if reader.change != "retract" or not place.done or reader.keeping.on_truncate == "fail":
         return None
-    begun, found = find.found(reader, place), None
+    begun, found = find.resolve(reader, place), None
     for entry in reader.log.after(begun.entry) if begun is not None else ():
         part = reader.part(begun, entry) if begun is not None and entry.log == begun.log else None
         if part is not None and part.emptied:
@@ -164,7 +164,7 @@ def emptied(reader: Subscription, place: Place, *, last: bool = False) -> Place 
     return found
 
 
-def _fits(reader: Subscription, part: Part, entry: Entry, *, first: bool) -> bool:
+def _fits(reader: Subscription, part: TableEntry, entry: Entry, *, first: bool) -> bool:
     """Tell whether a part can be taken; raises where it cannot and is the first of a batch."""
     if part.emptied and reader.keeping.on_truncate == "fail":
         raise SinkqlError(
@@ -177,11 +177,11 @@ def _fits(reader: Subscription, part: Part, entry: Entry, *, first: bool) -> boo
         if not first:
             return False
         bad = next(each for each in part.files if each.failed)
-        raise reader.bad.failure(content.failed(reader, entry.log, bad)[0])
+        raise reader.bad.failure(content.split_failures(reader, entry.log, bad)[0])
     return True
 
 
-def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: bool) -> bool:
+def _keeps_columns(reader: Subscription, place: LogPosition, entry: Entry, *, first: bool) -> bool:
     """Tell whether the table has, from an entry on, the columns that the sink needs; raises at the first.
 
     A sink that a user has go on without what is lost goes past that.

@@ -102,7 +102,7 @@ class LogStore(Protocol):
         """Delete data files that are not named: of captures that died before they made an entry."""
 
 
-def beside(name: str) -> str:
+def failed_records_name(name: str) -> str:
     """Return the name of the file with those records of a data file that did not decode."""
     return f"{name}.errors"
 
@@ -135,7 +135,7 @@ def _log_of(data: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FolderStore:
+class FolderLogStore:
     """A log in a folder of this machine, or of a disk that several share: those who write are told apart by a lease.
 
     A log that was discarded begins again in the same place, while a capture of the one before may sleep: with which
@@ -204,7 +204,7 @@ class FolderStore:
 
     def add(self, number: int, data: bytes) -> None:
         try:
-            files.create(self.path(number), data)
+            files.create_new(self.path(number), data)
         except FileExistsError:
             raise FencedLogError from None
         failpoint.point("entry-put")
@@ -243,7 +243,7 @@ class FolderStore:
         self.discard()
 
     def note(self, name: str, data: bytes) -> None:
-        files.write(self.folder / name, data)
+        files.write_atomic(self.folder / name, data)
 
     def noted(self, name: str) -> bytes | None:
         try:
@@ -255,10 +255,10 @@ class FolderStore:
         (self.folder / name).unlink(missing_ok=True)
 
     def file(self, name: str) -> AbstractContextManager[BinaryIO]:
-        return files.stream(self.data / name)
+        return files.write_stream(self.data / name)
 
     def write(self, name: str, data: bytes) -> None:
-        files.write(self.data / name, data, private=True)
+        files.write_atomic(self.data / name, data, private=True)
 
     def read(self, name: str) -> pa.Buffer:
         import pyarrow as pa
@@ -267,10 +267,10 @@ class FolderStore:
             return mapped.read_buffer()
 
     def remove(self, name: str) -> None:
-        for each in (name, beside(name)):
+        for each in (name, failed_records_name(name)):
             (self.data / each).unlink(missing_ok=True)
 
     def sweep(self, named: Container[str]) -> None:
         for path in self.data.iterdir():
-            if path.name.removesuffix(beside("")) not in named:
+            if path.name.removesuffix(failed_records_name("")) not in named:
                 path.unlink(missing_ok=True)

@@ -28,14 +28,14 @@ import msgspec
 from sinkql import codec
 from sinkql.connector_api.cdc import Position
 from sinkql.errors import SinkqlError, from_data
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 _LOOK_SECONDS = 0.02
 _VALID_SECONDS = 5.0
 
 
-class At(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a sink is, as `sinkql.capture.position.Place` has it."""
+class ReaderPosition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a sink is, as `sinkql.capture.position.LogPosition` has it."""
 
     table: str
     to: Position
@@ -51,7 +51,7 @@ class At(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = 0
 
 
-class Era(msgspec.Struct, frozen=True, omit_defaults=True):
+class CaptureEpoch(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came after a loss that a user accepted: the positions of an era mean nothing in another one.
 
     It begins at position `begin`, empty as long as that is not known; `why` is what was lost before it. Where rows are
@@ -69,17 +69,17 @@ class Era(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(self.begin, min(to, self.end))
 
 
-class Skip(msgspec.Struct, frozen=True):
+class LossAcceptance(msgspec.Struct, frozen=True):
     """A user accepts a loss that was reported with this code: its message may tell more each time."""
 
     code: str
 
     def accepts(self, error: SinkqlError) -> bool:
         """Tell whether an error is of that loss."""
-        return error.of_loss and self == Skip(error.code)
+        return error.of_loss and self == LossAcceptance(error.code)
 
 
-class Want(msgspec.Struct, frozen=True, omit_defaults=True):
+class SnapshotRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A sink waits for a generation of a table with some columns, or is to begin with `all` that the log has."""
 
     table: str
@@ -87,13 +87,13 @@ class Want(msgspec.Struct, frozen=True, omit_defaults=True):
     columns: tuple[tuple[str, str], ...] = ()
 
 
-class Ask(msgspec.Struct, frozen=True):
+class EndRequest(msgspec.Struct, frozen=True):
     """Somebody asks for the server's end, of a capture that captures a table."""
 
     table: str
 
 
-class Answer(msgspec.Struct, frozen=True):
+class EndReply(msgspec.Struct, frozen=True):
     """The server's end `to`, when the capture had gone to entry `entry` of log `log`, up to `at`, in an era."""
 
     to: Position
@@ -103,7 +103,7 @@ class Answer(msgspec.Struct, frozen=True):
     era: int = 0
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class CaptureError(msgspec.Struct, frozen=True):
     """An error that was met in a try that began at `tried`, and in all others since `failing`."""
 
     error: dict[str, Any]
@@ -111,7 +111,7 @@ class Trouble(msgspec.Struct, frozen=True):
     failing: float
 
 
-class Word(msgspec.Struct, frozen=True, omit_defaults=True):
+class CaptureStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a capture is doing: `trouble` is what it cannot get over, `tables` what keeps it from reading some of them.
 
     `confirmed` is what the server may have forgotten; `joinable` are the entries where generations begin that sinks may
@@ -126,10 +126,10 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     confirmed: Position = ""
     joinable: dict[str, int] = {}
     where: str = ""
-    trouble: Trouble | None = None
-    tables: dict[str, Trouble] = {}
+    trouble: CaptureError | None = None
+    tables: dict[str, CaptureError] = {}
 
-    def of(self, table: str) -> Trouble | None:
+    def of(self, table: str) -> CaptureError | None:
         """Return what keeps it from reading a table, as long as the capture repeats it.
 
         One that has ended says nothing any more.
@@ -163,13 +163,13 @@ class Snapshots(msgspec.Struct, frozen=True):
     tables: dict[str, Snapshot]
 
 
-class Again(msgspec.Struct, frozen=True):
+class RetryRequest(msgspec.Struct, frozen=True):
     """Somebody wishes that the capture tries again."""
 
     at: float
 
 
-class Damaged(msgspec.Struct, frozen=True):
+class DamagedFileReport(msgspec.Struct, frozen=True):
     """A data file of a log is damaged."""
 
     log: str
@@ -186,17 +186,17 @@ def sink_of(reader: str) -> str:
     return reader.partition(".")[0]
 
 
-def put(notes: Notes, name: str, mark: msgspec.Struct) -> None:
+def send(notes: KeyValueStore, name: str, mark: msgspec.Struct) -> None:
     """Write a note, which readers see whole."""
     notes.write(name, msgspec.json.encode(mark), sync=False)
 
 
-def take(notes: Notes, name: str, type_: type[Any]) -> Any | None:
+def receive(notes: KeyValueStore, name: str, type_: type[Any]) -> Any | None:
     """Return what a note says, None where it is not there or not whole."""
     return _said(notes.read(name), type_)
 
 
-def all_of(notes: Notes, what: str, type_: type[Any]) -> Iterator[tuple[str, Any]]:
+def all_of(notes: KeyValueStore, what: str, type_: type[Any]) -> Iterator[tuple[str, Any]]:
     """Yield names and contents of the notes of the folder `what`."""
     for name, note in notes.all(what).items():
         found = _said(note, type_)
@@ -210,55 +210,55 @@ def _said(note: bytes | None, type_: type[Any]) -> Any | None:
     return None
 
 
-def era(notes: Notes) -> Era:
+def latest_epoch(notes: KeyValueStore) -> CaptureEpoch:
     """Return the era that began last, as far as it is known."""
-    found: Era | None = take(notes, "era", Era)
-    return found or Era()
+    found: CaptureEpoch | None = receive(notes, "era", CaptureEpoch)
+    return found or CaptureEpoch()
 
 
-def begin(notes: Notes, era: Era) -> None:
+def begin_epoch(notes: KeyValueStore, era: CaptureEpoch) -> None:
     """Begin an era, durably."""
     notes.write("era", msgspec.json.encode(era))
 
 
-def word(notes: Notes) -> Word | None:
+def status(notes: KeyValueStore) -> CaptureStatus | None:
     """Return what the capture is doing, as far as it said."""
-    found: Word | None = take(notes, "word", Word)
+    found: CaptureStatus | None = receive(notes, "word", CaptureStatus)
     return found
 
 
-def failure(notes: Notes, table: str, since: float) -> tuple[SinkqlError, float] | None:
+def failure(notes: KeyValueStore, table: str, since: float) -> tuple[SinkqlError, float] | None:
     """Return what keeps the capture from reading a table, and since when; one that met it before is to try again.
 
     What does not pass by itself, and was met before, is not returned: a user may have mended what was wrong.
     """
-    said = word(notes)
+    said = status(notes)
     trouble = said.of(table) if said is not None else None
     if trouble is None:
         return None
     found = from_data(trouble.error)
     if not found.retryable and trouble.tried < since:
-        before: Again | None = take(notes, "again", Again)
+        before: RetryRequest | None = receive(notes, "again", RetryRequest)
         if before is None or before.at < since:
-            put(notes, "again", Again(since))
+            send(notes, "again", RetryRequest(since))
         return None
     return found, trouble.failing
 
 
-def wished(notes: Notes, since: float) -> bool:
+def retry_requested(notes: KeyValueStore, since: float) -> bool:
     """Tell whether somebody wishes, since a time, that the capture tries again."""
-    found: Again | None = take(notes, "again", Again)
+    found: RetryRequest | None = receive(notes, "again", RetryRequest)
     return found is not None and found.at > since
 
 
-def ask(notes: Notes, table: str, *, patience: float) -> Answer | None:
+def request_end(notes: KeyValueStore, table: str, *, patience: float) -> EndReply | None:
     """Return the server's end as a capture tells it; None where none does in so many seconds."""
     name = secrets.token_hex(8)
-    put(notes, f"ask/{name}", Ask(table))
+    send(notes, f"ask/{name}", EndRequest(table))
     since, until = time.time(), time.monotonic() + patience
     try:
         while time.monotonic() < until:
-            found: Answer | None = take(notes, f"answer/{name}", Answer)
+            found: EndReply | None = receive(notes, f"answer/{name}", EndReply)
             if found is not None:
                 return found
             found_failing = failure(notes, table, since)

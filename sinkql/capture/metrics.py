@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql.capture import messages
-from sinkql.capture.log import Entry, Log
-from sinkql.capture.retention import Marks, beyond
+from sinkql.capture.log import Entry, LogWriter
+from sinkql.capture.retention import SinkPositions, may_need
 from sinkql.connector_api.cdc import Position, Stream
 
 _SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Figures:
+class CaptureMetrics:
     """Ask the server now and then, and count."""
 
-    log: Log
+    log: LogWriter
     stream: Stream
     _asked_at: float = float("-inf")
     _known: Position = ""
     _retained: int = 0
 
-    def now(self, marks: Marks, came: Position, retained: int | None, *, last: bool) -> dict[str, Any]:
+    def now(self, marks: SinkPositions, came: Position, retained: int | None, *, last: bool) -> dict[str, Any]:
         """Return the figures; changes up to `came` were received, the server keeps `retained` bytes, if that is known.
 
         Offsets are numbers of `unit`: `offset_known` the server's end, `sinks` up to where each of them has all of its
@@ -37,7 +37,7 @@ class Figures:
             self._retained = self.stream.retained() if retained is None else retained
         has: dict[str, Position] = {}
         for reader, at in marks.at.items():
-            sink_id, position = messages.sink_of(reader), caught_up(at, self.log.entries, came)
+            sink_id, position = messages.sink_of(reader), caught_up_position(at, self.log.entries, came)
             has[sink_id] = min(has.get(sink_id, position), position)
         numbers = {position: self.stream.number(position) for position in {*has.values()}}
         committed = None if marks.wants else min(numbers.values(), default=None)
@@ -52,20 +52,20 @@ class Figures:
         }
 
 
-def caught_up(at: messages.At, entries: Sequence[Entry], came: Position) -> Position:
+def caught_up_position(at: messages.ReaderPosition, entries: Sequence[Entry], came: Position) -> Position:
     """Return up to where a sink has all of its table: to the end of what `came`, where nothing of it follows.
 
     A sink that finds no row of its table commits only now and then.
     """
     for entry in reversed(entries):
-        if not beyond(at, entry):
+        if not may_need(at, entry):
             break
         if at.table in entry.tables:
             return at.to
     return max(at.to, came) if at.done else at.to
 
 
-def shown(snapshot: messages.Snapshot) -> dict[str, Any]:
+def as_progress(snapshot: messages.Snapshot) -> dict[str, Any]:
     """Return how far a snapshot is, for users."""
     found = {
         "chunks": snapshot.chunks,

@@ -32,10 +32,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from sinkql import codec
-from sinkql.capture.log_store import FencedLogError, beside, entry_name, entry_number
+from sinkql.capture.log_store import FencedLogError, entry_name, entry_number, failed_records_name
 from sinkql.errors import SinkqlError
 from sinkql.object_store.objects import Objects, Purpose, TakenError
-from sinkql.object_store.s3 import SCHEME, Keys
+from sinkql.object_store.s3 import SCHEME, S3Credentials
 from sinkql.object_store.store import ObjectStore
 from sinkql.storage import failpoint
 from sinkql.storage.numbered_log import first_in, first_name
@@ -75,7 +75,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class BucketStore:
+class ObjectLogStore:
     """The log below a prefix, which ends with a slash; `owner` tells the catalog of whoever writes from others."""
 
     bucket: str
@@ -85,13 +85,13 @@ class BucketStore:
     _held: tuple[_Head, str] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, path: str, access: ObjectStore, owner: str = "") -> BucketStore:
+    def of(cls, path: str, access: ObjectStore, owner: str = "") -> ObjectLogStore:
         """Return the log at a path with s3://."""
         bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
         return cls(bucket, prefix, access, owner)
 
-    def __reduce__(self) -> tuple[type[BucketStore], tuple[Any, ...]]:
-        return BucketStore, (self.bucket, self.prefix, Keys.of(self.access))
+    def __reduce__(self) -> tuple[type[ObjectLogStore], tuple[Any, ...]]:
+        return ObjectLogStore, (self.bucket, self.prefix, S3Credentials.of(self.access))
 
     @property
     def _objects(self) -> Objects:
@@ -299,13 +299,13 @@ class BucketStore:
         return pa.py_buffer(found[0])
 
     def remove(self, name: str) -> None:
-        self._objects.delete(f"{self._run}data/{each}" for each in (name, beside(name)))
+        self._objects.delete(f"{self._run}data/{each}" for each in (name, failed_records_name(name)))
 
     def sweep(self, named: Container[str]) -> None:
         """Delete data files that are not named, and what is left of runs that were discarded, once they are old."""
         data, before = f"{self._run}data/", time.time() - _SWEPT_SECONDS
         for key, put_at in self._objects.list(self.prefix):
-            name = key.removeprefix(data).removesuffix(beside("")) if key.startswith(data) else None
+            name = key.removeprefix(data).removesuffix(failed_records_name("")) if key.startswith(data) else None
             ours = key.startswith((self._run, self._notes)) if name is None else name in named
             if not ours and key != self._head_key and put_at.timestamp() < before:
                 self._objects.delete([key])

@@ -8,12 +8,12 @@ import msgspec
 
 from sinkql import codec
 from sinkql.capture import messages, recovery
-from sinkql.capture.log import Entry, Generation, Part
+from sinkql.capture.log import Entry, SnapshotGeneration, TableEntry
 from sinkql.connector_api.cdc import Position
 from sinkql.connector_api.stream import Offsets
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a sink is: `done` once it has all chunks of its generation; changes up to `high` may be in them.
 
     `chunks` of run `run` it has, with `rows`; `begin` is the entry where it began to read.
@@ -32,9 +32,9 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     era: int = 0
     rows: int = 0
 
-    def at(self, table: str) -> messages.At:
+    def at(self, table: str) -> messages.ReaderPosition:
         """Return what tells the capture of it."""
-        return messages.At(
+        return messages.ReaderPosition(
             table,
             self.to,
             self.log,
@@ -66,12 +66,12 @@ class Target(msgspec.Struct, frozen=True):
     until: Position
 
 
-def place_of(offsets: Offsets) -> Place:
+def position_of(offsets: Offsets) -> LogPosition:
     """Return the place that offsets say."""
-    return codec.convert(offsets, Place)
+    return codec.convert(offsets, LogPosition)
 
 
-def after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:
+def position_after(place: LogPosition, entry: Entry, part: TableEntry | None, table: str) -> LogPosition:
     """Return the place after an entry that has `part` for a sink."""
     high, generation = place.high, entry.generation
     if part is not None:
@@ -79,7 +79,7 @@ def after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:
     found = msgspec.structs.replace(place, entry=entry.entry, to=max(place.to, entry.to), high=high)
     if entry.kind == "begin" and entry.table == table and place.generation is None and not place.done:
         return msgspec.structs.replace(found, generation=_number(generation), begin=entry.entry)
-    if entry.kind == "chunk" and generation is not None and takes(place, generation):
+    if entry.kind == "chunk" and generation is not None and takes_chunk(place, generation):
         return msgspec.structs.replace(
             found,
             last=generation.last,
@@ -92,13 +92,13 @@ def after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:
     return found
 
 
-def takes(place: Place, generation: Generation | None) -> bool:
+def takes_chunk(place: LogPosition, generation: SnapshotGeneration | None) -> bool:
     """Tell whether a sink takes a chunk: of its generation, and none is between those that it has and this one."""
     if generation is None or generation.number != place.generation or place.done:
         return False
     return recovery.takes(place.run, place.chunks, generation)
 
 
-def _number(generation: Generation | None) -> int:
+def _number(generation: SnapshotGeneration | None) -> int:
     assert generation is not None, "a beginning says of what"
     return generation.number

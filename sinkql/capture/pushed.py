@@ -9,18 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from sinkql.capture.log import Log
-from sinkql.capture.messages import At
+from sinkql.capture.log import LogWriter
+from sinkql.capture.messages import ReaderPosition
 from sinkql.capture.retention import lost_log
-from sinkql.connector_api.cdc import Event, Position, PushedStream, Stream
+from sinkql.connector_api.cdc import Event, Position, PushStream, Stream
 
 
-def follow(log: Log, stream: Stream, start: Position) -> str:
+def require_local_log(log: LogWriter, stream: Stream, start: Position) -> str:
     """Have what follows the log kept here; return what keeps it, empty where nothing is pushed.
 
     Raises what the stream says where something else may keep rows that the log does not have.
     """
-    if not isinstance(stream, PushedStream):
+    if not isinstance(stream, PushStream):
         return ""
     if log.entries:
         whole = log.entries[-1].kind in ("close", "gap")
@@ -31,16 +31,16 @@ def follow(log: Log, stream: Stream, start: Position) -> str:
 
 def end(stream: Stream) -> Position:
     """Return up to where rows were pushed by now, empty where none are."""
-    return stream.end() if isinstance(stream, PushedStream) else ""
+    return stream.end() if isinstance(stream, PushStream) else ""
 
 
-def before(log: Log, stream: Stream) -> Position:
+def before(log: LogWriter, stream: Stream) -> Position:
     """Return up to where rows had been pushed when the log began, empty where that is not known, or none are."""
     opened = next((each for each in reversed(log.entries) if each.kind == "open"), None)
     return opened.pushed if opened is not None else end(stream)
 
 
-def check(pushed: Position, others: Sequence[At]) -> None:
+def check(pushed: Position, others: Sequence[ReaderPosition]) -> None:
     """Raise SQ3436 where a sink has read more of a lost log than had been pushed when this one began.
 
     Of such a sink nobody knew then: what was pushed since has positions that it is beyond.
@@ -52,9 +52,9 @@ def check(pushed: Position, others: Sequence[At]) -> None:
         raise error
 
 
-def close(log: Log, stream: Stream, take: Callable[[Event], None], publish: Callable[[], None]) -> None:
+def drain(log: LogWriter, stream: Stream, take: Callable[[Event], None], publish: Callable[[], None]) -> None:
     """Accept nothing more, put all that was accepted into the log, and say there that it has it."""
-    if not isinstance(stream, PushedStream):
+    if not isinstance(stream, PushStream):
         return
     stream.shut()
     while events := stream.receive(0.0):

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from sinkql.capture.log import Generation, Log
-from sinkql.capture.messages import At
+from sinkql.capture.log import LogWriter, SnapshotGeneration
+from sinkql.capture.messages import ReaderPosition
 
 
-def takes(run: str, chunks: int, generation: Generation) -> bool:
+def takes(run: str, chunks: int, generation: SnapshotGeneration) -> bool:
     """Tell whether no chunk is missing between those that a sink has of a run and the last one of a generation."""
     if generation.run == run:
         return generation.chunks <= chunks + 1
@@ -24,7 +24,9 @@ def takes(run: str, chunks: int, generation: Generation) -> bool:
     return first and (not generation.base or (generation.after == run and generation.base <= chunks))
 
 
-def resumed(log: Log, number: int, known: Generation | None, sinks: Sequence[At]) -> Generation | None:
+def resumed(
+    log: LogWriter, number: int, known: SnapshotGeneration | None, sinks: Sequence[ReaderPosition]
+) -> SnapshotGeneration | None:
     """Return a generation with another run, for sinks that lack chunks of it; None where it is right for them as it is.
 
     `known` is what the log has of it.
@@ -33,7 +35,7 @@ def resumed(log: Log, number: int, known: Generation | None, sinks: Sequence[At]
         return None
     least = min(sinks, key=lambda each: each.chunks)
     same = all(each.run == least.run for each in sinks)
-    return Generation(
+    return SnapshotGeneration(
         number,
         least.table,
         known.begin if known is not None else -1,
@@ -49,7 +51,7 @@ def resumed(log: Log, number: int, known: Generation | None, sinks: Sequence[At]
     )
 
 
-def _follows(log: Log, known: Generation, at: At) -> bool:
+def _follows(log: LogWriter, known: SnapshotGeneration, at: ReaderPosition) -> bool:
     """Tell whether a sink has got, and will get, all chunks of a generation from the log."""
     if at.run == known.run:
         return True

@@ -10,31 +10,31 @@ import msgspec
 
 from sinkql import codec
 from sinkql.capture import messages
-from sinkql.capture.control import Client, Host
-from sinkql.capture.log import Entry, Generation, Log
+from sinkql.capture.control import CaptureHost, SubscribedSink
+from sinkql.capture.log import Entry, LogWriter, SnapshotGeneration
 from sinkql.capture.log_store import FencedLogError, LostLogError
-from sinkql.capture.position import Place
+from sinkql.capture.position import LogPosition
 from sinkql.connector_api.cdc import SKIP, CapturedTable, Position, Stream
 from sinkql.errors import LostChangesError
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
-_FIRST_ERA = messages.Era()
+_FIRST_ERA = messages.CaptureEpoch()
 
 
 @dataclass(slots=True)
-class Roll:
+class SinkRegistry:
     """The sinks of the catalog that read the source. What others have said of themselves is deleted in the end.
 
     A sink is in the catalog before it says anything, but the catalog may be known as it was a moment ago: `strangers`
     are those that it did not have, since when.
     """
 
-    host: Host
-    notes: Notes
+    host: CaptureHost
+    notes: KeyValueStore
     seconds: float
     strangers: dict[str, float] = field(default_factory=dict)
 
-    def call(self) -> Sequence[Client]:
+    def current(self) -> Sequence[SubscribedSink]:
         """Return the sinks; raises SinkqlError where the catalog cannot be read."""
         clients, now = self.host.clients(), time.monotonic()
         known = {each.reader for each in clients}
@@ -45,40 +45,42 @@ class Roll:
                 self.notes.remove(f"at/{reader}", f"want/{reader}")
         return clients
 
-    def settle(self) -> Sequence[Client]:
+    def prune(self) -> Sequence[SubscribedSink]:
         """Return the sinks once what strangers have said is deleted."""
-        clients = self.call()
+        clients = self.current()
         if self.strangers:
             time.sleep(self.seconds)
-            clients = self.call()
+            clients = self.current()
         return clients
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class SinkPositions:
     """How far sinks are that read the source, and which of them wait for a generation, by the readers' names."""
 
-    at: Mapping[str, messages.At]
-    wants: Mapping[str, messages.Want]
+    at: Mapping[str, messages.ReaderPosition]
+    wants: Mapping[str, messages.SnapshotRequest]
 
     @classmethod
-    def read(cls, notes: Notes, clients: Sequence[Client], era: messages.Era = _FIRST_ERA) -> Marks:
+    def read(
+        cls, notes: KeyValueStore, clients: Sequence[SubscribedSink], era: messages.CaptureEpoch = _FIRST_ERA
+    ) -> SinkPositions:
         """Read them: those of sinks too that the catalog had not when it was asked for its `clients`.
 
         A sink says where it is, and no longer that it waits after that: in this order none is missed. One that goes on
         on another host says so there: the catalog alone knows of it then. One from an earlier era is at the beginning
         of this one, if that is known.
         """
-        wants: dict[str, messages.Want] = dict(messages.all_of(notes, "want", messages.Want))
-        at: dict[str, messages.At] = dict(messages.all_of(notes, "at", messages.At))
+        wants: dict[str, messages.SnapshotRequest] = dict(messages.all_of(notes, "want", messages.SnapshotRequest))
+        at: dict[str, messages.ReaderPosition] = dict(messages.all_of(notes, "at", messages.ReaderPosition))
         for client in clients:
             if client.offsets is not None:
-                place = codec.convert(client.offsets, Place)
+                place = codec.convert(client.offsets, LogPosition)
                 if place.began:
                     at[client.reader] = _later(at.get(client.reader), place.at(client.table.id))
         early = {reader: each for reader, each in at.items() if each.era < era.number}
         for reader, each in early.items():
-            at[reader] = messages.At(each.table, era.place(each.to), era=era.number)
+            at[reader] = messages.ReaderPosition(each.table, era.place(each.to), era=era.number)
             if not era.begin:
                 del at[reader]
         return cls(at, wants)
@@ -87,24 +89,24 @@ class Marks:
         """Return how far the sinks are, in order, each position once."""
         return sorted({each.to for each in self.at.values()})
 
-    def readers(self, tables: Container[str]) -> Mapping[int, Sequence[messages.At]]:
+    def readers(self, tables: Container[str]) -> Mapping[int, Sequence[messages.ReaderPosition]]:
         """Return how far those are that read, or have read, generations of some tables, by the generation's number."""
-        found: dict[int, list[messages.At]] = {}
+        found: dict[int, list[messages.ReaderPosition]] = {}
         for each in self.at.values():
             if each.generation is not None and each.table in tables:
                 found.setdefault(each.generation, []).append(each)
         return found
 
-    def of(self, generation: Generation) -> list[messages.At]:
+    def of(self, generation: SnapshotGeneration) -> list[messages.ReaderPosition]:
         """Return how far those are that read a generation's chunks."""
         return [each for each in self.at.values() if each.generation == generation.number and not each.done]
 
-    def elsewhere(self, log: str) -> list[messages.At]:
+    def elsewhere(self, log: str) -> list[messages.ReaderPosition]:
         """Return how far those are that have read another log."""
         return [each for each in self.at.values() if each.log not in ("", log)]
 
 
-def _later(told: messages.At | None, known: messages.At) -> messages.At:
+def _later(told: messages.ReaderPosition | None, known: messages.ReaderPosition) -> messages.ReaderPosition:
     """Return the later of two places of a sink; with up to where changes may be in its rows, as far as one says so.
 
     One that read all rows again may be at an earlier entry than before, and is in a later generation.
@@ -113,22 +115,24 @@ def _later(told: messages.At | None, known: messages.At) -> messages.At:
         return known
     same = told.log == known.log
 
-    def order(at: messages.At) -> tuple[int, int, int, Position]:
+    def order(at: messages.ReaderPosition) -> tuple[int, int, int, Position]:
         return at.era, -1 if at.generation is None else at.generation, at.entry if same else 0, at.to
 
     later = known if order(known) > order(told) else told
     return msgspec.structs.replace(later, high=max(told.high, known.high))
 
 
-def known_era(notes: Notes, clients: Sequence[Client]) -> messages.Era:
+def latest_epoch(notes: KeyValueStore, clients: Sequence[SubscribedSink]) -> messages.CaptureEpoch:
     """Return the era that began last: also where a folder was lost, and sinks alone know of it."""
-    found = messages.era(notes)
-    places = [codec.convert(each.offsets, Place).era for each in clients if each.offsets is not None]
-    number = max([found.number, *places, *(each.era for _, each in messages.all_of(notes, "at", messages.At))])
-    return found if number == found.number else messages.Era(number)
+    found = messages.latest_epoch(notes)
+    places = [codec.convert(each.offsets, LogPosition).era for each in clients if each.offsets is not None]
+    number = max(
+        [found.number, *places, *(each.era for _, each in messages.all_of(notes, "at", messages.ReaderPosition))]
+    )
+    return found if number == found.number else messages.CaptureEpoch(number)
 
 
-def check_followed(log: Log, said: messages.Word | None, stream: Stream) -> None:
+def check_log_identity(log: LogWriter, said: messages.CaptureStatus | None, stream: Stream) -> None:
     """Raise LostLogError where a log is one that another had followed, of which the server was told.
 
     A capture that slept may find nothing where that was, and put there what it had begun. One that had lost its lease,
@@ -151,7 +155,9 @@ def lost_log(at: Position) -> LostChangesError:
     )
 
 
-def needed(entries: Sequence[Entry], marks: Marks, generations: Sequence[Generation]) -> Position | None:
+def needed_position(
+    entries: Sequence[Entry], marks: SinkPositions, generations: Sequence[SnapshotGeneration]
+) -> Position | None:
     """Return the position after which some sink needs the changes; None where no sink needs any."""
     wanted = {each.table for each in marks.wants.values()}
     first = entries[0].entry
@@ -159,8 +165,13 @@ def needed(entries: Sequence[Entry], marks: Marks, generations: Sequence[Generat
     return min([*marks.positions(), *(entries[begin - first].start for begin in begins)], default=None)
 
 
-def forgettable(
-    entries: Sequence[Entry], confirmed: Position, marks: Marks, generations: Sequence[Generation], *, before: float
+def removable_count(
+    entries: Sequence[Entry],
+    confirmed: Position,
+    marks: SinkPositions,
+    generations: Sequence[SnapshotGeneration],
+    *,
+    before: float,
 ) -> int:
     """Return how many of the first entries no sink needs and the server has confirmed, of those older than a time.
 
@@ -175,19 +186,19 @@ def forgettable(
     for entry in entries:
         if entry.to > confirmed or entry.at >= before or entry.entry >= first:
             break
-        if any(beyond(at, entry) for at in marks.at.values()):
+        if any(may_need(at, entry) for at in marks.at.values()):
             break
         count += 1
     return count
 
 
-def beyond(at: messages.At, entry: Entry) -> bool:
+def may_need(at: messages.ReaderPosition, entry: Entry) -> bool:
     """Tell whether a sink has not gone past an entry, as far as one can know."""
     return entry.entry > at.entry if at.log == entry.log else entry.to >= at.to
 
 
-def within(
-    entries: Sequence[Entry], places: Sequence[messages.At], tables: Mapping[str, CapturedTable]
+def partial_entry(
+    entries: Sequence[Entry], places: Sequence[messages.ReaderPosition], tables: Mapping[str, CapturedTable]
 ) -> Position | None:
     """Return where a sink is in the midst of an entry of which it may not have again what it has; None for nowhere."""
     once = {at.to for at in places if at.table in tables and not tables[at.table].repeatable}
@@ -195,6 +206,6 @@ def within(
     return next((to for to in once if any(each.start < to < each.to for each in changes)), None)
 
 
-def _latest(generations: Sequence[Generation]) -> Sequence[Generation]:
+def _latest(generations: Sequence[SnapshotGeneration]) -> Sequence[SnapshotGeneration]:
     """Return the last generation of each table."""
     return list({each.table: each for each in sorted(generations, key=lambda each: each.number)}.values())

@@ -6,20 +6,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sinkql.capture.control import Client
-from sinkql.capture.log import Entry, Log
-from sinkql.capture.messages import Trouble
-from sinkql.capture.retention import Marks, beyond
+from sinkql.capture.control import SubscribedSink
+from sinkql.capture.log import Entry, LogWriter
+from sinkql.capture.messages import CaptureError
+from sinkql.capture.retention import SinkPositions, may_need
 from sinkql.errors import SinkqlError, as_data
 
 _SHOWN = 5
 
 
 @dataclass(slots=True)
-class Room:
+class LogQuota:
     """What a log of at most so many bytes has room for. `error` is what users are told after so many seconds."""
 
-    log: Log
+    log: LogWriter
     most: int
     patience: float
     error: SinkqlError | None = None
@@ -32,13 +32,13 @@ class Room:
         return self.log.size > self.most
 
     @property
-    def trouble(self) -> Trouble | None:
+    def trouble(self) -> CaptureError | None:
         """Return what sinks that have read everything are told."""
         if self.error is None or self._since is None:
             return None
-        return Trouble(as_data(self.error), self._since, self._since)
+        return CaptureError(as_data(self.error), self._since, self._since)
 
-    def look(self, marks: Marks, clients: Sequence[Client]) -> bool:
+    def measure(self, marks: SinkPositions, clients: Sequence[SubscribedSink]) -> bool:
         """Look once what no sink needs is deleted; tell whether there is something to tell, or was until now."""
         before, now = self.error, time.time()
         self._since = (self._since or now) if self.full else None
@@ -51,7 +51,7 @@ class Room:
         self._named = late
         return (before, self.error) != (None, None)
 
-    def _late(self, marks: Marks, clients: Sequence[Client]) -> Sequence[str]:
+    def _late(self, marks: SinkPositions, clients: Sequence[SubscribedSink]) -> Sequence[str]:
         """Return the names of the sinks that must still read the log's first entry."""
         first = self.log.entries[0]
         return sorted({each.sink or each.sink_id for each in clients if _needs(first, each.reader, marks)})
@@ -68,5 +68,5 @@ class Room:
         )
 
 
-def _needs(first: Entry, reader: str, marks: Marks) -> bool:
-    return reader in marks.wants or (reader in marks.at and beyond(marks.at[reader], first))
+def _needs(first: Entry, reader: str, marks: SinkPositions) -> bool:
+    return reader in marks.wants or (reader in marks.at and may_need(marks.at[reader], first))

@@ -12,29 +12,29 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sinkql.capture import messages
-from sinkql.capture.control import PATIENT_TRIES, Client, Doing, Host, Pace
-from sinkql.capture.log import Log, LogFolder
+from sinkql.capture.control import PATIENT_TRIES, CaptureHost, CaptureIntervals, CaptureProgress, SubscribedSink
+from sinkql.capture.log import LogDirectory, LogWriter
 from sinkql.capture.log_store import DamagedEntryError, FencedLogError, LostLogError
-from sinkql.capture.retention import Marks, Roll, known_era
-from sinkql.capture.session import Session
-from sinkql.connector_api.cdc import SKIP, Keeping, Position, PushedStream, Stream
+from sinkql.capture.retention import SinkPositions, SinkRegistry, latest_epoch
+from sinkql.capture.session import CaptureSession
+from sinkql.connector_api.cdc import SKIP, LogRetention, Position, PushStream, Stream
 from sinkql.errors import LostChangesError, SinkqlError, as_data
 from sinkql.storage import failpoint
 
 
 @dataclass(slots=True)
-class Capture:
+class CaptureRunner:
     """Run the capture of one source in the calling thread. `open_stream` connects anew each time."""
 
-    folder: LogFolder
+    folder: LogDirectory
     open_stream: Callable[[], Stream]
-    keeping: Keeping
-    host: Host
-    pace: Pace = field(default_factory=Pace)
+    keeping: LogRetention
+    host: CaptureHost
+    pace: CaptureIntervals = field(default_factory=CaptureIntervals)
     stopping: threading.Event = field(default_factory=threading.Event)
     _epoch: int | None = None
     _failures: int = 0
-    _roll: Roll | None = None
+    _roll: SinkRegistry | None = None
     _tried: float = 0.0
     _failing: float = 0.0
 
@@ -73,13 +73,13 @@ class Capture:
                 self._epoch = self.host.acquire()
         return self._epoch is not None
 
-    def _known(self) -> Roll:
+    def _known(self) -> SinkRegistry:
         if self._roll is None:
-            self._roll = Roll(self.host, self.folder.notes, self.pace.look_seconds)
+            self._roll = SinkRegistry(self.host, self.folder.notes, self.pace.look_seconds)
         return self._roll
 
     def _session(self) -> None:
-        clients = self._known().settle()
+        clients = self._known().prune()
         tables = {each.table.id: each.table for each in clients}
         if not tables:
             self.stopping.wait(self.pace.look_seconds)
@@ -95,7 +95,7 @@ class Capture:
                 raise LostLogError(str(error)) from error
         self._check_lease()
         stream = self.open_stream()
-        session = Session(log, stream, self.host, self.keeping, self.pace, self._known(), clients, tables, era)
+        session = CaptureSession(log, stream, self.host, self.keeping, self.pace, self._known(), clients, tables, era)
         try:
             session.begin()
             session.run(self.stopping)
@@ -104,11 +104,11 @@ class Capture:
                 self._failures = 0
             stream.close()
 
-    def _open(self, clients: Sequence[Client]) -> tuple[Log, messages.Era]:
+    def _open(self, clients: Sequence[SubscribedSink]) -> tuple[LogWriter, messages.CaptureEpoch]:
         """Read the log; raises ValueError, that of a decoder too, where it is damaged."""
         assert self._epoch is not None
-        era = known_era(self.folder.notes, clients)
-        return Log.open(self.folder, self._epoch, new_id=uuid.uuid4().hex, era=era.number), era
+        era = latest_epoch(self.folder.notes, clients)
+        return LogWriter.open(self.folder, self._epoch, new_id=uuid.uuid4().hex, era=era.number), era
 
     def _check_lease(self) -> None:
         """Raise FencedLogError where another took over: of what it has put since, nothing is known here."""
@@ -119,9 +119,9 @@ class Capture:
     def _lose(self, why: str) -> None:
         """Begin the log again; where it alone has what sinks need, that cannot be."""
         try:
-            clients = self._known().settle()
-            era = known_era(self.folder.notes, clients)
-            needed = Marks.read(self.folder.notes, clients, era).positions()
+            clients = self._known().prune()
+            era = latest_epoch(self.folder.notes, clients)
+            needed = SinkPositions.read(self.folder.notes, clients, era).positions()
             kept = "log" in (self.keeping.keep, _kept(self.folder))
             if needed and kept and not self._follows(needed[0]):
                 raise LostChangesError(
@@ -156,7 +156,7 @@ class Capture:
         told = self._failures >= PATIENT_TRIES or not error.retryable
         if told:
             with suppress(SinkqlError):
-                self.host.tell(Doing("stalled", error))
+                self.host.report(CaptureProgress("stalled", error))
         until = time.monotonic() + wait
         while not self.stopping.is_set():
             with suppress(SinkqlError):
@@ -167,7 +167,7 @@ class Capture:
             with suppress(SinkqlError):
                 if told:
                     self._say(error)
-                if messages.wished(self.folder.notes, self._tried):
+                if messages.retry_requested(self.folder.notes, self._tried):
                     return
             if left <= 0 or self._skip(error):
                 return
@@ -180,15 +180,17 @@ class Capture:
         """
         notes = self.folder.notes
         try:
-            accepted = messages.take(notes, "skip", messages.Skip)
+            accepted = messages.receive(notes, "skip", messages.LossAcceptance)
             if accepted is None or not accepted.accepts(error):
                 return False
             self._check_lease()
             if not isinstance(error, LostChangesError) and self._pass(error):
                 return True
-            era = known_era(notes, self.host.clients())
+            era = latest_epoch(notes, self.host.clients())
             end = error.pushed if isinstance(error, LostChangesError) else ""
-            messages.begin(notes, messages.Era(era.number + 1, why=f"{error.code}: {error.message}", end=end))
+            messages.begin_epoch(
+                notes, messages.CaptureEpoch(era.number + 1, why=f"{error.code}: {error.message}", end=end)
+            )
             failpoint.point("era")
             discard(self.folder)
             notes.remove("word")
@@ -203,7 +205,7 @@ class Capture:
     def _pass(self, error: SinkqlError) -> bool:
         """Go on after what the log has, without what else was pushed; False where there is no such log, nor stream."""
         with closing(self.open_stream()) as stream:
-            if not isinstance(stream, PushedStream):
+            if not isinstance(stream, PushStream):
                 return False
             try:
                 log, _ = self._open(self.host.clients())
@@ -224,13 +226,13 @@ class Capture:
 
     def _say(self, error: SinkqlError) -> None:
         """Say what the capture cannot get over; where sinks may join is as it was."""
-        said = messages.word(self.folder.notes) or messages.Word(self._epoch or 0, 0.0)
-        trouble = messages.Trouble(as_data(error), self._tried, self._failing)
+        said = messages.status(self.folder.notes) or messages.CaptureStatus(self._epoch or 0, 0.0)
+        trouble = messages.CaptureError(as_data(error), self._tried, self._failing)
         now = msgspec.structs.replace(said, at=time.time(), where=self.folder.where, trouble=trouble)
-        messages.put(self.folder.notes, "word", now)
+        messages.send(self.folder.notes, "word", now)
 
 
-def _kept(folder: LogFolder) -> str:
+def _kept(folder: LogDirectory) -> str:
     """Return what a damaged log says of who keeps changes, as far as it can be read."""
     for number in reversed(folder.numbers()):
         try:
@@ -242,7 +244,7 @@ def _kept(folder: LogFolder) -> str:
     return ""
 
 
-def discard(folder: LogFolder) -> None:
+def discard(folder: LogDirectory) -> None:
     """Delete a log; what sinks say of themselves stays."""
     folder.store.discard()
     folder.notes.remove("damaged")

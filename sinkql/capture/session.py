@@ -15,49 +15,57 @@ import pyarrow as pa
 
 from sinkql.capture import messages, pushed
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.control import Client, Doing, Host, Pace
-from sinkql.capture.log import Generation, Log
+from sinkql.capture.control import CaptureHost, CaptureIntervals, CaptureProgress, SubscribedSink
+from sinkql.capture.log import LogWriter, SnapshotGeneration
 from sinkql.capture.log_store import FencedLogError, LostLogError
-from sinkql.capture.metrics import Figures, shown
+from sinkql.capture.metrics import CaptureMetrics, as_progress
 from sinkql.capture.recovery import resumed
-from sinkql.capture.retention import Marks, Roll, check_followed, forgettable, lost_log, needed, within
-from sinkql.capture.room import Room
-from sinkql.capture.snapshot import Snapshots
-from sinkql.capture.unchanged_values import Lacking, asked, put_back
+from sinkql.capture.retention import (
+    SinkPositions,
+    SinkRegistry,
+    check_log_identity,
+    lost_log,
+    needed_position,
+    partial_entry,
+    removable_count,
+)
+from sinkql.capture.room import LogQuota
+from sinkql.capture.snapshot import SnapshotReader
+from sinkql.capture.unchanged_values import MissingKeys, keys_to_fetch, with_rows_at
 from sinkql.connector_api.cdc import (
     CapturedTable,
-    Changed,
     Event,
-    Keeping,
-    Moved,
+    LogRetention,
     Position,
-    Reshaped,
+    PositionAdvanced,
+    RowsChanged,
+    SchemaChanged,
     Stream,
     TableRows,
 )
 from sinkql.errors import SinkqlError, TableError, as_data
 from sinkql.storage import failpoint
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 
 @dataclass(slots=True)
-class Session:
+class CaptureSession:
     """Capture a source over one stream. `tables` are those that sinks of the catalog read, by their ids."""
 
-    log: Log
+    log: LogWriter
     stream: Stream
-    host: Host
-    keeping: Keeping
-    pace: Pace
-    roll: Roll
-    clients: Sequence[Client]
+    host: CaptureHost
+    keeping: LogRetention
+    pace: CaptureIntervals
+    roll: SinkRegistry
+    clients: Sequence[SubscribedSink]
     tables: dict[str, CapturedTable]
-    era: messages.Era = messages.Era()
+    era: messages.CaptureEpoch = messages.CaptureEpoch()
     buffer: Buffer = field(init=False)
-    snapshots: Snapshots = field(init=False)
-    marks: Marks = field(init=False)
-    figures: Figures = field(init=False)
-    room: Room = field(init=False)
+    snapshots: SnapshotReader = field(init=False)
+    marks: SinkPositions = field(init=False)
+    figures: CaptureMetrics = field(init=False)
+    room: LogQuota = field(init=False)
     recent: list[tuple[Position, Any]] = field(default_factory=list)
     visible: Position = ""
     confirmed: Position = ""
@@ -65,10 +73,10 @@ class Session:
     wanted: Position = ""
     settled: bool = False
     """Whether it went through all that it does at least once."""
-    lacking: Lacking = field(default_factory=Lacking)
+    lacking: MissingKeys = field(default_factory=MissingKeys)
     stops: list[Position] = field(default_factory=list)
     """Where sinks are beyond the log, in order: an entry ends at each, so that nothing comes to one again."""
-    unsent: dict[str, Reshaped] = field(default_factory=dict)
+    unsent: dict[str, SchemaChanged] = field(default_factory=dict)
     """The tables that the server does not send as they were planned, and why."""
     _wanted_at: dict[str, float] = field(default_factory=dict, init=False)
     """Since when sinks want one of those, and the server was not looked at since."""
@@ -88,7 +96,7 @@ class Session:
     _bound: int | None = None
 
     @property
-    def notes(self) -> Notes:
+    def notes(self) -> KeyValueStore:
         """Return what sinks and captures tell each other."""
         return self.log.place.notes
 
@@ -100,16 +108,16 @@ class Session:
         Raises LostLogError where files are gone that sinks need, SinkqlError where the server has not what follows.
         """
         self.marks = self._marks()
-        self.snapshots = Snapshots(self.log, self.stream, self.tables, self.pace)
-        self.figures = Figures(self.log, self.stream)
-        self.room = Room(self.log, self.keeping.max_log, self.pace.full_seconds)
+        self.snapshots = SnapshotReader(self.log, self.stream, self.tables, self.pace)
+        self.figures = CaptureMetrics(self.log, self.stream)
+        self.room = LogQuota(self.log, self.keeping.max_log, self.pace.full_seconds)
         self.stream.check()
-        check_followed(self.log, messages.word(self.notes), self.stream)
+        check_log_identity(self.log, messages.status(self.notes), self.stream)
         self.kept = self.keeping.keep
         start = self.log.to if self.log.entries else self._start()
         if self.era.number and not self.log.entries:
             self.log.add("gap", start=start, to=start, at=time.time(), problem=self.era.why)
-        self._keeper = pushed.follow(self.log, self.stream, start)
+        self._keeper = pushed.require_local_log(self.log, self.stream, start)
         self._pushed = pushed.before(self.log, self.stream)
         pushed.check(self._pushed, self.marks.elsewhere(self.log.id))
         self._begin_era()
@@ -124,7 +132,7 @@ class Session:
         self.buffer = Buffer(self.log.place.store, self.log.epoch, to=start)
         self._published_at = self._confirmed_at = time.monotonic()
         self.visible = next((each.start for each in self.log.entries if each.unseen), start)
-        said = messages.word(self.notes)
+        said = messages.status(self.notes)
         self.confirmed = min(said.confirmed, start) if said is not None else ""
         self._receive_after(start)
 
@@ -163,11 +171,11 @@ class Session:
             end = pushed.end(self.stream)
             end = min(end, self.era.end or end)
             self.era = msgspec.structs.replace(self.era, begin=self.log.entries[0].start, end=end)
-            messages.begin(self.notes, self.era)
+            messages.begin_epoch(self.notes, self.era)
             self.marks = self._marks()
 
-    def _marks(self) -> Marks:
-        return Marks.read(self.notes, self.clients, self.era)
+    def _marks(self) -> SinkPositions:
+        return SinkPositions.read(self.notes, self.clients, self.era)
 
     def _resume(self) -> None:
         """Go on with generations of which sinks have some chunks from a log that was lost, or lack some of this one.
@@ -183,7 +191,9 @@ class Session:
                 self.snapshots.chunked.pop(number, None)
             late = [each for each in at if each.done and each.to < each.high and each.log != self.log.id]
             if late:
-                before = known.get(number) or Generation(number, late[0].table, -1, done=True, run=uuid.uuid4().hex)
+                before = known.get(number) or SnapshotGeneration(
+                    number, late[0].table, -1, done=True, run=uuid.uuid4().hex
+                )
                 high = max(before.high, *(each.high for each in late))
                 if high > before.high:
                     known[number] = msgspec.structs.replace(before, high=high)
@@ -218,7 +228,7 @@ class Session:
             self._tell_last()
             if not self.room.full:
                 with suppress(SinkqlError):
-                    pushed.close(self.log, self.stream, self._take, self.publish)
+                    pushed.drain(self.log, self.stream, self._take, self.publish)
         finally:
             self.snapshots.close()
 
@@ -250,15 +260,15 @@ class Session:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Changed():
+            case RowsChanged():
                 self._stop(event.to, opens=event.open)
                 self.buffer.take(event, time.monotonic())
                 if self.buffer.bytes >= self.pace.spill_bytes and not self.snapshots.holding:
                     self.buffer.spill()
-            case Moved():
+            case PositionAdvanced():
                 self._stop(event.to)
                 self.buffer.move(event.to)
-            case Reshaped():
+            case SchemaChanged():
                 self._reshape(event)
 
     def _stop(self, to: Position, *, opens: bool = False) -> None:
@@ -269,7 +279,7 @@ class Session:
         if self.stops and opens:
             self.publish()
 
-    def _reshape(self, event: Reshaped) -> None:
+    def _reshape(self, event: SchemaChanged) -> None:
         """End the entry before a table has other columns."""
         self.snapshots.abandon()
         self.publish()
@@ -336,7 +346,7 @@ class Session:
         lacking = self.lacking.of(table, self.log.to)
         anything = self.snapshots.before_chunks(table)
         captured = self.tables[table]
-        places = asked(captured, rows.rows, None if anything else lacking) if anything or lacking else []
+        places = keys_to_fetch(captured, rows.rows, None if anything else lacking) if anything or lacking else []
         if not places:
             return rows, None
         try:
@@ -344,13 +354,13 @@ class Session:
         except TableError as error:
             detail = f" ({error.detail})" if error.detail else ""
             # its sinks stop before them
-            self.snapshots.reshape(Reshaped(captured, f"{error.message}{detail}", lost=True))
+            self.snapshots.reshape(SchemaChanged(captured, f"{error.message}{detail}", lost=True))
             return rows, None
         if end is None:
             return rows, None
         self.stream.flush()  # nothing else might bring the log there
         self.lacking.note(captured, found.rows, end)
-        return TableRows(put_back(rows.rows, places, found.rows), rows.errors), end
+        return TableRows(with_rows_at(rows.rows, places, found.rows), rows.errors), end
 
     def _settle(self) -> bool:
         """Put chunks into the log that are read by now; tell whether there were any."""
@@ -386,14 +396,14 @@ class Session:
             return
         self.snapshots.start(self._ready, [id_ for _, id_ in self.recent])
 
-    def _ready(self, generation: Generation) -> bool:
+    def _ready(self, generation: SnapshotGeneration) -> bool:
         """Tell whether the log has come to where all sinks of a generation are."""
         unsent = self.unsent.get(generation.table)
         if unsent is not None and (unsent.lost or not unsent.table.columns):
             return False
         return all(each.to <= self.log.to for each in self.marks.of(generation))
 
-    def _join(self, want: messages.Want) -> int | None:
+    def _join(self, want: messages.SnapshotRequest) -> int | None:
         """Return the entry where the last generation of a table begins that is in the log from there on, as wanted.
 
         What follows it is to be on the server too, where that is what keeps it: a log that is lost begins again.
@@ -416,18 +426,20 @@ class Session:
         try:
             if not self.host.renew():
                 raise FencedLogError
-            self.clients = self.roll.call()
+            self.clients = self.roll.current()
         except SinkqlError:
             return True  # a catalog that cannot be read now is asked again
         if {each.table.id: each.table for each in self.clients} != self.tables:
             return False
-        damaged = messages.take(self.notes, "damaged", messages.Damaged)
+        damaged = messages.receive(self.notes, "damaged", messages.DamagedFileReport)
         if damaged is not None and damaged.log == self.log.id:
             raise LostLogError(damaged.file)
         if damaged is not None:  # a reader was late to tell: the log that has the file is no more
             self.notes.remove("damaged")
         unread = self.snapshots.unread
-        self.snapshots.retry([table for table, each in unread.items() if messages.wished(self.notes, each.tried)])
+        self.snapshots.retry(
+            [table for table, each in unread.items() if messages.retry_requested(self.notes, each.tried)]
+        )
         self.marks = self._marks()
         return self._ends_where_sinks_are()
 
@@ -439,14 +451,16 @@ class Session:
         """
         others = self.marks.elsewhere(self.log.id)
         pushed.check(self._pushed, others)
-        to = within(self.log.entries, others, self.tables)
+        to = partial_entry(self.log.entries, others, self.tables)
         if to is not None:
             raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
         return all(at.to <= self.log.to or at.to in self.stops for at in others)
 
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""
-        asked_for = [each for each in messages.all_of(self.notes, "ask", messages.Ask) if each[1].table in self.tables]
+        asked_for = [
+            each for each in messages.all_of(self.notes, "ask", messages.EndRequest) if each[1].table in self.tables
+        ]
         if asked_for and self._pushed:  # a sink says where it is, and asks after that
             pushed.check(self._pushed, self._marks().elsewhere(self.log.id))
         for name, _ in asked_for:
@@ -454,8 +468,8 @@ class Session:
             self.wanted = max(self.wanted, to)
             last = self.log.entries[-1]
             self.notes.remove(f"ask/{name}")
-            messages.put(
-                self.notes, f"answer/{name}", messages.Answer(to, self.log.id, last.entry, last.to, self.era.number)
+            messages.send(
+                self.notes, f"answer/{name}", messages.EndReply(to, self.log.id, last.entry, last.to, self.era.number)
             )
 
     def _say(self) -> None:
@@ -464,13 +478,15 @@ class Session:
         joinable = {reader: entry for reader, entry in joins.items() if entry is not None}
         last = self.log.entries[-1].entry
         tables = {
-            table: messages.Trouble(as_data(each.error), each.tried, each.failing)
+            table: messages.CaptureError(as_data(each.error), each.tried, each.failing)
             for table, each in self.snapshots.unread.items()
             if each.told
         }
         where = (self.log.epoch, time.time(), self.log.id, last, self.confirmed)
-        messages.put(
-            self.notes, "word", messages.Word(*where, joinable, self.log.place.where, self.room.trouble, tables)
+        messages.send(
+            self.notes,
+            "word",
+            messages.CaptureStatus(*where, joinable, self.log.place.where, self.room.trouble, tables),
         )
         self._joinable = set(joinable)
 
@@ -483,7 +499,7 @@ class Session:
         self._see()
         self._spare()
         generations = list(self.snapshots.known.values())
-        least = needed(self.log.entries, self.marks, generations)
+        least = needed_position(self.log.entries, self.marks, generations)
         sinks = self.log.to if least is None else least
         position = min(self.log.to if self.kept == "log" else sinks, self.visible)
         if position > self.confirmed:
@@ -493,7 +509,7 @@ class Session:
         if self.confirmed:
             self.stream.confirm(self.confirmed)
         self._forget(min(self.confirmed, sinks), generations)
-        news = self.room.look(self.marks, self.clients)
+        news = self.room.measure(self.marks, self.clients)
         self._tell(sinks)
         if self.snapshots.unread or news:
             self._say()  # as long as that is so
@@ -519,7 +535,7 @@ class Session:
         if self._bound is None:
             self._bound = self.keeping.max_retained or self.stream.most_retained()
         self._retained = self.stream.retained()
-        least = needed(self.log.entries, self.marks, list(self.snapshots.known.values()))
+        least = needed_position(self.log.entries, self.marks, list(self.snapshots.known.values()))
         late = least is not None and least < self.confirmed
         if self.kept == "server" and self._retained > self._bound:
             self._keep("log")
@@ -558,10 +574,10 @@ class Session:
             return False
         return all(getattr(last, name) == value for name, value in self._known().items())
 
-    def _forget(self, position: Position, generations: Sequence[Generation]) -> None:
+    def _forget(self, position: Position, generations: Sequence[SnapshotGeneration]) -> None:
         """Delete entries that no sink needs: after a while, or at once where the log is too large."""
         before = time.time() + 1 if self.room.full else time.time() - self.pace.kept_seconds
-        count = forgettable(self.log.entries, position, self.marks, generations, before=before)
+        count = removable_count(self.log.entries, position, self.marks, generations, before=before)
         if not count or self.snapshots.holding:
             return
         last = max(place for place, each in enumerate(self.log.entries) if each.kind == "open")
@@ -575,7 +591,7 @@ class Session:
         """Tell what the capture is doing, and say how far first snapshots are, where that has changed."""
         snapshots = self.snapshots.speed.all_of(self.snapshots.known.values())
         if snapshots != self._snapshots_said:
-            messages.put(self.notes, "snapshots", messages.Snapshots(snapshots))
+            messages.send(self.notes, "snapshots", messages.Snapshots(snapshots))
             self._snapshots_said = snapshots
         running = {each.table for each in self.snapshots.unfinished()}
         retained = self._retained if self.keeping.keep == "server" and not last else None
@@ -588,7 +604,7 @@ class Session:
         }
         if running:
             tables = {each: self.tables[each].name for each in running}
-            details["snapshots"] = {".".join(tables[each]): shown(snapshots[each]) for each in sorted(running)}
+            details["snapshots"] = {".".join(tables[each]): as_progress(snapshots[each]) for each in sorted(running)}
         errors = {table: each.error for table, each in sorted(self.snapshots.unread.items()) if each.told}
         if errors:
             details["unread"] = {
@@ -596,13 +612,13 @@ class Session:
             }
         error = self.room.error or next(iter(errors.values()), None)
         full = self.room.error is not None
-        self.host.tell(
-            Doing("stalled" if full else "snapshotting" if running else "running", error, details, last=last)
+        self.host.report(
+            CaptureProgress("stalled" if full else "snapshotting" if running else "running", error, details, last=last)
         )
 
     def _tell_last(self) -> None:
         """Tell how far the sinks were at the end."""
         with suppress(SinkqlError):
             self.marks = self._marks()
-            least = needed(self.log.entries, self.marks, list(self.snapshots.known.values()))
+            least = needed_position(self.log.entries, self.marks, list(self.snapshots.known.values()))
             self._tell(self.log.to if least is None else least, last=True)

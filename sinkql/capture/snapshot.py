@@ -19,10 +19,10 @@ import msgspec
 
 from sinkql.capture import data_file
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.control import PATIENT_TRIES, Pace
-from sinkql.capture.log import Column, DataFile, Generation, Log, Part
-from sinkql.capture.speed import Speed
-from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, Stream
+from sinkql.capture.control import PATIENT_TRIES, CaptureIntervals
+from sinkql.capture.log import Column, DataFile, LogWriter, SnapshotGeneration, TableEntry
+from sinkql.capture.speed import SnapshotRate
+from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, SchemaChanged, Snapshot, Stream
 from sinkql.errors import TableError
 from sinkql.storage import failpoint
 
@@ -41,7 +41,7 @@ class _Read:
     high: Position
     snapshot: Snapshot
     of_rows: int = -1
-    reshaped: Reshaped | None = None
+    reshaped: SchemaChanged | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadableTable:
     """Why a table cannot be read: met by a try that began at `tried`, so many times since `failing`.
 
     It is tried again at `again`, of the monotonic clock.
@@ -73,25 +73,25 @@ class Unread:
 
 
 @dataclass(slots=True)
-class Snapshots:
+class SnapshotReader:
     """The generations of a source's tables; `reading` are those whose next chunk is being read now.
 
     `known` has all that a sink may still need, done or not.
     """
 
-    log: Log
+    log: LogWriter
     stream: Stream
     tables: Mapping[str, CapturedTable]
-    pace: Pace
-    known: dict[int, Generation] = field(default_factory=dict)
+    pace: CaptureIntervals
+    known: dict[int, SnapshotGeneration] = field(default_factory=dict)
     reading: dict[int, Future[_Read | None]] = field(default_factory=dict)
     chunked: dict[int, Position] = field(default_factory=dict)
     """Up to where chunks alone may have changes, of generations whose `high` is beyond that by now."""
     doubts: dict[int, _Doubt] = field(default_factory=dict)
-    speed: Speed = field(default_factory=Speed)
+    speed: SnapshotRate = field(default_factory=SnapshotRate)
     shapes: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """The columns that tables have by what was last written down of them."""
-    unread: dict[str, Unread] = field(default_factory=dict)
+    unread: dict[str, UnreadableTable] = field(default_factory=dict)
     """The tables that cannot be read now, others being read."""
     _began: dict[int, float] = field(default_factory=dict)
     """When the reading of the next chunks began."""
@@ -108,11 +108,11 @@ class Snapshots:
         """Return up to where changes may be in chunks already; empty where no snapshot runs."""
         return max((each.high for each in self.known.values()), default="")
 
-    def unfinished(self) -> list[Generation]:
+    def unfinished(self) -> list[SnapshotGeneration]:
         """Return the generations that are not done, in order."""
         return [self.known[number] for number in sorted(self.known) if not self.known[number].done]
 
-    def of(self, table: str) -> Generation | None:
+    def of(self, table: str) -> SnapshotGeneration | None:
         """Return the last generation of a table."""
         return next((self.known[number] for number in sorted(self.known, reverse=True)
                      if self.known[number].table == table), None)  # fmt: skip
@@ -133,11 +133,11 @@ class Snapshots:
         """Begin a generation, with a number from `least` on."""
         number = max([least, *(each + 1 for each in self.known)])
         columns = self.tables[table].typed
-        generation = Generation(number, table, self.log.next, run=uuid.uuid4().hex, columns=columns)
+        generation = SnapshotGeneration(number, table, self.log.next, run=uuid.uuid4().hex, columns=columns)
         self.log.add("begin", to=self.log.to, at=time.time(), table=table, generation=generation)
         self.known[number] = generation
 
-    def start(self, ready: Callable[[Generation], bool], captured: Sequence[Any]) -> None:
+    def start(self, ready: Callable[[SnapshotGeneration], bool], captured: Sequence[Any]) -> None:
         """Begin to read the next chunks of generations that are ready; nothing may be added to the log from here on.
 
         `captured` are the ids of transactions in the log that a snapshot may not see.
@@ -161,7 +161,7 @@ class Snapshots:
         for table in tables:
             self.unread[table] = replace(self.unread[table], again=0.0)
 
-    def _read(self, generation: Generation, table: CapturedTable, captured: Sequence[Any]) -> _Read | None:
+    def _read(self, generation: SnapshotGeneration, table: CapturedTable, captured: Sequence[Any]) -> _Read | None:
         """Return a chunk whose transaction sees all that is in the log; None where none does for a while."""
         until = time.monotonic() + self.pace.hold_seconds
         after = tuple(generation.last) if generation.last is not None else None
@@ -180,7 +180,7 @@ class Snapshots:
                 return None
             time.sleep(_LOOK_SECONDS)
 
-    def _written(self, generation: Generation, table: CapturedTable, chunk: Chunk) -> tuple[DataFile, ...]:
+    def _written(self, generation: SnapshotGeneration, table: CapturedTable, chunk: Chunk) -> tuple[DataFile, ...]:
         store, epoch, files = self.log.place.store, self.log.epoch, []
         for parts in _grouped(chunk, self.pace.entry_bytes):
             file = data_file.write(store, table.id, epoch, parts)
@@ -218,7 +218,7 @@ class Snapshots:
             before = self.unread.get(table)
             failures, failing = (before.failures + 1, before.failing) if before is not None else (1, tried)
             again = time.monotonic() + self.pace.wait(failures)
-            self.unread[table] = Unread(error.with_traceback(None), tried, failing, failures, again)
+            self.unread[table] = UnreadableTable(error.with_traceback(None), tried, failing, failures, again)
             return error
         self.unread.pop(table, None)
         return found
@@ -252,7 +252,7 @@ class Snapshots:
         for doubt in list(self.doubts.values()):
             doubt.resolved.put(False)
 
-    def reshape(self, event: Reshaped) -> None:
+    def reshape(self, event: SchemaChanged) -> None:
         """Write down that a table has other columns from here on."""
         table = event.table
         self.log.add(
@@ -267,10 +267,10 @@ class Snapshots:
         )
         self.shapes[table.id] = table.typed
 
-    def _add(self, generation: Generation, chunk: _Read) -> None:
+    def _add(self, generation: SnapshotGeneration, chunk: _Read) -> None:
         """Put a chunk into the log; what its rows lack is told before it, though the stream has not come to that."""
         captured = self.tables[generation.table]
-        shape = chunk.reshaped or Reshaped(captured)
+        shape = chunk.reshaped or SchemaChanged(captured)
         if shape.table.typed != self.shapes.get(generation.table, captured.typed):
             self.reshape(shape)
         table, last = generation.table, list(chunk.last) if chunk.last is not None else None
@@ -290,7 +290,7 @@ class Snapshots:
             at=time.time(),
             table=table,
             generation=after,
-            tables={table: Part(chunk.files)},
+            tables={table: TableEntry(chunk.files)},
         )
         self.known[generation.number] = after
         self.speed.settle(after)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sinkql.capture.log import Generation
+from sinkql.capture.log import SnapshotGeneration
 from sinkql.capture.messages import Snapshot
 
 _LEAST_SECONDS = 1.0
@@ -25,12 +25,12 @@ class _Course:
 
 
 @dataclass(slots=True)
-class Speed:
+class SnapshotRate:
     """How fast generations are read, as long as the process runs; threads that read chunks tell of their rows."""
 
     _courses: dict[int, _Course] = field(default_factory=dict)
 
-    def expect(self, generation: Generation, of_rows: int | None) -> None:
+    def expect(self, generation: SnapshotGeneration, of_rows: int | None) -> None:
         """Take note that a chunk of a generation begins to be read."""
         course = self._courses.get(generation.number)
         if course is None:
@@ -38,17 +38,17 @@ class Speed:
         else:
             course.of_rows, course.reading = of_rows, 0
 
-    def read(self, generation: Generation, rows: int) -> None:
+    def read(self, generation: SnapshotGeneration, rows: int) -> None:
         """Take note of how many rows of the present chunk were read."""
         self._courses[generation.number].reading = rows
 
-    def settle(self, generation: Generation) -> None:
+    def settle(self, generation: SnapshotGeneration) -> None:
         """Take note that the present chunk is in the log."""
         self._courses[generation.number].reading = 0
         if generation.done:
             del self._courses[generation.number]
 
-    def of(self, generation: Generation) -> Snapshot:
+    def of(self, generation: SnapshotGeneration) -> Snapshot:
         """Return how far a generation is."""
         if generation.done:
             return Snapshot(generation.chunks, generation.rows, generation.rows, 0.0, done=True)
@@ -59,7 +59,7 @@ class Speed:
         of_rows = _known(course.of_rows, rows)
         return Snapshot(generation.chunks, rows, of_rows, _left(course, rows, of_rows))
 
-    def all_of(self, generations: Iterable[Generation]) -> dict[str, Snapshot]:
+    def all_of(self, generations: Iterable[SnapshotGeneration]) -> dict[str, Snapshot]:
         """Return how far the last generation of each table is."""
         return {each.table: self.of(each) for each in sorted(generations, key=lambda each: each.number)}
 

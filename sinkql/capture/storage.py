@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.capture.log import LogFolder, source_folder
-from sinkql.capture.log_store import FolderStore
-from sinkql.capture.object_log_store import BucketStore
-from sinkql.connector_api.cdc import CapturedSource, Keeping
+from sinkql.capture.log import LogDirectory, source_folder
+from sinkql.capture.log_store import FolderLogStore
+from sinkql.capture.object_log_store import ObjectLogStore
+from sinkql.connector_api.cdc import CapturedSource, LogRetention
 from sinkql.connector_api.stream.context import OpenNotes, in_folder
 from sinkql.object_store.store import ObjectStore
 
@@ -20,11 +20,11 @@ OpenJobStore = Callable[[physical.Connection], ObjectStore]
 def log_folder(
     catalog_folder: Path,
     source: CapturedSource,
-    keeping: Keeping,
+    keeping: LogRetention,
     open_store: OpenJobStore,
     owner: str | None = None,
     open_notes: OpenNotes = in_folder,
-) -> LogFolder:
+) -> LogDirectory:
     """Return what is kept of a source of the catalog in a folder.
 
     Whoever captures it is that catalog: `owner` tells one that several hosts share.
@@ -32,8 +32,8 @@ def log_folder(
     folder = source_folder(catalog_folder, source.id)
     notes = open_notes(source.id, folder)
     if keeping.log is None:
-        return LogFolder(folder, FolderStore(folder), notes)
+        return LogDirectory(folder, FolderLogStore(folder), notes)
     assert source.log is not None, "a path of an object store has a connection"
     path = f"{keeping.log.path.rstrip('/')}/{source.id}/"
     here = f"{socket.gethostname()}:{folder.absolute()}"
-    return LogFolder(folder, BucketStore.of(path, open_store(source.log), owner or here), notes)
+    return LogDirectory(folder, ObjectLogStore.of(path, open_store(source.log), owner or here), notes)

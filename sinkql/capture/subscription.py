@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from sinkql import physical
 from sinkql.capture import messages
-from sinkql.capture.log import Entry, LogFolder, Part
-from sinkql.capture.position import Place, takes
-from sinkql.connector_api.cdc import CapturedTable, Keeping
-from sinkql.connector_api.on_error import BadRecords
+from sinkql.capture.log import Entry, LogDirectory, TableEntry
+from sinkql.capture.position import LogPosition, takes_chunk
+from sinkql.connector_api.cdc import CapturedTable, LogRetention
+from sinkql.connector_api.on_error import RecordErrorPolicy
 from sinkql.errors import DamagedFileError, SinkqlError
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 _Error = TypeVar("_Error", bound=SinkqlError)
 
@@ -27,9 +27,9 @@ class Subscription:
 
     name: str
     sink_id: str
-    log: LogFolder
+    log: LogDirectory
     table: CapturedTable
-    keeping: Keeping
+    keeping: LogRetention
     change: physical.Change = "upsert"
     holes: bool = False
     used: frozenset[str] | None = None
@@ -45,7 +45,7 @@ class Subscription:
         return messages.reader_name(self.sink_id, self.table.id)
 
     @property
-    def notes(self) -> Notes:
+    def notes(self) -> KeyValueStore:
         """Return what the sink and the capture tell each other."""
         return self.log.notes
 
@@ -65,18 +65,18 @@ class Subscription:
         return f"skip/{self.reader}"
 
     @property
-    def accepted(self) -> messages.Skip | None:
+    def accepted(self) -> messages.LossAcceptance | None:
         """Return what a user accepts that this sink has lost."""
-        found: messages.Skip | None = messages.take(self.notes, self.skip, messages.Skip)
+        found: messages.LossAcceptance | None = messages.receive(self.notes, self.skip, messages.LossAcceptance)
         return found
 
     @property
-    def bad(self) -> BadRecords:
+    def bad(self) -> RecordErrorPolicy:
         """Return what is done with records that did not decode."""
         as_text = "A source with TEXT COLUMNS (schema.table.column) reads the column as text, with all its values."
-        return BadRecords(self.name, self.keeping.on_error, "" if self.table.pushed else as_text)
+        return RecordErrorPolicy(self.name, self.keeping.on_error, "" if self.table.pushed else as_text)
 
-    def part(self, place: Place, entry: Entry) -> Part | None:
+    def part(self, place: LogPosition, entry: Entry) -> TableEntry | None:
         """Return what an entry has for a sink at a place."""
         match entry.kind:
             case "changes":
@@ -84,11 +84,11 @@ class Subscription:
                     return None  # they are in the one chunk that is to come
                 return entry.tables.get(self.table.id) if entry.to > place.to else None
             case "chunk":
-                return entry.tables.get(self.table.id) if takes(place, entry.generation) else None
+                return entry.tables.get(self.table.id) if takes_chunk(place, entry.generation) else None
             case _:
                 return None
 
-    def snapshot_alone(self, start: Place, end: Place) -> bool:
+    def snapshot_alone(self, start: LogPosition, end: LogPosition) -> bool:
         """Tell whether all that is between two places are the rows that a table without a key had at first."""
         return self.change == "retract" and end.done and not start.done
 

@@ -23,16 +23,16 @@ from sinkql.decode.columnar import Mask
 _Key = tuple[Any, ...]
 
 
-def moving(part: TableRows) -> bool:
+def has_unchanged_from_other_key(part: TableRows) -> bool:
     """Tell whether rows have holes for values of another key's row."""
     if "$from" not in part.rows.schema.names:
         return False
     return bool(_moved(part.rows).any())
 
 
-def filled(table: CapturedTable, parts: Sequence[TableRows]) -> list[TableRows]:
+def fill_unchanged(table: CapturedTable, parts: Sequence[TableRows]) -> list[TableRows]:
     """Return the rows of an entry with such holes filled; `$from` of those left is the key from before the entry."""
-    if not any(map(moving, parts)):
+    if not any(map(has_unchanged_from_other_key, parts)):
         return list(parts)
     rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks()
     filling = _Filling(table)
@@ -53,7 +53,7 @@ def filled(table: CapturedTable, parts: Sequence[TableRows]) -> list[TableRows]:
 
 
 @dataclass(slots=True)
-class Lacking:
+class MissingKeys:
     """Keys of rows that a sink may lack since the server did not have them any more; each up to a position.
 
     At that position the row has another key, or is gone: a row that has the key then is known.
@@ -75,7 +75,7 @@ class Lacking:
             self.keys.setdefault(table.id, {})[key] = until
 
 
-def asked(table: CapturedTable, rows: pa.RecordBatch, lacking: set[_Key] | None) -> list[int]:
+def keys_to_fetch(table: CapturedTable, rows: pa.RecordBatch, lacking: set[_Key] | None) -> list[int]:
     """Return the places of rows that the server is to be asked for: the last of their keys, with holes for values of
     another key's row; only where that is in `lacking`, unless it is None.
     """
@@ -91,7 +91,7 @@ def asked(table: CapturedTable, rows: pa.RecordBatch, lacking: set[_Key] | None)
     return found
 
 
-def put_back(rows: pa.RecordBatch, places: Sequence[int], some: pa.RecordBatch) -> pa.RecordBatch:
+def with_rows_at(rows: pa.RecordBatch, places: Sequence[int], some: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with others at some places."""
     index = np.arange(len(rows))
     index[list(places)] = len(rows) + np.arange(len(some))

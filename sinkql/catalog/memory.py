@@ -9,10 +9,10 @@ from graphlib import CycleError
 
 from sinkql import ast, logical
 from sinkql.catalog.destination import Destinations, Place, taken
-from sinkql.catalog.overlay import Extended
+from sinkql.catalog.overlay import OverlayCatalog
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import Notice, SinkqlError
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.planner import Planned, plan
 from sinkql.planner.dependency import in_order, reached
 from sinkql.planner.edit.qualify import qualify
@@ -110,7 +110,7 @@ class MemoryCatalog:
         return self._settings.get(name, DEFAULTS[name])
 
     @property
-    def words(self) -> Vocabulary:
+    def words(self) -> Keywords:
         return self.registry.vocabulary
 
     # --- more of what is there ---
@@ -358,7 +358,7 @@ class MemoryCatalog:
         return Planned(self._items[present.name], (notice,), self._dependencies[present.name])
 
 
-class WithBroken(Extended[MemoryCatalog]):
+class WithBroken(OverlayCatalog[MemoryCatalog]):
     """A catalog's plans, and the entries of items that do not plan any more: enough where only names matter."""
 
     def resolve(self, name: ast.Name) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from sinkql import ast, logical
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 
 _Plans = TypeVar("_Plans", bound=logical.CatalogReader)
 
 
-class Extended(Generic[_Plans]):
-    """A catalog whose items are those of `added`, and of `plans` where that has none; a `CatalogReader`."""
+class OverlayCatalog(Generic[_Plans]):
+    """A catalog whose items are those of `overlaid`, and of `plans` where that has none; a `CatalogReader`."""
 
     def __init__(self, plans: _Plans) -> None:
         self.plans = plans
 
-    def added(self, full_name: str) -> logical.Item | None:
+    def overlaid(self, full_name: str) -> logical.Item | None:
         """Return an item that the catalog does not have, or has otherwise; None, if not told."""
         return None
 
@@ -33,7 +33,7 @@ class Extended(Generic[_Plans]):
         return self.plans.entry(full_name)
 
     def item(self, full_name: str) -> logical.Item | None:
-        return self.added(full_name) or self.plans.item(full_name)
+        return self.overlaid(full_name) or self.plans.item(full_name)
 
     def names(self, kind: str) -> tuple[str, ...]:
         return self.plans.names(kind)
@@ -45,5 +45,5 @@ class Extended(Generic[_Plans]):
         return self.plans.setting(name)
 
     @property
-    def words(self) -> Vocabulary:
+    def words(self) -> Keywords:
         return self.plans.words

@@ -14,7 +14,7 @@ from sinkql.parser import parse
 from sinkql.planner import Planned
 from sinkql.planner.dependency import Edges, in_order, reached
 from sinkql.planner.edit.qualify import mentions, rename
-from sinkql.planner.item.same import same
+from sinkql.planner.item.same import differs_only_in_spelling
 from sinkql.planner.item.statement import own_name
 from sinkql.planner.name import around, inside, short_name
 from sinkql.printer import to_sql
@@ -62,7 +62,7 @@ def means_the_same(statement: ast.Create, name: str, plans: MemoryCatalog) -> bo
         redefine(after, {name: (statement, entry.facts)})
     except SinkqlError:
         return False
-    return same(entry.statement, statement, plans.item(name), after.item(name))
+    return differs_only_in_spelling(entry.statement, statement, plans.item(name), after.item(name))
 
 
 def replacements(changes: Definitions, entries: Mapping[str, logical.Entry], users: Edges) -> tuple[Replacement, ...]:

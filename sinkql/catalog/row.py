@@ -21,12 +21,12 @@ from sinkql.catalog.system.audit import record
 from sinkql.catalog.system.namespace import QUICKSTART, QUICKSTART_ID
 from sinkql.catalog.system.properties import FindId, details
 from sinkql.errors import MissingError, SinkqlError
-from sinkql.keywords import LANGUAGE, Vocabulary
+from sinkql.keywords import LANGUAGE, Keywords
 from sinkql.parser import parse
 from sinkql.planner import Planned
 from sinkql.planner.dependency import in_order
 from sinkql.planner.item.statement import kind_of
-from sinkql.planner.name import around, join_name, short_name, split_name
+from sinkql.planner.name import around, qualified_name, short_name, split_name
 from sinkql.printer import to_sql
 
 _AT_ONCE = 500
@@ -52,7 +52,7 @@ class Sealing:
     what plans it: the programs' versions and the settings that plans depend on.
     """
 
-    words: Vocabulary
+    words: Keywords
     cipher: Cipher
     planner: str
 
@@ -374,7 +374,7 @@ def _ids(connection: Connection) -> FindId:
 def _cluster(statement: ast.Create) -> tuple[str, ...]:
     match statement:
         case ast.CreateSource() | ast.CreateView() | ast.CreateSink() if statement.cluster is not None:
-            return (join_name(statement.cluster.value),)
+            return (qualified_name(statement.cluster.value),)
         case _:
             return ()
 

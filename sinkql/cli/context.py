@@ -72,7 +72,7 @@ def names_of(*kinds: str) -> Complete:
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from sinkql.catalog.address import address_of
         from sinkql.catalog.sqlite import item_names as of_file
-        from sinkql.errors import SinkqlError, printable
+        from sinkql.errors import SinkqlError, for_terminal
 
         given = context.params.get(parameter.name or "") or ()
         try:
@@ -80,7 +80,7 @@ def names_of(*kinds: str) -> Complete:
         except SinkqlError:
             return []  # who types sees no errors
         found = of_file.item_names(address, *kinds) if isinstance(address, Path) else _of_server(address, *kinds)
-        shown = (name for name in found if name == printable(name))  # a terminal would obey the others
+        shown = (name for name in found if name == for_terminal(name))  # a terminal would obey the others
         return [name for name in shown if name.startswith(incomplete) and name not in given]
 
     return complete

@@ -10,7 +10,7 @@ import click
 
 from sinkql.cli.command import catalog, deploy, machine, query, run, script, secret
 from sinkql.cli.output import Output, OutputFormat
-from sinkql.errors import SinkqlError, no_temporary_folder
+from sinkql.errors import SinkqlError, temporary_folder_error
 
 USAGE = 64
 
@@ -30,7 +30,7 @@ def run_command(arguments: Sequence[str]) -> int:
         output.error(error)
         return error.exit_code
     except FileNotFoundError:
-        missing = no_temporary_folder()
+        missing = temporary_folder_error()
         if missing is None:
             raise
         output.error(missing)

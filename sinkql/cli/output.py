@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sinkql.errors import Notice, SinkqlError, as_data, line_and_column, printable
+from sinkql.errors import Notice, SinkqlError, as_data, for_terminal, line_and_column
 
 if TYPE_CHECKING:
     from sinkql.logical import Type
@@ -52,12 +52,12 @@ class Output:
 
     def line(self, text: str, **data: Any) -> None:
         """Print a line, as JSON the data that say the same."""
-        click.echo(printable(text) if self.format == "text" else json.dumps(data, default=str))
+        click.echo(for_terminal(text) if self.format == "text" else json.dumps(data, default=str))
 
     def note(self, text: str) -> None:
         """Print a line for people only."""
         if self.format == "text":
-            click.echo(printable(text))
+            click.echo(for_terminal(text))
 
     def error(self, error: SinkqlError) -> None:
         """Print an error to stderr."""
@@ -78,9 +78,9 @@ class Output:
         if path is not None and text is not None and notice.span is not None:
             line, column = line_and_column(text, notice.span.start)
             place = f"{path}:{line}:{column}: "
-        click.echo(printable(f"{place}notice: {notice.message}"), err=True)
+        click.echo(for_terminal(f"{place}notice: {notice.message}"), err=True)
         if notice.hint:
-            click.echo(printable(f"hint: {notice.hint}"), err=True)
+            click.echo(for_terminal(f"hint: {notice.hint}"), err=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> None:
         """Print rows under their columns' names; `null` is the text for NULL."""

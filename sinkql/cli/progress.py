@@ -22,7 +22,7 @@ from rich.text import Text
 
 from sinkql.cli.output import Output, when_unread
 from sinkql.connector_api.stream import FirstSnapshot
-from sinkql.errors import as_data, printable
+from sinkql.errors import as_data, for_terminal
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.events import (
     Event,
@@ -300,17 +300,17 @@ class LiveProgress:
         if self.output.format == "json":
             click.echo(json.dumps({key: value for key, value in data.items() if value is not None}, default=str))
         elif self._live is None:
-            click.echo(printable(f"{datetime.now().strftime('%H:%M:%S')} {text}"))
+            click.echo(for_terminal(f"{datetime.now().strftime('%H:%M:%S')} {text}"))
         elif live and "ended" in text:
             self._print(text)
 
     def _print(self, text: str) -> None:
         if self._live is not None:
             self._live.console.print(
-                Text(printable(text)), soft_wrap=True
+                Text(for_terminal(text)), soft_wrap=True
             )  # a line that is to be copied stays one line
         else:
-            click.echo(printable(text))
+            click.echo(for_terminal(text))
 
     def _render(self) -> Group | Table:
         now = time.monotonic()
@@ -325,7 +325,7 @@ class LiveProgress:
             lag = "-" if row.committed_at is None else f"{row.lag:.0f} s"
             due = "-" if row.state != "running" else _due(row.next_at, now)
             table.add_row(
-                printable(short_name(name)),
+                for_terminal(short_name(name)),
                 row.shown_state(now),
                 f"{row.rows:,}",
                 f"{row.rate:,.0f}",

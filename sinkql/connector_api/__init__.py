@@ -12,5 +12,5 @@
 * `object_store.store`: what a connection to an object store gives to whoever reads or writes files.
 * `object_store.objects`: a bucket's objects, put on conditions, sent in parts and checked where they are got.
 * `state_store.directory`: a sink's state, in a folder here and where STATE of its cluster keeps it.
-* `stream`: `Reader`, `Decoder`, `Writer`, `Marker`, `WriteTask`: what a running job asks. No Spark in it.
+* `stream`: `Reader`, `Decoder`, `Writer`, `Checkpoint`, `WriteTask`: what a running job asks. No Spark in it.
 """

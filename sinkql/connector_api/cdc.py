@@ -68,7 +68,7 @@ class CapturedTable:
         return bool(self.key) and not self.holes
 
 
-class LogNotes(Protocol):
+class LogFiles(Protocol):
     """Small files of a stream that lie with the log of its source, wherever that is captured.
 
     Methods raise SinkqlError and OSError.
@@ -100,7 +100,7 @@ class CapturedSource:
     options: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     log: physical.Connection | None = None
-    notes: LogNotes | None = None
+    notes: LogFiles | None = None
 
 
 class LogPath(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class LogPath(msgspec.Struct, frozen=True):
     connection: str
 
 
-class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogRetention(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a source's WITH (…) says of its log: sizes in bytes, `log` a place other than the state folder.
 
     `keep`: the server keeps what sinks have not committed, or the log does. Above `max_retained` bytes on the server
@@ -125,7 +125,9 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
     log: LogPath | None = None
 
 
-def source_options(source_id: str | None, name: str, options: Mapping[str, Any], keeping: Keeping) -> dict[str, Any]:
+def source_options(
+    source_id: str | None, name: str, options: Mapping[str, Any], keeping: LogRetention
+) -> dict[str, Any]:
     """Return what a connector's `SourcePlan.options` are.
 
     `source_id` is that of the statement's facts (`facts.get("source_id")`, None where a script is compiled), `name` the
@@ -161,12 +163,12 @@ def captured_source(
     options: Mapping[str, Any],
     connection: physical.Connection | None,
     log: physical.Connection | None = None,
-) -> tuple[CapturedSource, Keeping]:
+) -> tuple[CapturedSource, LogRetention]:
     """Return the source of planned options, of the source or of one of its tables, and how its log is kept."""
     tuning = options["tuning"]
     own = {**options["source"], "tuning": tuning["options"]}
     source = CapturedSource(options["source_id"] or "", tuning["source"], kind, connection, own, log=log)
-    return source, codec.convert(tuning["keeping"], Keeping)
+    return source, codec.convert(tuning["keeping"], LogRetention)
 
 
 def captured_table(read: physical.Read) -> CapturedTable:
@@ -205,7 +207,7 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class RowsChanged:
     """Rows of whole transactions up to `to`, by a table's id.
 
     A table in `emptied` lost all its rows before these. With `open`, the last of them go on in what comes next, `to` is
@@ -220,7 +222,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reshaped:
+class SchemaChanged:
     """A table has other columns from here on; `problem` says for a user what a sink cannot go on with.
 
     `lost`: changes of the table before here may be missing, so that sinks of it stop, whatever columns they need.
@@ -232,13 +234,13 @@ class Reshaped:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PositionAdvanced:
     """The server is at `to`, and nothing of what is captured changed up to there."""
 
     to: Position
 
 
-Event = Changed | Reshaped | Moved
+Event = RowsChanged | SchemaChanged | PositionAdvanced
 
 
 class Snapshot(Protocol):
@@ -262,7 +264,7 @@ class Chunk:
     rows: Iterable[TableRows]
     last: Key | None
     high: Position
-    reshaped: Reshaped | None = None
+    reshaped: SchemaChanged | None = None
 
 
 class ChunkRead(Protocol):
@@ -320,8 +322,8 @@ class Stream(Protocol):
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
         """Start to receive what comes after a position: that of `create`, one that `confirm` got, or a later one.
 
-        Changes of these tables alone are received. A `Changed` that would go past one of `stops`, in their order, ends
-        there. Called once; other tables need another stream. Raises where the server no longer has what follows.
+        Changes of these tables alone are received. A `RowsChanged` that would go past one of `stops`, in their order,
+        ends there. Called once; other tables need another stream. Raises where the server no longer has what follows.
         """
 
     def end(self) -> Position:
@@ -373,7 +375,7 @@ class Stream(Protocol):
 
 
 @runtime_checkable
-class PushedStream(Stream, Protocol):
+class PushStream(Stream, Protocol):
     """A stream of rows that are pushed: those that were accepted are kept on this machine until the log has them."""
 
     def keeper(self) -> str:
@@ -399,6 +401,6 @@ class OpenStream(Protocol):
         """Return a stream that has not begun, and may connect; raises SinkqlError."""
 
 
-class Forget(Protocol):
+class DropSlot(Protocol):
     def __call__(self, source: CapturedSource, secret: Reveal) -> None:
         """Take away what a dropped source has on its server; nothing where there is nothing. Raises SinkqlError."""

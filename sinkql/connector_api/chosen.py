@@ -13,7 +13,7 @@ OPTIONS = (TEXT, EXCLUDE, IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ColumnReference:
     """A column that an option names, with its table or more."""
 
     option: str
@@ -22,7 +22,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class TableColumnChoice:
     """Of one table's columns: those that are read as text, and those that are left out."""
 
     as_text: frozenset[str]
@@ -30,20 +30,20 @@ class Columns:
 
 
 @dataclass(slots=True)
-class Chosen:
+class ColumnChoice:
     """The columns that the options name: those that are read as text, and those that are left out."""
 
-    references: tuple[Reference, ...]
-    found: set[Reference] = field(default_factory=set)
+    references: tuple[ColumnReference, ...]
+    found: set[ColumnReference] = field(default_factory=set)
     names: list[tuple[str, ...]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, options: Sequence[ast.Option], table: tuple[str, ...] = ()) -> Chosen:
+    def of(cls, options: Sequence[ast.Option], table: tuple[str, ...] = ()) -> ColumnChoice:
         """Read the options; those of one `table` may name its columns alone. Raises SQ2103."""
         read = (each for option in options if option.name in OPTIONS for each in _references(option))
         return cls(tuple(replace(each, parts=(*table, *each.parts)) if len(each.parts) == 1 else each for each in read))
 
-    def of_table(self, table: tuple[str, ...], columns: Sequence[str], key: Collection[str]) -> Columns:
+    def of_table(self, table: tuple[str, ...], columns: Sequence[str], key: Collection[str]) -> TableColumnChoice:
         """Return which columns of a table the options name; raises SQ2813 for one of its key that is left out."""
         as_text, excluded = set(), set()
         for column in columns:
@@ -63,7 +63,7 @@ class Chosen:
                 excluded.add(column)
             elif by:
                 as_text.add(column)
-        return Columns(frozenset(as_text), frozenset(excluded))
+        return TableColumnChoice(frozenset(as_text), frozenset(excluded))
 
     def check(self, example: str) -> None:
         """Raise SQ2812 for a column that no table has."""
@@ -75,14 +75,14 @@ class Chosen:
                 raise SinkqlError("SQ2812", f'there is no column "{".".join(each.parts)}"', each.span, hint=hint)
 
 
-def _references(option: ast.Option) -> Iterator[Reference]:
+def _references(option: ast.Option) -> Iterator[ColumnReference]:
     items = option.value.items if isinstance(option.value, ast.Sequence) else ()
     for item in items:
         match item:
             case ast.Word():
-                yield Reference(option.name, tuple(part.value for part in item.name.parts), item.span)
+                yield ColumnReference(option.name, tuple(part.value for part in item.name.parts), item.span)
             case ast.Text():
-                yield Reference(option.name, tuple(item.value.split(".")), item.span)
+                yield ColumnReference(option.name, tuple(item.value.split(".")), item.span)
             case _:
                 items = ()
     if not items:

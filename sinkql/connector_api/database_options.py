@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sinkql import ast
-from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.health_check import HealthCheck
 from sinkql.connector_api.options import option_span
 from sinkql.errors import SinkqlError, Span
 
@@ -66,12 +66,12 @@ def check_encryption(options: Sequence[ast.Option], mode: str, *, off: str, on: 
         raise SinkqlError("SQ2553", f"{unused} is not used without SSL", span, hint=f"Add SSL MODE = {on}.")
 
 
-def encryption(version: str, mode: str, full: str) -> Check:
+def encryption(version: str, mode: str, full: str) -> HealthCheck:
     """Return what to say of how a connection is encrypted: `version` of TLS, empty for none; `full` checks all."""
     if not version:
-        return Check("encryption", "ok", f"none: SSL MODE is {mode}")
+        return HealthCheck("encryption", "ok", f"none: SSL MODE is {mode}")
     checked = {"verify_ca": "its certificate is checked", full: "its certificate and its name are checked"}
-    return Check("encryption", "ok", f"{version}, {checked.get(mode, 'its certificate is not checked')}")
+    return HealthCheck("encryption", "ok", f"{version}, {checked.get(mode, 'its certificate is not checked')}")
 
 
 def connection_of(statement: ast.CreateSource, owner: str, example: str) -> ast.Name:

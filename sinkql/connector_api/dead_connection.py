@@ -24,7 +24,7 @@ _LAST_DATA_RECEIVED = slice(52, 56)
 
 
 @dataclass(eq=False, slots=True)
-class Silence:
+class ResponseWatch:
     """Shut a connection down in whose block nothing comes for long, unless the server is `alive`.
 
     `fileno` gives the socket. `alive` returns whether the server works on what was asked; it may raise. Blocks of one
@@ -51,8 +51,8 @@ class Silence:
         if not self._depth:
             _WATCH.discard(self)
 
-    def due(self) -> bool:
-        """Return whether the server is to be asked now, as `ask` does."""
+    def is_due(self) -> bool:
+        """Return whether the server is to be asked now, as `probe` does."""
         if self._asking or time.monotonic() - self._asked_at < SILENCE_S:
             return False
         self._due_at = time.monotonic()
@@ -62,7 +62,7 @@ class Silence:
         self._asking = True
         return True
 
-    def ask(self) -> None:
+    def probe(self) -> None:
         """Ask the server, and shut the connection down where it does not work on what was asked.
 
         Not where the answer has come since that was due: the server may have given it just before it was asked.
@@ -103,21 +103,21 @@ class _Watch:
     def renew(self) -> None:
         """Begin with nothing, as in a fork, which has none of the threads."""
         self._lock = threading.Lock()
-        self._waiting: set[Silence] = set()
+        self._waiting: set[ResponseWatch] = set()
         self._runs = False
 
-    def add(self, silence: Silence) -> None:
+    def add(self, silence: ResponseWatch) -> None:
         with self._lock:
             self._waiting.add(silence)
             runs, self._runs = self._runs, True
         if not runs:
             threading.Thread(target=self._run, name="silence", daemon=True).start()
 
-    def discard(self, silence: Silence) -> None:
+    def discard(self, silence: ResponseWatch) -> None:
         with self._lock:
             self._waiting.discard(silence)
 
-    def shut(self, silence: Silence) -> None:
+    def shut(self, silence: ResponseWatch) -> None:
         """Shut the connection down, unless the block is over; raises nothing."""
         with self._lock, suppress(OSError, ValueError):
             if silence in self._waiting:
@@ -135,8 +135,8 @@ class _Watch:
                     self._runs = False
                     return
             for each in waiting:
-                if each.due():
-                    threading.Thread(target=each.ask, name="silence probe", daemon=True).start()
+                if each.is_due():
+                    threading.Thread(target=each.probe, name="silence probe", daemon=True).start()
 
 
 _WATCH = _Watch()

@@ -12,7 +12,7 @@ State = Literal["ok", "warning", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """A check: what was looked at, what was found, and how to fix it."""
 
     name: str
@@ -22,7 +22,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceUnderCheck:
     """A source that reads through a connection: its name, its statement, and its facts, if it has been created.
 
     `tables` are the upstream names of the tables that CREATE TABLE … FROM SOURCE reads of it, as they are written.
@@ -64,12 +64,12 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class CheckContext:
     """What reads through a connection, and the ids of all sources of the catalog, None where there is no catalog.
 
     `sinks` are those that write through it.
     """
 
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[SourceUnderCheck, ...] = ()
     source_ids: frozenset[str] | None = None
     sinks: tuple[logical.Sink, ...] = ()

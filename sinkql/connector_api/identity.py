@@ -9,12 +9,12 @@ from pathlib import Path
 from sinkql.storage import files
 
 
-def show(context: ssl.SSLContext, certificate: str, key: str) -> None:
+def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """Have connections of a context show a certificate; raises ssl.SSLError, also for a key that has a password.
 
     The file is its owner's alone, and goes before this returns.
     """
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
         pair = Path(folder, "pair.pem")
-        files.write(pair, f"{key.rstrip()}\n{certificate}\n".encode(), private=True, sync=False)
+        files.write_atomic(pair, f"{key.rstrip()}\n{certificate}\n".encode(), private=True, sync=False)
         context.load_cert_chain(pair, password="")  # nobody is asked for one

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import physical
-from sinkql.connector_api.options import Tuning, described
+from sinkql.connector_api.options import Tuning, option_field
 from sinkql.connector_api.stream import RowError, Tally, invalid_row
 from sinkql.errors import SinkqlError
 
@@ -22,7 +22,7 @@ LEFT_OUT = (
 class OnErrorOptions(Tuning):
     """The option that each source of records has in its WITH (…)."""
 
-    on_error: Literal["FAIL", "SKIP", "DEAD LETTER"] = described(
+    on_error: Literal["FAIL", "SKIP", "DEAD LETTER"] = option_field(
         "what becomes of a record that does not decode: FAIL stops the sinks, SKIP leaves it out and counts it, "
         "DEAD LETTER keeps it in the table `<table>__errors` as well",
         default="FAIL",
@@ -36,23 +36,23 @@ def on_error(options: Mapping[str, Any]) -> OnError:
     return kept
 
 
-def keeps_letters(read: physical.Read) -> bool:
+def has_dead_letter_table(read: physical.Read) -> bool:
     """Tell whether records of a source that do not decode are kept in a table."""
     return on_error(read.options) == "dead letter"
 
 
-def may_be_late(job: physical.Job, read: physical.Read) -> bool:
+def may_replay_late(job: physical.Job, read: physical.Read) -> bool:
     """Tell whether a sink may take a record of a source after others that came later."""
     return job.write.mode == "append" and read.change == "append"
 
 
-def again_from_source(job: physical.Job, read: physical.Read) -> bool:
+def can_reread_source(job: physical.Job, read: physical.Read) -> bool:
     """Tell whether a sink may compute all rows again from a source, for the records that decode by now."""
     return job.renewable and "source_id" not in read.options
 
 
 @dataclass(frozen=True, slots=True)
-class BadRecords:
+class RecordErrorPolicy:
     """What a reader of `source` does with records that do not decode; `correct` says how such a record is mended."""
 
     source: str

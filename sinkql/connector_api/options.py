@@ -48,7 +48,7 @@ class Tuning:
 _SECRETS = (logical.SecretText, SecretOnly, SecretPart)
 
 
-def described(
+def option_field(
     help: str,  # noqa: A002 the field's name
     *,
     default: Any = dataclasses.MISSING,
@@ -70,7 +70,7 @@ def label(field: dataclasses.Field[Any]) -> str:
     return str(field.metadata.get("label") or field.name.replace("_", " ").upper())
 
 
-def labels(into: type) -> tuple[str, ...]:
+def option_labels(into: type) -> tuple[str, ...]:
     """Return the names of a dataclass's options as SQL spells them."""
     return tuple(label(field) for field in dataclasses.fields(into))
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.cdc import Forget, OpenStream
-from sinkql.connector_api.health_check import Check, Examined
-from sinkql.connector_api.scaffold import Address, ConnectionDraft, SourceDraft, Wanted
+from sinkql.connector_api.cdc import DropSlot, OpenStream
+from sinkql.connector_api.health_check import CheckContext, HealthCheck
+from sinkql.connector_api.scaffold import Address, ConnectionScaffold, ScaffoldRequest, SourceScaffold
 from sinkql.connector_api.sink_options import SinkOptions
 from sinkql.connector_api.stream import (
     Context,
@@ -21,8 +21,8 @@ from sinkql.connector_api.stream import (
     Offsets,
     OpenReader,
     OpenWriter,
+    PlanChange,
     Published,
-    Switch,
 )
 from sinkql.errors import Notice
 from sinkql.keywords import Role
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Planning(Protocol):
+class PlanningContext(Protocol):
     """Help a connector plan: find items, and leave notices."""
 
     @property
@@ -58,7 +58,7 @@ class Planning(Protocol):
         """Tell the user something that is not an error."""
 
 
-class Access(Protocol):
+class OutsideAccess(Protocol):
     """What purification may reach the outside with: values of secrets, planned connections, object stores, paths."""
 
     def secret(self, full_name: str) -> str:
@@ -125,13 +125,13 @@ class ConnectionKind:
     """
 
     name: str
-    plan: Callable[[ast.CreateConnection, Planning], Mapping[str, Any]]
+    plan: Callable[[ast.CreateConnection, PlanningContext], Mapping[str, Any]]
     options: type
     owner: str = "connections"
     fixed: tuple[str, ...] = ()
-    validate: Callable[[logical.Connection, Access], None] | None = None
+    validate: Callable[[logical.Connection, OutsideAccess], None] | None = None
     validates_unasked: bool = True
-    examine: Callable[[logical.Connection, Examined, Access], Iterator[Check]] | None = None
+    examine: Callable[[logical.Connection, CheckContext, OutsideAccess], Iterator[HealthCheck]] | None = None
     store: OpenStore | None = None
     keys: Callable[[str | None], Keys] | None = None
     pin: Callable[[Mapping[str, Any], str], str | None] | None = None
@@ -139,7 +139,7 @@ class ConnectionKind:
     about: str = ""
 
 
-PlanSource = Callable[[ast.CreateSource, logical.Facts, Planning], SourcePlan]
+PlanSource = Callable[[ast.CreateSource, logical.Facts, PlanningContext], SourcePlan]
 PlanTable = Callable[[logical.Source, logical.SourceTable, ast.CreateTableFrom], logical.SourceTable]
 
 
@@ -174,7 +174,7 @@ class SourceKind:
     its facts. Where sources are captured `together`, by one process, its context gives what opens their streams.
     `examine` yields what keeps a source without a connection from running; it raises SinkqlError. `progress` is what
     EXPOSE PROGRESS shows, which is refused without it. `common` tells of what sources offsets mean the same to all who
-    read one (`Reader.common`), as those of a captured one always do.
+    read one (`Reader.comparable_position`), as those of a captured one always do.
     """
 
     name: str
@@ -182,16 +182,16 @@ class SourceKind:
     reader: OpenReader
     options: type | None = None
     with_options: type | None = None
-    facts: Callable[[ast.CreateSource, Planning, Access], logical.Facts] | None = None
-    sample: Callable[[ast.CreateSource, Planning, Access | None], logical.Facts] | None = None
+    facts: Callable[[ast.CreateSource, PlanningContext, OutsideAccess], logical.Facts] | None = None
+    sample: Callable[[ast.CreateSource, PlanningContext, OutsideAccess | None], logical.Facts] | None = None
     first: Callable[[Offsets, int], Offsets] | None = None
     named: Callable[[Mapping[str, Any]], bool] = lambda options: False
     table: PlanTable | None = None
     messages: bool = False
     stream: OpenStream | None = None
     together: Callable[[], AbstractContextManager[OpenStream]] | None = None
-    forget: Forget | None = None
-    examine: Callable[[logical.Source, Access], Iterator[Check]] | None = None
+    forget: DropSlot | None = None
+    examine: Callable[[logical.Source, OutsideAccess], Iterator[HealthCheck]] | None = None
     progress: Progress | None = None
     about: str = ""
     common: Callable[[SourcePlan], bool] = lambda planned: False
@@ -219,7 +219,7 @@ class FormatKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class SourceMessages:
     """What a format of messages is planned for: the keys or the values of a topic.
 
     `columns` are those that it is to decode, where the statement says which; without any the format says itself.
@@ -235,7 +235,7 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class SinkMessages:
     """What a format of messages is planned for that a sink writes: the keys or the values of a topic.
 
     With ENVELOPE DEBEZIUM the `columns` of values are `before` and `after`, two records. `relation` names all columns
@@ -258,7 +258,7 @@ class MessageWriting:
     `schema` returns by these what the messages of some columns are like, JSON-able; None where they have no schema.
     """
 
-    plan: Callable[[Encoded, Planning], Mapping[str, Any]]
+    plan: Callable[[SinkMessages, PlanningContext], Mapping[str, Any]]
     encoding: MessageEncoding
     schema: Callable[[Mapping[str, Any], Sequence[physical.Column]], Any] | None = None
 
@@ -268,15 +268,15 @@ class MessageFormat:
     """One kind of FORMAT, KEY FORMAT and VALUE FORMAT of sources whose records are messages, as of Kafka.
 
     `plan` reaches nothing; its columns are those of the format, None for those that were asked for. With ENVELOPE
-    DEBEZIUM (`Messages.statement` tells) the columns of values are those of the rows that change. `facts` may reach
-    out, as to a registry of schemas; its facts, JSON-able, are stored with the source. With `keyed`, FORMAT alone is
-    that of keys as well, where these are read. `writing` is how sinks write it, None where they cannot.
+    DEBEZIUM (`SourceMessages.statement` tells) the columns of values are those of the rows that change. `facts` may
+    reach out, as to a registry of schemas; its facts, JSON-able, are stored with the source. With `keyed`, FORMAT alone
+    is that of keys as well, where these are read. `writing` is how sinks write it, None where they cannot.
     """
 
     name: str
-    plan: Callable[[Messages, Planning], FormatPlan]
+    plan: Callable[[SourceMessages, PlanningContext], FormatPlan]
     decoding: MessageDecoding
-    facts: Callable[[Messages, Planning, Access], logical.Facts] | None = None
+    facts: Callable[[SourceMessages, PlanningContext, OutsideAccess], logical.Facts] | None = None
     keyed: bool = False
     options: type | None = None
     writing: MessageWriting | None = None
@@ -290,7 +290,7 @@ class ReadRows(Protocol):
         columns: tuple[physical.Column, ...],
         limit: int,
         *,
-        switch: Switch | None = None,
+        switch: PlanChange | None = None,
     ) -> pa.Table:
         """Return up to `limit` rows of what a sink wrote, in the columns' Arrow types; none without a table.
 
@@ -300,12 +300,12 @@ class ReadRows(Protocol):
 
 class FindTarget(Protocol):
     def __call__(
-        self, statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+        self, statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
     ) -> logical.Facts:
         """Return what the target of a sink says; raises where the sink, new or with this job, could not write to it."""
 
 
-PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], SinkPlan]
+PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, PlanningContext], SinkPlan]
 
 
 FindEncoded = Callable[
@@ -363,7 +363,7 @@ class SinkKind:
     messages: bool = False
     final: bool = False
     facts: FindTarget | None = None
-    check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
+    check: Callable[[ast.CreateSink, logical.Sink, PlanningContext], None] | None = None
     reading: Callable[[physical.Write, Context], list[str]] | None = None
     count_rows: Callable[[physical.Write, Context], int | None] | None = None
     rows: ReadRows | None = None
@@ -404,7 +404,7 @@ class ScanKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class UnsupportedKind:
     """A kind that is not supported yet, declared so that its statements are read, kept secret and refused by name.
 
     `options` and `with_options` are dataclasses as those of the kinds that are supported.
@@ -427,11 +427,11 @@ class AddressKind:
     """
 
     schemes: tuple[str, ...]
-    connection: Callable[[Address], ConnectionDraft]
-    sources: Callable[[logical.Connection, Wanted, Access], Iterable[SourceDraft]]
+    connection: Callable[[Address], ConnectionScaffold]
+    sources: Callable[[logical.Connection, ScaffoldRequest, OutsideAccess], Iterable[SourceScaffold]]
     options: Callable[[logical.SourceTable], str] = lambda table: ""
     source: str = ""
-    sample: Callable[[ast.CreateSource, Planning, Access | None], logical.Facts] | None = None
+    sample: Callable[[ast.CreateSource, PlanningContext, OutsideAccess | None], logical.Facts] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +449,7 @@ class Connector:
     sinks: tuple[SinkKind, ...] = field(default=())
     formats: tuple[FormatKind, ...] = field(default=())
     messages: tuple[MessageFormat, ...] = field(default=())
-    later: tuple[Later, ...] = field(default=())
+    later: tuple[UnsupportedKind, ...] = field(default=())
     scans: tuple[ScanKind, ...] = field(default=())
     addresses: tuple[AddressKind, ...] = field(default=())
     tasks: tuple[str, ...] = field(default=())

@@ -16,14 +16,14 @@ from sinkql.connector_api.planning import (
     ConnectionKind,
     Connector,
     FormatKind,
-    Later,
     MessageFormat,
     ScanKind,
     SinkKind,
     SourceKind,
+    UnsupportedKind,
 )
 from sinkql.connector_api.stream import Context, OpenReader, OpenWriter, Reader, Writer
-from sinkql.keywords import OptionWords, Role, Vocabulary
+from sinkql.keywords import Keywords, OptionWords, Role
 from sinkql.object_store.store import ObjectStore, Options, RevealSecret
 
 GROUP = "sinkql.connectors"
@@ -46,7 +46,7 @@ class Registry:
     messages: dict[str, MessageFormat] = field(default_factory=dict)
     readers: dict[str, OpenReader] = field(default_factory=dict)
     writers: dict[str, OpenWriter] = field(default_factory=dict)
-    later: dict[tuple[Role, str], Later] = field(default_factory=dict)
+    later: dict[tuple[Role, str], UnsupportedKind] = field(default_factory=dict)
     scans: dict[str, ScanKind] = field(default_factory=dict)
     addresses: dict[str, AddressKind] = field(default_factory=dict)
     tasks: list[str] = field(default_factory=list)
@@ -83,12 +83,12 @@ class Registry:
         return tuple(name for of, name in self.later if of == role)
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> Keywords:
         """Return the words of all kinds: what the parser, the printer and the masks know of connectors."""
         kinds: dict[Role, dict[str, OptionWords]] = {}
         for role, name, options in self._words():
             kinds.setdefault(role, {})[name] = options
-        return Vocabulary(kinds)
+        return Keywords(kinds)
 
     def _words(self) -> Iterator[tuple[Role, str, OptionWords]]:
         for (role, name), later in self.later.items():

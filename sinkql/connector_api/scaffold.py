@@ -54,7 +54,7 @@ def read_address(written: str, schemes: Sequence[str]) -> Address:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionDraft:
+class ConnectionScaffold:
     """A connection to write: its type, a name for it, its options as SQL, and what it needs of a secret.
 
     `password` is the option that takes the password, `variable` the environment's variable that programs for such
@@ -70,7 +70,7 @@ class ConnectionDraft:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceDraft:
+class SourceScaffold:
     """A source to write: of a topic, say, or of a database, whose tables are written one by one.
 
     Each of `clauses` is all that follows CREATE SOURCE name, columns too; the first that can be planned is taken. None:
@@ -86,7 +86,7 @@ class SourceDraft:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScaffoldRequest:
     """What is to be drafted: of these names, of all without any; the SQL names of a connection, and of a registry's.
 
     Of a `schema`, only its tables are meant. `passed` gets the names that were asked for and are not wanted.

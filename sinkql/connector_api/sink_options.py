@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sinkql import ast
-from sinkql.connector_api.options import described, option_span
+from sinkql.connector_api.options import option_field, option_span
 from sinkql.errors import SinkqlError
 
 SHORTEST_INTERVAL = timedelta(seconds=1)
@@ -17,10 +17,10 @@ MOST_BUCKETS = 10_000
 class SinkOptions:
     """Options in WITH (…); a connector's own dataclass extends it. `snapshot` false starts at the source's end."""
 
-    commit_interval: timedelta = described("the time between two commits, a second or more")
-    snapshot: bool = described("false starts at the source's present end", default=True)
-    max_rows_per_commit: int = described("how many rows one commit takes at most", default=5_000_000)
-    buckets: int | None = described(
+    commit_interval: timedelta = option_field("the time between two commits, a second or more")
+    snapshot: bool = option_field("false starts at the source's present end", default=True)
+    max_rows_per_commit: int = option_field("how many rows one commit takes at most", default=5_000_000)
+    buckets: int | None = option_field(
         "in how many parts rows are put by key, each the work of one task; the cores of its cluster, or twice those of "
         "its executors, if left out. Another number has a sink with state compute its rows again, once",
         default=None,

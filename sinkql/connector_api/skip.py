@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from sinkql import codec
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class AcceptedLoss(msgspec.Struct, frozen=True):
     """What follows `start`, or wherever the sink is if that is empty, is given up as far as it is lost.
 
     `end` is where the sink goes on, None until it is known.
@@ -27,12 +27,12 @@ class Accepted(msgspec.Struct, frozen=True):
     end: dict[str, Any] | None = None
 
 
-def report(notes: Notes, source: str, start: Mapping[str, Any]) -> None:
+def report_loss(notes: KeyValueStore, source: str, start: Mapping[str, Any]) -> None:
     """Take note of the place of a sink that has lost what follows."""
     notes.write(_name(source, "lost"), msgspec.json.encode(dict(start)))
 
 
-def accept(notes: Notes, source: str, start: Mapping[str, Any]) -> None:
+def accept_loss(notes: KeyValueStore, source: str, start: Mapping[str, Any]) -> None:
     """Take note that a user accepts what a sink lost of a source, by the name that its offsets are kept under.
 
     It is at `start` as far as the catalog knows.
@@ -41,32 +41,32 @@ def accept(notes: Notes, source: str, start: Mapping[str, Any]) -> None:
     if lost is not None:  # else it was found in the midst of a batch
         with suppress(msgspec.MsgspecError):
             start = codec.decoder(dict[str, Any]).decode(lost)
-    _write(notes, source, Accepted(dict(start)))
+    _write(notes, source, AcceptedLoss(dict(start)))
 
 
-def accepted(notes: Notes, source: str, start: Mapping[str, Any]) -> Accepted | None:
+def accepted(notes: KeyValueStore, source: str, start: Mapping[str, Any]) -> AcceptedLoss | None:
     """Return what is accepted for a sink that is at `start`."""
     note = notes.read(_name(source))
     if note is None:
         return None
     try:
-        found = codec.decoder(Accepted).decode(note)
+        found = codec.decoder(AcceptedLoss).decode(note)
     except msgspec.MsgspecError:
         return None
     return found if found.start in ({}, start) else None
 
 
-def settle(notes: Notes, source: str, found: Accepted, end: Mapping[str, Any]) -> None:
+def settle(notes: KeyValueStore, source: str, found: AcceptedLoss, end: Mapping[str, Any]) -> None:
     """Take note where the sink goes on: there whenever it asks."""
     _write(notes, source, msgspec.structs.replace(found, end=dict(end)))
 
 
-def forget(notes: Notes, source: str) -> None:
+def forget(notes: KeyValueStore, source: str) -> None:
     """Delete what was reported and accepted: the sink is beyond."""
     notes.remove(_name(source, "lost"), _name(source))
 
 
-def _write(notes: Notes, source: str, found: Accepted) -> None:
+def _write(notes: KeyValueStore, source: str, found: AcceptedLoss) -> None:
     notes.write(_name(source), msgspec.json.encode(found))
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from sinkql import ast, logical
-from sinkql.connector_api.cdc import Keeping, LogPath
+from sinkql.connector_api.cdc import LogPath, LogRetention
 from sinkql.connector_api.on_error import OnError, OnErrorOptions
-from sinkql.connector_api.options import described, option_span
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.options import option_field, option_span
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.errors import SinkqlError, Span
 from sinkql.object_store.s3 import SCHEME
 
@@ -33,38 +33,38 @@ AWS_CONNECTION = "the connection whose keys reach `LOG`"
 
 
 @dataclass(frozen=True, slots=True)
-class KeepingOptions(OnErrorOptions):
+class CaptureOptions(OnErrorOptions):
     """The options that each captured source has in its WITH (…)."""
 
     fixed: ClassVar[tuple[str, ...]] = FIXED
-    keep: Literal["server", "log"] | None = described(
+    keep: Literal["server", "log"] | None = option_field(
         "who keeps the changes that sinks have not committed: server, or log, which frees the server at once",
         default=None,
     )
-    max_retained_wal: str | None = described(
+    max_retained_wal: str | None = option_field(
         "how much the server keeps before the log does: 10GB, or half of the server's own bound", default=None
     )
-    max_log_size: str = described("how much the log holds before it waits for the sinks", default="20GB")
-    on_truncate: Literal["APPLY", "FAIL"] = described("what TRUNCATE upstream does to sinks", default="APPLY")
-    log: str | None = described(LOG, default=None)
-    aws_connection: ast.Name | None = described(AWS_CONNECTION, default=None)
+    max_log_size: str = option_field("how much the log holds before it waits for the sinks", default="20GB")
+    on_truncate: Literal["APPLY", "FAIL"] = option_field("what TRUNCATE upstream does to sinks", default="APPLY")
+    log: str | None = option_field(LOG, default=None)
+    aws_connection: ast.Name | None = option_field(AWS_CONNECTION, default=None)
 
 
-def keeping(
-    given: KeepingOptions,
+def log_retention(
+    given: CaptureOptions,
     written: Sequence[ast.Option],
     span: Span,
-    planning: Planning,
+    planning: PlanningContext,
     *,
     usual: Literal["server", "log"],
     elsewhere: LogPath | None,
-) -> Keeping:
+) -> LogRetention:
     """Return how a log is kept; `usual` is what keeps changes where KEEP is left out, `elsewhere` where LOG is.
 
     Raises SQ2103 and SQ2818.
     """
     retained = given.max_retained_wal
-    return Keeping(
+    return LogRetention(
         keep=given.keep or usual,
         max_retained=None if retained is None else size(retained, "MAX RETAINED WAL", written, span),
         max_log=size(given.max_log_size, "MAX LOG SIZE", written, span),
@@ -74,7 +74,7 @@ def keeping(
     )
 
 
-def state_of_cluster(statement: ast.Create, planning: Planning) -> LogPath | None:
+def state_of_cluster(statement: ast.Create, planning: PlanningContext) -> LogPath | None:
     """Return STATE of the cluster that IN CLUSTER of a source names, if that is a bucket."""
     if not isinstance(statement, ast.CreateSource) or statement.cluster is None:
         return None
@@ -82,14 +82,14 @@ def state_of_cluster(statement: ast.Create, planning: Planning) -> LogPath | Non
     return LogPath(state.path, state.connection) if state is not None and state.connection is not None else None
 
 
-def log_elsewhere(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> LogPath | None:
+def log_elsewhere(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> LogPath | None:
     """Return where the log of a source lies that is in STATE of its cluster."""
     found = state_of_cluster(statement, planning) if LOG_FACT in facts else None
     return None if found is None else LogPath(facts[LOG_FACT], found.connection)
 
 
 def log_path(
-    log: str | None, connection: ast.Name | None, written: Sequence[ast.Option], span: Span, planning: Planning
+    log: str | None, connection: ast.Name | None, written: Sequence[ast.Option], span: Span, planning: PlanningContext
 ) -> LogPath | None:
     """Return where LOG puts the log; raises SQ2818 for another place than a bucket, or one that nothing reaches."""
     if log is None and connection is None:

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from sinkql import logical, physical
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.secret import reveal
-from sinkql.connector_api.tunnel_keys import Kept
+from sinkql.connector_api.tunnel_keys import TunnelKeys
 from sinkql.errors import SinkqlError
 
 _TIMEOUT_S = 10
@@ -24,7 +24,7 @@ OPTION = "ssh_tunnel"
 """Under which a planned connection names the one that it goes through, as `{"connection": name}`."""
 
 
-def planned_tunnel(planned: logical.Connection, access: Access) -> Mapping[str, Any] | None:
+def planned_tunnel(planned: logical.Connection, access: OutsideAccess) -> Mapping[str, Any] | None:
     """Return the options of the tunnel that a planned connection goes through; None where it goes through none."""
     through = planned.options.get(OPTION)
     return access.connection(through["connection"]).options if through is not None else None
@@ -118,7 +118,7 @@ class Login:
 async def log_in(options: Mapping[str, Any], secret: Callable[[str], str]) -> Login:
     """Connect to the SSH server of a planned connection; raises SQ4420, SQ4421, SQ4423, SQ4424 and SQ4425."""
     ssh = _library()
-    where, kept = _where(options), Kept.of(reveal(options["keys"], secret))
+    where, kept = _where(options), TunnelKeys.of(reveal(options["keys"], secret))
     keys = [ssh.import_private_key(text) for text in kept.keys]
     host_key = options.get("host_key", kept.host_key)
     trusted: Any = ([ssh.import_public_key(host_key)], [], []) if host_key is not None else None

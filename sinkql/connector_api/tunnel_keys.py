@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TunnelKeys:
     """Two private keys, and the server's public one as it was when the tunnel was first used, None before."""
 
     keys: tuple[str, ...] = field(repr=False)
     host_key: str | None = None
 
     @classmethod
-    def of(cls, text: str) -> Kept:
+    def of(cls, text: str) -> TunnelKeys:
         """Read what `text` gave; earlier versions kept the keys alone."""
         found = json.loads(text)
         if isinstance(found, list):

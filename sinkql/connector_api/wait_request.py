@@ -10,25 +10,25 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 _OWNER = "waits"
 _FOLDER = "asked"
 
 
-def wait_notes(open_notes: Callable[[str, Path], Notes], catalog: Path) -> Notes:
+def wait_store(open_notes: Callable[[str, Path], KeyValueStore], catalog: Path) -> KeyValueStore:
     """Return the notes of a catalog, whose folder is given."""
     return open_notes(_OWNER, catalog / _OWNER)
 
 
-def ask(notes: Notes, sink_id: str) -> str:
+def request_wait(notes: KeyValueStore, sink_id: str) -> str:
     """Ask for a sink to have all that its sources have from now on; return the note's name."""
     name = f"{_FOLDER}/{sink_id}.{uuid4().hex}"
     notes.write(name, b"{}", sync=False)
     return name
 
 
-def asked(notes: Notes) -> dict[str, list[str]]:
+def pending_waits(notes: KeyValueStore) -> dict[str, list[str]]:
     """Return the names of the notes that are there, by the sink's id."""
     found: dict[str, list[str]] = {}
     for name in notes.names(_FOLDER):
@@ -36,6 +36,6 @@ def asked(notes: Notes) -> dict[str, list[str]]:
     return found
 
 
-def is_done(notes: Notes, name: str) -> bool:
+def is_wait_done(notes: KeyValueStore, name: str) -> bool:
     """Tell whether the sink has what it was asked for."""
     return notes.read(name) is None

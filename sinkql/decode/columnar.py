@@ -65,26 +65,26 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def both(one: Mask | None, other: Mask | None) -> Mask | None:
+def mask_and(one: Mask | None, other: Mask | None) -> Mask | None:
     """Return where both are True; None is everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return one & other
 
 
-def either(one: Mask | None, other: Mask | None) -> Mask | None:
+def mask_or(one: Mask | None, other: Mask | None) -> Mask | None:
     """Return where one of both is True; None is nowhere."""
     if one is None or other is None:
         return other if one is None else one
     return one | other
 
 
-def some(mask: Mask) -> Mask | None:
+def mask_or_none(mask: Mask) -> Mask | None:
     """Return a mask, None where it is False everywhere."""
     return mask if mask.any() else None
 
 
-def fixed(values: NDArray[np.generic], valid: Mask | None, type_: pa.DataType) -> pa.Array:
+def fixed_width(values: NDArray[np.generic], valid: Mask | None, type_: pa.DataType) -> pa.Array:
     """Return numbers, in the machine's byte order and as wide as the type, as an array."""
     return pa.Array.from_buffers(type_, len(values), [bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
 

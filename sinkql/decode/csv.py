@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from sinkql import physical
-from sinkql.connector_api.stream import Decoded, Failure, UndecodableError, WideError
+from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError, WideError
 from sinkql.decode.csv_records import BOM, Form, Records, Splitter, inside
 from sinkql.decode.json_lines import without
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.errors import in_other_case
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 _FEW = 32
 _BEYOND = (
@@ -233,7 +233,7 @@ class CsvRows:
     def _decoded(self, texts: list[pa.StringArray], records: Records, known: Failures) -> Decoded:
         failures = dict(known)
         typed = self._typed(texts, failures)
-        failed = [Failure(records.line(row), failures[row], records.raw(row)) for row in sorted(failures)]
+        failed = [RowFailure(records.line(row), failures[row], records.raw(row)) for row in sorted(failures)]
         return Decoded(without(typed, failures), len(records), failed)
 
     def _typed(self, texts: list[pa.StringArray], failures: Failures) -> pa.RecordBatch:
@@ -268,7 +268,7 @@ class Fields:
         self._form = form
         q, e, d = (re.escape(each) for each in (form.quote, form.escape, form.delimiter))
         self._unquoted, self._to_quote = re.compile(rf"[^{q}{d}]*"), re.compile(rf"[^{q}]*")
-        self._inside = Repeated(inside(q, e))
+        self._inside = RepeatedPattern(inside(q, e))
         self._escaped = re.compile(rf"{e}([{q}{e}])")
 
     def of(self, records: Records, record: int) -> list[str | None] | str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast
-from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.errors import SinkqlError
 
 
@@ -14,21 +14,23 @@ from sinkql.errors import SinkqlError
 class CsvOptions:
     """The options of FORMAT CSV; their words are those of Postgres's COPY, but for comments."""
 
-    delimited_by: str | None = described("the character between fields, in place of a comma", default=None)
-    quote: str = described("the character around a field that has delimiters, quotes or line ends in it", default='"')
-    escape: str | None = described(
+    delimited_by: str | None = option_field("the character between fields, in place of a comma", default=None)
+    quote: str = option_field(
+        "the character around a field that has delimiters, quotes or line ends in it", default='"'
+    )
+    escape: str | None = option_field(
         "the character before a quote in a quoted field; if left out, the quote itself", default=None
     )
-    null_as: str = described("the text that stands for NULL where it is not quoted", default="")
-    comment: str | None = described("the character that a line of comment begins with", default=None)
+    null_as: str = option_field("the text that stands for NULL where it is not quoted", default="")
+    comment: str | None = option_field("the character that a line of comment begins with", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class CsvFileOptions(CsvOptions):
     """The options of FORMAT CSV that only files have."""
 
-    skip_blank_lines: bool = described("leave out lines with nothing on them, which are else records", default=False)
-    columns_by: Literal["NAME", "POSITION"] = described(
+    skip_blank_lines: bool = option_field("leave out lines with nothing on them, which are else records", default=False)
+    columns_by: Literal["NAME", "POSITION"] = option_field(
         "how columns are found where there is a header: by its names, or by their order", default="NAME"
     )
 

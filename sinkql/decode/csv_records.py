@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from sinkql.connector_api.stream import UndecodableError
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 Places = np.ndarray | list[int]
 
@@ -194,8 +194,8 @@ class _RecordEnd:
         within = rb"[^%b]*" % q
         if quote != escape:
             within = rb"[^%b%b]*(?:%b(?:[%b%b]|(?![%b%b]))[^%b%b]*){,100}" % (q, e, e, q, e, q, e, q, e)
-        self._parts = Repeated(rb"[^%b%b]+|%b%b%b" % (q, line_ends, q, within, q))
-        self._quote, self._inside = quote, Repeated(inside(q.decode(), e.decode()).encode())
+        self._parts = RepeatedPattern(rb"[^%b%b]+|%b%b%b" % (q, line_ends, q, within, q))
+        self._quote, self._inside = quote, RepeatedPattern(inside(q.decode(), e.decode()).encode())
 
     def after(self, block: bytes, at: int) -> int:
         """Return the place behind a record, or that of a quote which is not closed."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from sinkql import codec, physical
-from sinkql.connector_api.stream import Decoded, Failure, WideError
+from sinkql.connector_api.stream import Decoded, RowFailure, WideError
 from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.decode.csv_records import Records
 from sinkql.decode.text_column import Failures, from_text
@@ -89,7 +89,7 @@ class JsonDecoder:
             yield from self._parts(lines.part(0, middle))
             yield from self._parts(lines.part(middle, len(lines)))
             return
-        failed = [Failure(lines.line(row), failures[row], lines.raw(row)) for row in sorted(failures)]
+        failed = [RowFailure(lines.line(row), failures[row], lines.raw(row)) for row in sorted(failures)]
         yield Decoded(without(batch, failures), len(lines), failed)
 
     def _arrays(self, lines: Records, first: int, failures: Failures) -> list[pa.Array]:

@@ -47,11 +47,11 @@ def row_groups(stream: BinaryIO) -> tuple[RowGroup, ...]:
     stream.seek(size - _ENDING - length)
     data = stream.read(length)
     stream.seek(0)
-    return groups_of(data)
+    return parse_row_groups(data)
 
 
 @lru_cache(maxsize=8)
-def groups_of(data: bytes) -> tuple[RowGroup, ...]:
+def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
     """Return the row groups that a footer's own bytes name, which each split of a file asks for; raises as above."""
     try:
         return tuple(_group(each) for each in _Compact(data).struct().get(_GROUPS, []))

@@ -22,7 +22,7 @@ from sinkql.logical.jsonb import jsonb
 from sinkql.logical.nested import entries, map_levels, read_map, read_record
 from sinkql.logical.range import SUBTYPES, read_range
 from sinkql.logical.type import RANGES
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 _WANTED = {
     "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
@@ -177,7 +177,7 @@ def _uuid(text: str, _type: pa.DataType) -> str:
 
 
 _NO_HEX = re.compile(r"[^0-9a-fA-F \t\n\r]")
-_ESCAPES = Repeated(r"[^\\]+|\\\\|\\[0-3][0-7]{2}")
+_ESCAPES = RepeatedPattern(r"[^\\]+|\\\\|\\[0-3][0-7]{2}")
 _ESCAPE = re.compile(rb"\\(\\|[0-7]{3})")
 
 
@@ -203,7 +203,7 @@ _READERS: dict[str, Callable[[str, pa.DataType], Any]] = {
     "date": lambda text, _type: time.read_date(text),
     "time": lambda text, _type: time.read_time(text),
     "timestamp": lambda text, _type: time.read_timestamp(text),
-    "timestamptz": lambda text, _type: time.read_instant(text, zoned=True),
+    "timestamptz": lambda text, _type: time.read_timestamptz(text, zoned=True),
     "interval": lambda text, _type: show_interval(read_interval(text)),
     "jsonb": lambda text, _type: jsonb(text),
 }  # fmt: skip

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sinkql.errors.error import SinkqlError, codes
+from sinkql.errors.error import SinkqlError, error_codes
 from sinkql.errors.span import Span, line_and_column
 
 
@@ -64,7 +64,7 @@ def _read(line: str) -> SinkqlError | None:
         if said["span"] is not None:
             said["span"] = Span(*said["span"])
         error = kind.__new__(kind, said["message"])
-        vars(error).update(said, declared=codes[said["code"]])
+        vars(error).update(said, declared=error_codes[said["code"]])
     except (ValueError, LookupError, TypeError):
         return None
     return error

@@ -9,9 +9,9 @@ from sinkql.errors.code import Code, Codes, Family
 from sinkql.errors.codes import CODES
 from sinkql.errors.redact import without_secrets
 from sinkql.errors.span import Span, excerpt, line_and_column
-from sinkql.errors.terminal_text import printable
+from sinkql.errors.terminal_text import for_terminal
 
-codes = Codes(*CODES)
+error_codes = Codes(*CODES)
 """Every code there is. A connector of another package adds its own with `codes.add`, when it is imported."""
 
 
@@ -36,7 +36,7 @@ class SinkqlError(Exception):
         option: str | None = None,
     ) -> None:
         self.code = code
-        self.declared: Code = codes[code]
+        self.declared: Code = error_codes[code]
         self.message = without_secrets(message)
         super().__init__(self.message)
         self.span = span
@@ -73,7 +73,7 @@ class SinkqlError(Exception):
             lines.append(f"detail: {self.detail}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return printable("\n".join(lines))
+        return for_terminal("\n".join(lines))
 
     @property
     def family(self) -> Family:
@@ -103,7 +103,7 @@ class SinkqlError(Exception):
 
 def _restore(kind: type[SinkqlError], state: dict[str, Any]) -> SinkqlError:
     error = kind.__new__(kind, state["message"])
-    vars(error).update(state, declared=codes[state["code"]])
+    vars(error).update(state, declared=error_codes[state["code"]])
     return error
 
 
@@ -258,7 +258,7 @@ class Notice:
 
     def __post_init__(self) -> None:
         """Look the code up, which raises LookupError if nothing declares it; take secrets out of URLs."""
-        codes[self.code]
+        error_codes[self.code]
         object.__setattr__(self, "message", without_secrets(self.message))
 
 

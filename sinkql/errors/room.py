@@ -12,9 +12,9 @@ _SAID = ("No space left on device", "Disk quota exceeded", "File too large", "da
 """How programs say it that give no number."""
 
 
-def refused(error: BaseException) -> SinkqlError | None:
+def as_disk_full(error: BaseException) -> SinkqlError | None:
     """Return the error to show where a disk is full, or a folder not to be written; None for any other error."""
-    if (full := no_room(error)) is not None:
+    if (full := disk_full(error)) is not None:
         return full
     if not isinstance(error, OSError) or error.errno not in _CLOSED:
         return None
@@ -26,7 +26,7 @@ def refused(error: BaseException) -> SinkqlError | None:
     )
 
 
-def no_room(error: BaseException) -> SinkqlError | None:
+def disk_full(error: BaseException) -> SinkqlError | None:
     """Return the error to show where a disk or a quota is full; None for any other error."""
     number = error.errno if isinstance(error, OSError) else None
     if number not in _FULL and not any(said in str(error) for said in _SAID):

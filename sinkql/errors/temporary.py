@@ -7,7 +7,7 @@ import tempfile
 from sinkql.errors.error import SinkqlError
 
 
-def no_temporary_folder() -> SinkqlError | None:
+def temporary_folder_error() -> SinkqlError | None:
     """Return the error of a machine on which no temporary file can be written, as with a read-only root."""
     try:
         tempfile.gettempdir()

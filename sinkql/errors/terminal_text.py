@@ -22,11 +22,11 @@ _ESCAPED = {
 }
 
 
-def printable(text: str) -> str:
+def for_terminal(text: str) -> str:
     """Return the text with a visible character for each control character but line ends and tabs."""
     return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
 
 
-def escaped(json: str) -> str:
+def for_json(json: str) -> str:
     """Return a JSON text with those control characters escaped that JSON lets stand; its value stays the same."""
     return json if json.isascii() and json.isprintable() else json.translate(_ESCAPED)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.expression import function_of
-from sinkql.evaluate.failure import RefusedError, UnsureError
+from sinkql.evaluate.failure import EvaluationError, NotEvaluableError
 from sinkql.evaluate.operator import comparable, order_key
 from sinkql.evaluate.relation import rows_of
 
-__all__ = ["RefusedError", "UnsureError", "comparable", "conversion", "function_of", "order_key", "rows_of"]
+__all__ = ["EvaluationError", "NotEvaluableError", "comparable", "conversion", "function_of", "order_key", "rows_of"]

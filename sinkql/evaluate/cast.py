@@ -9,7 +9,7 @@ from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from sinkql.evaluate.failure import RefusedError, UnsureError
+from sinkql.evaluate.failure import EvaluationError, NotEvaluableError
 from sinkql.evaluate.json import read
 from sinkql.evaluate.number import EXACT, FLOATS, converted, even, fit
 from sinkql.logical import Type
@@ -75,23 +75,23 @@ def _to_single(value: int | Decimal) -> float:
 def _float_to_numeric(value: float, source: str, target: Type) -> Decimal:
     """Return a number of the digits that each of its kind keeps, as Postgres has it."""
     if math.isnan(value) or math.isinf(value):
-        raise RefusedError("no NaN or infinity in numeric")
+        raise EvaluationError("no NaN or infinity in numeric")
     return fit(Decimal(f"{value:.{15 if source == 'double precision' else 6}g}"), target)
 
 
 def _narrowed(value: float) -> float:
     found = single(value)
     if math.isinf(found) != math.isinf(value) or (found == 0 and value != 0):
-        raise RefusedError("value out of range")
+        raise EvaluationError("value out of range")
     return found
 
 
 def _float_to_whole(value: float, type_: str) -> int:
     if math.isnan(value) or math.isinf(value):
-        raise RefusedError(f"{type_} out of range")
+        raise EvaluationError(f"{type_} out of range")
     found = int(even(value))
     if found not in RANGES["bigint"] and found not in RANGES[type_]:
-        raise RefusedError(f"{type_} out of range")
+        raise EvaluationError(f"{type_} out of range")
     return converted(found, type_)
 
 
@@ -109,17 +109,17 @@ def _from_text(name: str, target: Type) -> Convert | None:
 def _whole_number(text: str) -> int:
     found = text.strip(_BLANK)
     if not found.isascii() or not _WHOLE_TEXT.fullmatch(found):
-        raise UnsureError
+        raise NotEvaluableError
     return int(found)
 
 
 def _number(text: str) -> Decimal:
     found = text.strip(_BLANK)
     if not _NUMBER_TEXT.fullmatch(found):
-        raise RefusedError("invalid input syntax for type numeric")
+        raise EvaluationError("invalid input syntax for type numeric")
     value = Decimal(found)
     if abs(value.adjusted()) > _MOST_EXPONENT:
-        raise UnsureError
+        raise NotEvaluableError
     return value
 
 
@@ -128,10 +128,10 @@ def _double(text: str) -> float:
     if _NO_NUMBER_TEXT.fullmatch(found):
         return float(found)
     if not _NUMBER_TEXT.fullmatch(found):
-        raise UnsureError  # "+nan", and what an engine refuses
+        raise NotEvaluableError  # "+nan", and what an engine refuses
     value = float(found)
     if math.isinf(value) or (value == 0 and re.match(r"[^eE]*[1-9]", found)):
-        raise RefusedError("out of range for type double precision")
+        raise EvaluationError("out of range for type double precision")
     return value
 
 
@@ -139,24 +139,24 @@ def _boolean(text: str) -> bool:
     found = text.strip(_BLANK).lower()
     if found in _TRUE or found in _FALSE:
         return found in _TRUE
-    raise RefusedError(f"invalid input syntax for type boolean: {text}")
+    raise EvaluationError(f"invalid input syntax for type boolean: {text}")
 
 
 def _moment(read: Callable[[str], Any], type_: str, hint: str = _MOMENT_HINT) -> Convert:
     def found(text: str) -> Any:
         try:
             return read(text)
-        except logical_time.BeyondError:
-            raise RefusedError(f"{type_} out of range: {text}") from None
+        except logical_time.OutOfRangeError:
+            raise EvaluationError(f"{type_} out of range: {text}") from None
         except ValueError:
-            raise RefusedError(f"unsupported {type_} format: {text}", hint) from None
+            raise EvaluationError(f"unsupported {type_} format: {text}", hint) from None
 
     return found
 
 
 def _uuid(text: str) -> str:
     if not _UUID_TEXT.fullmatch(text):
-        raise RefusedError("invalid input syntax for type uuid")
+        raise EvaluationError("invalid input syntax for type uuid")
     digits = re.sub("[{}-]", "", text).lower()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
@@ -177,7 +177,7 @@ _OF_TEXT: dict[str, Convert] = {
     "date": _moment(logical_time.read_date, "date"),
     "time": _moment(logical_time.read_time, "time", _TIME_HINT),
     "timestamp": _moment(logical_time.read_timestamp, "timestamp"),
-    "timestamptz": _moment(logical_time.read_instant, "timestamptz"),
+    "timestamptz": _moment(logical_time.read_timestamptz, "timestamptz"),
     "uuid": _uuid,
     "jsonb": read,
 }

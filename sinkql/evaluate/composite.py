@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
+from sinkql.evaluate.failure import EvaluationError, Make, Row, Value, strict
 from sinkql.logical import Call, Literal
 from sinkql.logical.nested import entries
 
@@ -22,7 +22,7 @@ def _map(call: Call, operands: list[Value]) -> Value | None:
     def made(row: Row) -> Any:
         keys = [each(row) for each in operands[::2]]
         if None in keys:
-            raise RefusedError("a key of a map is NULL")
+            raise EvaluationError("a key of a map is NULL")
         return entries(zip(keys, (each(row) for each in operands[1::2]), strict=True))
 
     return made

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 
-from sinkql.evaluate.failure import RefusedError
+from sinkql.evaluate.failure import EvaluationError
 
 _EXACT = Context(prec=400, Emax=999_999, Emin=-999_999, rounding=ROUND_HALF_UP)
 _LEAST_DIGITS, _MOST_SCALE = 16, 1000
@@ -21,7 +21,7 @@ _BEYOND = 100
 _TOO_GREAT = "value out of range: overflow"
 
 
-def computed(program: str, operands: Sequence[Decimal | None]) -> Decimal | None:
+def evaluate_program(program: str, operands: Sequence[Decimal | None]) -> Decimal | None:
     """Return the value of a program, whose steps of NULL are NULL; raises RefusedError where Postgres fails."""
     stack: list[Decimal | None] = []
     for step in program.split():
@@ -51,7 +51,7 @@ def _rounded(value: Decimal, places: int, rounding: str = ROUND_HALF_UP) -> Deci
 
 def _quotient(left: Decimal, right: Decimal) -> Decimal:
     if right == 0:
-        raise RefusedError("division by zero")
+        raise EvaluationError("division by zero")
     (weight, first), (other, second) = _leading(left), _leading(right)
     groups = weight - other - (first <= second)
     scale = min(max(_LEAST_DIGITS - groups * _GROUP, _scale(left), _scale(right), 0), _MOST_SCALE)
@@ -68,7 +68,7 @@ def _leading(value: Decimal) -> tuple[int, int]:
 
 def _remainder(left: Decimal, right: Decimal) -> Decimal:
     if right == 0:
-        raise RefusedError("division by zero")
+        raise EvaluationError("division by zero")
     return _EXACT.remainder(left, right)
 
 
@@ -77,14 +77,14 @@ def power(base: Decimal, exponent: Decimal) -> Decimal:
     whole = exponent == exponent.to_integral_value(context=_EXACT)
     if base == 0:
         if exponent < 0:
-            raise RefusedError("zero raised to a negative power is undefined")
+            raise EvaluationError("zero raised to a negative power is undefined")
         if not whole:
             return _rounded(Decimal(0), _LEAST_DIGITS)
     if base < 0 and not whole:
-        raise RefusedError("a negative number raised to a non-integer power yields a complex result")
+        raise EvaluationError("a negative number raised to a non-integer power yields a complex result")
     weight = float(exponent) * math.log10(base.copy_abs()) if base else 0.0
     if weight > _BEYOND:
-        raise RefusedError(_TOO_GREAT)
+        raise EvaluationError(_TOO_GREAT)
     scale = min(max(_LEAST_DIGITS - int(weight), _scale(base), _scale(exponent), 0), _MOST_SCALE)
     if exponent == 0:
         return _rounded(Decimal(1), scale)

@@ -16,7 +16,7 @@ Make = Callable[[Call, list[Value]], Value | None]
 """A call and its operands → its value; None where only an engine computes it."""
 
 
-class RefusedError(Exception):
+class EvaluationError(Exception):
     """A function refuses the values that it was given; the call adds its place."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -24,7 +24,7 @@ class RefusedError(Exception):
         self.hint = hint
 
 
-class UnsureError(Exception):
+class NotEvaluableError(Exception):
     """Only an engine gives this value: it depends on more than is known here."""
 
 
@@ -78,9 +78,9 @@ def placed(value: Value, node: Call | Cast) -> Value:
     def found(row: Row) -> Any:
         try:
             return value(row)
-        except RefusedError as error:
+        except EvaluationError as error:
             raise SinkqlError(code_of(str(error)), str(error), span, hint=error.hint) from None
         except (OverflowError, ValueError):  # of Python's dates, whose years are fewer than SQL's
-            raise UnsureError from None
+            raise NotEvaluableError from None
 
     return found

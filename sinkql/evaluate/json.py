@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
+from sinkql.evaluate.failure import EvaluationError, Make, Row, Value, strict
 from sinkql.logical import Call
 from sinkql.logical.jsonb import Digits, jsonb, member_order, parsed, printed
 from sinkql.logical.jsonpath import index_of, path_steps
@@ -39,7 +39,7 @@ def read(text: str) -> str:
     try:
         return jsonb(text)
     except (ValueError, RecursionError):
-        raise RefusedError("invalid input syntax for type json") from None
+        raise EvaluationError("invalid input syntax for type json") from None
 
 
 def _at(document: Any, step: str | int) -> Any:
@@ -91,7 +91,7 @@ def _typeof(text: str) -> str:
 def _length(text: str) -> int:
     found = parsed(text)
     if not isinstance(found, list):
-        raise RefusedError("cannot get array length of a non-array")
+        raise EvaluationError("cannot get array length of a non-array")
     return len(found)
 
 
@@ -175,7 +175,7 @@ def _key(call: Call, operands: list[Value]) -> Value:
     def found(row: Row) -> Any:
         value = operand(row)
         if value is None:
-            raise RefusedError(NO_KEY)
+            raise EvaluationError(NO_KEY)
         return value
 
     return found
@@ -188,7 +188,7 @@ def _elements(text: str) -> list[Any]:
     found = parsed(text)
     if not isinstance(found, list):
         what = "an object" if isinstance(found, dict) else "a scalar"
-        raise RefusedError(f"cannot extract elements from {what}")
+        raise EvaluationError(f"cannot extract elements from {what}")
     return found
 
 
@@ -200,7 +200,7 @@ def _keys(text: str) -> tuple[str, ...]:
     found = parsed(text)
     if not isinstance(found, dict):
         what = "an array" if isinstance(found, list) else "a scalar"
-        raise RefusedError(f"cannot call jsonb_object_keys on {what}")
+        raise EvaluationError(f"cannot call jsonb_object_keys on {what}")
     return tuple(sorted(found, key=member_order))
 
 
@@ -208,7 +208,7 @@ def _entries(name: str, value_of: Callable[[Any], Any]) -> Make:
     def entries(text: str) -> tuple[tuple[str, Any], ...]:
         found = parsed(text)
         if not isinstance(found, dict):
-            raise RefusedError(f"cannot call {name} on a non-object")
+            raise EvaluationError(f"cannot call {name} on a non-object")
         return tuple((key, value_of(found[key])) for key in sorted(found, key=member_order))
 
     return strict(entries)

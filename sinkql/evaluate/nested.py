@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
+from sinkql.evaluate.failure import EvaluationError, Make, NotEvaluableError, Row, Value, strict
 from sinkql.evaluate.operator import order_key
 from sinkql.logical import Call, Interval, Type
 from sinkql.logical.array import NO_STEP, UNMATCHED, UnevenError, leaf, levels, squared
@@ -30,7 +30,7 @@ def _made(call: Call, operands: list[Value]) -> Value | None:
         try:
             return tuple(squared([each(row) or () for each in operands], call.type))
         except UnevenError:
-            raise RefusedError(UNMATCHED) from None
+            raise EvaluationError(UNMATCHED) from None
 
     return found
 
@@ -107,13 +107,13 @@ def _in_one(call: Call, operands: list[Value]) -> Value | None:
 
 def _series(first: int, last: int, step: int) -> tuple[int, ...]:
     if not step:
-        raise RefusedError(NO_STEP)
+        raise EvaluationError(NO_STEP)
     return _few(range(first, last + (1 if step > 0 else -1), step))
 
 
 def _few(values: Sequence[Any]) -> tuple[Any, ...]:
     if len(values) > _MOST_IN_SERIES:
-        raise UnsureError
+        raise NotEvaluableError
     return tuple(values)
 
 

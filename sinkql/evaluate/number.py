@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from sinkql.evaluate.exact_numeric import computed
-from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
+from sinkql.evaluate.exact_numeric import evaluate_program
+from sinkql.evaluate.failure import EvaluationError, Make, Row, Value, strict
 from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
-from sinkql.logical.number_format import FLOAT_DIGITS, read_numeral, show_float, show_numeral
+from sinkql.logical.number_format import FLOAT_DIGITS, format_float, format_numeric, parse_number_format
 from sinkql.logical.type import NUMERIC, RANGES, parse_type
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
@@ -28,7 +28,7 @@ def whole(value: int, type_: str) -> int:
         wider = _wider(value)
         # beside a bigint, a uint8 is a numeric, but it may be too great to be cast to one
         wider = "numeric" if wider == "bigint" and type_ == "uint8" else wider
-        raise RefusedError(f"{type_} out of range", wider and f"Cast an operand to {wider}.")
+        raise EvaluationError(f"{type_} out of range", wider and f"Cast an operand to {wider}.")
     return value
 
 
@@ -39,7 +39,7 @@ def converted(value: int, type_: str) -> int:
         wider = _wider(value)
         article = "An" if type_ == "integer" else "A"
         hint = wider and f"{article} {type_} is from {known[0]} to {known[-1]}: cast to {wider} instead."
-        raise RefusedError(f"{type_} out of range", hint)
+        raise EvaluationError(f"{type_} out of range", hint)
     return value
 
 
@@ -54,10 +54,10 @@ def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
     """Return a number rounded to the scale of a numeric, half away from zero; it must have the digits for it."""
     precision, scale = type_.precision or 38, type_.scale or 0
     if value.adjusted() > precision and value:
-        raise RefusedError(f"value out of range for {type_}")
+        raise EvaluationError(f"value out of range for {type_}")
     found = EXACT.quantize(value, Decimal(1).scaleb(-scale))
     if found.copy_abs() >= Decimal(10) ** (precision - scale):
-        raise RefusedError(f"value out of range for {type_}")
+        raise EvaluationError(f"value out of range for {type_}")
     return EXACT.plus(found)  # which has no -0
 
 
@@ -67,7 +67,7 @@ def _whole(operation: Callable[[int, int], int], type_: str) -> Make:
 
 def _quotient(x: int, y: int) -> int:
     if y == 0:
-        raise RefusedError("division by zero")
+        raise EvaluationError("division by zero")
     found: int = abs(x) // abs(y)
     return found if (x < 0) == (y < 0) else -found
 
@@ -121,7 +121,7 @@ def _quotient_of_decimals(call: Call, operands: list[Value]) -> Value | None:
 def _decimal_quotient(x: Decimal, y: Decimal, room: Type) -> Decimal:
     dividend, divisor = (int(fit(each).scaleb(10, EXACT)) for each in (x, y))
     if divisor == 0:
-        raise RefusedError("division by zero")
+        raise EvaluationError("division by zero")
     found, rest = divmod(abs(dividend) * 10**10, abs(divisor))
     found += 2 * rest >= abs(divisor)
     rounded = fit(Decimal(found).scaleb(-10, EXACT), room)
@@ -130,19 +130,19 @@ def _decimal_quotient(x: Decimal, y: Decimal, room: Type) -> Decimal:
 
 def _decimal_remainder(x: Decimal, y: Decimal) -> Decimal:
     if y == 0:
-        raise RefusedError("division by zero")
+        raise EvaluationError("division by zero")
     return fit(EXACT.remainder(x, y))
 
 
 def _div(x: Decimal, y: Decimal) -> Decimal:
     if y == 0:
-        raise RefusedError("division by zero")
+        raise EvaluationError("division by zero")
     return fit(EXACT.divide_int(x, y))
 
 
 def _factorial(value: int) -> Decimal:
     if value < 0:
-        raise RefusedError("factorial of a negative number is undefined")
+        raise EvaluationError("factorial of a negative number is undefined")
     return fit(Decimal(math.factorial(min(value, _MOST_FACTORIAL))))
 
 
@@ -159,7 +159,7 @@ def _program(call: Call, operands: list[Value]) -> Value | None:
 
 def program_value(program: str, type_: str, operands: Sequence[Decimal | None]) -> Decimal | float | None:
     """Return the value of a program as a numeric of a type, or as double precision."""
-    found = computed(program, operands)
+    found = evaluate_program(program, operands)
     if found is None:
         return None
     if type_ == "double precision":
@@ -185,22 +185,22 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
     pattern = call.arguments[1]
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         return None
-    numeral, type_ = read_numeral(pattern.value), call.arguments[0].type.name
+    numeral, type_ = parse_number_format(pattern.value), call.arguments[0].type.name
 
     def shown(value: int | Decimal) -> str:
         if type_ in RANGES:
             whole(int(value) * 10**numeral.shift, type_)
         if type_ == "integer" and numeral.exponent:
-            return show_float(numeral, float(value), FLOAT_DIGITS["double precision"])
-        return show_numeral(numeral, value)
+            return format_float(numeral, float(value), FLOAT_DIGITS["double precision"])
+        return format_numeric(numeral, value)
 
     def shown_float(value: float) -> str:
         if numeral.exponent and value and abs(value) < sys.float_info.min:  # which Java does not write exactly
-            raise RefusedError("to_char() with EEEE of a number so close to zero is not supported")
+            raise EvaluationError("to_char() with EEEE of a number so close to zero is not supported")
         try:
-            return show_float(numeral, _narrow(value * 10**numeral.shift, type_), FLOAT_DIGITS[type_])
+            return format_float(numeral, _narrow(value * 10**numeral.shift, type_), FLOAT_DIGITS[type_])
         except ValueError as error:
-            raise RefusedError(str(error)) from None
+            raise EvaluationError(str(error)) from None
 
     return strict(shown_float if type_ in FLOATS else shown)(call, operands[:1])
 
@@ -216,9 +216,9 @@ def _float(operation: Callable[[float, float], float], type_: str, *, product: b
     def apply(x: float, y: float) -> float:
         found = _narrow(operation(x, y), type_)
         if math.isinf(found) and not math.isinf(x) and not math.isinf(y):
-            raise RefusedError("value out of range: overflow")
+            raise EvaluationError("value out of range: overflow")
         if product and found == 0 and x != 0 and y != 0:
-            raise RefusedError("value out of range: underflow")
+            raise EvaluationError("value out of range: underflow")
         return found
 
     return strict(apply)
@@ -229,12 +229,12 @@ def _float_quotient(type_: str) -> Make:
         if y == 0:
             if math.isnan(x):
                 return x
-            raise RefusedError("division by zero")
+            raise EvaluationError("division by zero")
         found = _narrow(x / y, type_)
         if math.isinf(found) and not math.isinf(x):
-            raise RefusedError("value out of range: overflow")
+            raise EvaluationError("value out of range: overflow")
         if found == 0 and x != 0 and not math.isinf(y):
-            raise RefusedError("value out of range: underflow")
+            raise EvaluationError("value out of range: underflow")
         return found
 
     return strict(apply)
@@ -250,7 +250,7 @@ def _times(x: float, y: float) -> float:
 
 def _sqrt(value: float) -> float:
     if value < 0:
-        raise RefusedError("cannot take square root of a negative number")
+        raise EvaluationError("cannot take square root of a negative number")
     return math.sqrt(value)
 
 
@@ -269,13 +269,13 @@ def _toward(round_: Callable[[float], int]) -> Callable[[float], float]:
 def _bucket(value: float, low: float, high: float, count: int) -> int:
     """Return which of so many equal parts between two bounds has a value, as Postgres computes it."""
     if count <= 0:
-        raise RefusedError("count must be greater than zero")
+        raise EvaluationError("count must be greater than zero")
     if math.isnan(value) or math.isnan(low) or math.isnan(high):
-        raise RefusedError("operand, lower bound, and upper bound cannot be NaN")
+        raise EvaluationError("operand, lower bound, and upper bound cannot be NaN")
     if math.isinf(low) or math.isinf(high):
-        raise RefusedError("lower and upper bounds must be finite")
+        raise EvaluationError("lower and upper bounds must be finite")
     if low == high:
-        raise RefusedError("lower bound cannot equal upper bound")
+        raise EvaluationError("lower bound cannot equal upper bound")
     if value < low if low < high else value > low:
         return 0
     if value >= high if low < high else value <= high:
@@ -323,7 +323,7 @@ _FLOATING: dict[str, Make] = {
 def _total(total: float, values: float) -> float:
     """Return a sum of floats; `values` is infinite where one of them was."""
     if math.isinf(total) and not math.isinf(values):
-        raise RefusedError("value out of range: overflow")
+        raise EvaluationError("value out of range: overflow")
     return total
 
 
@@ -332,7 +332,7 @@ def _single(call: Call, operands: list[Value]) -> Value:
 
     def found(row: Row) -> Any:
         if (count(row) or 0) > 1:
-            raise RefusedError(SEVERAL)
+            raise EvaluationError(SEVERAL)
         return value(row)
 
     return found

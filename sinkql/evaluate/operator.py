@@ -15,7 +15,7 @@ from sinkql.logical.array import leaf, levels
 from sinkql.logical.interval import order_of, read_interval
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.range import order_of as order_of_range
-from sinkql.logical.short_circuit import decided, in_order
+from sinkql.logical.short_circuit import evaluates_before, is_decided
 from sinkql.logical.type import RANGES
 
 _PLAIN = ("boolean", "date", "time", "timestamp", "timestamptz", "text", "uuid", "bytea")
@@ -141,10 +141,10 @@ def _logic(decisive: bool) -> Make:
     """Make AND, which one false value decides, or OR, which one true does; what stands behind it is not evaluated."""
 
     def make(call: Call, operands: list[Value]) -> Value:
-        if decided(call):
+        if is_decided(call):
             return lambda row: decisive
         pairs = zip(call.arguments, call.arguments[1:], strict=False)
-        rows = {place for place, pair in enumerate(pairs, 1) if decisive and in_order(*pair)}
+        rows = {place for place, pair in enumerate(pairs, 1) if decisive and evaluates_before(*pair)}
 
         def found(row: Row) -> bool | None:
             unknown = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
+from sinkql.evaluate.failure import EvaluationError, Make, Row, Value, strict
 from sinkql.logical import Call
 from sinkql.logical.range import (
     EMPTY,
@@ -62,9 +62,9 @@ def _made(type_: str) -> Make:
             try:
                 return make_range(lower(row), upper(row), bounds(row), type_)
             except BoundsError:
-                raise RefusedError(UPSIDE_DOWN) from None
+                raise EvaluationError(UPSIDE_DOWN) from None
             except BeyondError:
-                raise RefusedError(f"{SUBTYPES[type_]} out of range") from None
+                raise EvaluationError(f"{SUBTYPES[type_]} out of range") from None
 
         return found
 

@@ -10,7 +10,7 @@ from typing import Any
 from sinkql import logical
 from sinkql.errors import SinkqlError
 from sinkql.evaluate.expression import function_of
-from sinkql.evaluate.failure import RefusedError, Row, Value
+from sinkql.evaluate.failure import EvaluationError, Row, Value
 from sinkql.evaluate.number import EXACT, fit, whole
 from sinkql.evaluate.operator import comparable, order_key
 from sinkql.logical.type import RANGES
@@ -243,7 +243,7 @@ def _sum(type_: logical.Type) -> Callable[[list[Any]], Any] | None:
             if type_.name in RANGES:
                 return whole(int(sum(values)), type_.name)
             return fit(reduce(EXACT.add, values), type_)
-        except RefusedError as error:
+        except EvaluationError as error:
             raise SinkqlError("SQ3201", str(error)) from None
 
     return found

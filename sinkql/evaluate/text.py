@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from sinkql.evaluate.cast import conversion
-from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
+from sinkql.evaluate.failure import EvaluationError, Make, NotEvaluableError, Row, Value, strict
 from sinkql.logical import Call
-from sinkql.logical.letter_case import known, lower, upper
+from sinkql.logical.letter_case import is_known_letter, lower, upper
 from sinkql.logical.pattern import ENDS_IN_ESCAPE
 from sinkql.logical.type import RANGES, TEXT
 
@@ -20,8 +20,8 @@ _MOST_CHARACTERS = 10_000_000
 
 
 def _known(text: str) -> str:
-    if not known(text):
-        raise UnsureError
+    if not is_known_letter(text):
+        raise NotEvaluableError
     return text
 
 
@@ -39,7 +39,7 @@ def _rest(text: str, start: int) -> str:
 
 def _substring(text: str, start: int, count: int) -> str:
     if count < 0:
-        raise RefusedError("negative substring length")
+        raise EvaluationError("negative substring length")
     return text[max(start, 1) - 1 : max(start + count - 1, 0)]
 
 
@@ -55,14 +55,14 @@ def _right(text: str, count: int) -> str:
 
 def _repeat(text: str, count: int) -> str:
     if len(text) * count > _MOST_CHARACTERS:
-        raise UnsureError
+        raise NotEvaluableError
     return text * count
 
 
 def _padded(text: str, length: int, fill: str = " ") -> tuple[str, str]:
     """Return a text that is cut to a length, and what is missing of it."""
     if length > _MOST_CHARACTERS:
-        raise UnsureError
+        raise NotEvaluableError
     missing = max(length - len(text), 0) if fill else 0
     return text[: max(length, 0)], (fill * (missing // len(fill) + 1))[:missing] if missing else ""
 
@@ -89,7 +89,7 @@ def _translate(text: str, old: str, new: str) -> str:
 
 def _split_part(text: str, between: str, number: int) -> str:
     if number == 0:
-        raise RefusedError("field position must not be zero")
+        raise EvaluationError("field position must not be zero")
     parts = text.split(between) if between else [text]
     place = number - 1 if number > 0 else len(parts) + number
     return parts[place] if 0 <= place < len(parts) else ""
@@ -97,15 +97,15 @@ def _split_part(text: str, between: str, number: int) -> str:
 
 def _overlay(text: str, new: str, start: int, count: int) -> str:
     if start < 1:
-        raise RefusedError("negative substring length not allowed")
+        raise EvaluationError("negative substring length not allowed")
     if start + count not in RANGES["integer"]:
-        raise RefusedError("integer out of range")
+        raise EvaluationError("integer out of range")
     return text[: start - 1] + new + _rest(text, start + count)
 
 
 def _chr(number: int) -> str:
     if not 0 < number <= 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-        raise UnsureError
+        raise NotEvaluableError
     return chr(number)
 
 
@@ -170,7 +170,7 @@ def _like(text: str, pattern: str, escape: str = "\\") -> bool:
     found, ends = _pattern(pattern, escape)
     matches = found.fullmatch(text) is not None
     if matches and ends:
-        raise RefusedError(ENDS_IN_ESCAPE)
+        raise EvaluationError(ENDS_IN_ESCAPE)
     return matches
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, TypeVar
 
-from sinkql.evaluate.failure import Make, RefusedError, Value, strict
+from sinkql.evaluate.failure import EvaluationError, Make, Value, strict
 from sinkql.evaluate.number import EXACT, fit
 from sinkql.logical import Call, Interval, Literal
 from sinkql.logical import time as logical_time
@@ -135,11 +135,11 @@ def _binned(given: Interval | str, instant: datetime, origin: datetime) -> datet
 
 def _timestamp(year: int, month: int, day: int, hour: int, minute: int, second: float | Decimal) -> datetime:
     if min(year, month, day) < 1:
-        raise RefusedError("date field value out of range")
+        raise EvaluationError("date field value out of range")
     micros = _micros_of(second)
     clock = (hour * 60 + minute) * 60_000_000 + micros
     if not (0 <= hour <= 24 and 0 <= minute < 60 and 0 <= micros <= 60_000_000) or clock > DAY:
-        raise RefusedError("time field value out of range")
+        raise EvaluationError("time field value out of range")
     return datetime(year, month, day) + timedelta(microseconds=clock)
 
 
@@ -153,7 +153,7 @@ def _micros_of(second: float | Decimal) -> int:
 def _of_parts(months: int, days: int, micros: int) -> str:
     """Return an interval as columns have it; refuse one that is none."""
     if not -(2**31) <= min(months, days) <= max(months, days) < 2**31:
-        raise RefusedError("interval out of range")
+        raise EvaluationError("interval out of range")
     return show_interval(Interval(months, days, micros))
 
 
@@ -169,7 +169,7 @@ def _read(read: Callable[[str], Any]) -> Make:
                 return read(read_by(form, text) or "")
             except ValueError:
                 name = call.function.partition("(")[0]
-                raise RefusedError(f"the text does not have the form of {name}(): {text}") from None
+                raise EvaluationError(f"the text does not have the form of {name}(): {text}") from None
 
         return strict(found)(call, operands[:1])
 
@@ -310,7 +310,7 @@ FORMS: dict[str, Make] = {
     "make_timestamp(integer,integer,integer,integer,integer,any)": strict(_timestamp),
     "$interval(bigint,bigint,bigint)": strict(_of_parts),
     "to_date(text,text)": _read(logical_time.read_date),
-    "to_timestamp(text,text)": _read(logical_time.read_instant),
+    "to_timestamp(text,text)": _read(logical_time.read_timestamptz),
     "to_timestamp(bigint)": strict(lambda seconds: _EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds)),
     **{f"to_char({type_},text)": _to_char for type_ in ("timestamp", "timestamptz")},
     **{f"isfinite({type_})": strict(lambda value: True) for type_ in ("date", "timestamp", "timestamptz")},

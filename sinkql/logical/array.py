@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from sinkql.logical.type import Type
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 Items = list["str | Items | None"]
 """What stands between the braces: texts, NULLs, and the same of arrays within."""
@@ -15,8 +15,8 @@ _BLANK = r"[ \t\n\v\f\r]*"
 _OPEN = re.compile(rf"{_BLANK}\{{{_BLANK}")
 _CLOSE = re.compile(rf"{_BLANK}\}}")
 _COMMA = re.compile(rf"{_BLANK},{_BLANK}")
-_QUOTED = Repeated(r'[^"\\]+|\\.')
-_PLAIN = Repeated(r'[^"\\{}, \t\n\v\f\r]+|\\.|[ \t\n\v\f\r]+(?=[^"{}, \t\n\v\f\r])')
+_QUOTED = RepeatedPattern(r'[^"\\]+|\\.')
+_PLAIN = RepeatedPattern(r'[^"\\{}, \t\n\v\f\r]+|\\.|[ \t\n\v\f\r]+(?=[^"{}, \t\n\v\f\r])')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MOST_LEVELS = 64
 _WITHIN_BRACES = re.compile(r'\\.|["{}]', re.DOTALL)

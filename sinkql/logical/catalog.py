@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sinkql import ast
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.logical.item import Item
 
 Facts = Mapping[str, Any]
@@ -57,5 +57,5 @@ class CatalogReader(Protocol):
         """Return the system setting of that name, its default if it was never set."""
 
     @property
-    def words(self) -> Vocabulary:
+    def words(self) -> Keywords:
         """Return the words of the installed connectors."""

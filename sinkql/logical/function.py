@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from sinkql.errors import Span
 from sinkql.logical.expression import NOWHERE, Call, Cast, Expression
-from sinkql.logical.meaning_version import later
+from sinkql.logical.meaning_version import meaning_offset
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import NUMERIC, Type
 
@@ -57,7 +57,7 @@ def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *
     found = FUNCTIONS[function]
     result = found.result or type_
     assert result is not None, function
-    version = found.version + later(function, arguments)
+    version = found.version + meaning_offset(function, arguments)
     return Call(function, version, tuple(arguments), result, _nullable(found, arguments), span)
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.logical.expression import Expression
 from sinkql.logical.relation import Relation, Shape
 
@@ -150,7 +150,7 @@ class Destination:
     @property
     def name(self) -> str:
         """What messages call it; two may have one name."""
-        return join_name(*self.path)
+        return qualified_name(*self.path)
 
     @property
     def shared(self) -> bool:

@@ -10,7 +10,7 @@ from itertools import chain
 from types import GenericAlias
 from typing import Any, NamedTuple
 
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 MOST_LEVELS = 400
 """How deeply arrays and objects may be nested; Python's own limit, less what may stand on its stack already."""
@@ -20,7 +20,7 @@ _MOST_PLACES = 16_383
 _MOST_WRITTEN = 400
 """How many digits of a number are written out; one of more has an exponent, so that its text is not too long."""
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
-_IN_STRING = Repeated(r'[^"\\]+|\\.')
+_IN_STRING = RepeatedPattern(r'[^"\\]+|\\.')
 _BRACKET = re.compile(r"[\[\]{}]")
 _ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 

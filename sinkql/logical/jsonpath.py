@@ -20,7 +20,7 @@ def path_steps(text: str) -> list[str | None]:
     return [None if step is None else str(step) for step in steps]
 
 
-def written_path(steps: Sequence[str | None]) -> str:
+def format_path(steps: Sequence[str | None]) -> str:
     """Return the text of a path."""
     return "{" + ",".join(map(_written, steps)) + "}"
 

@@ -61,28 +61,28 @@ def _read(text: str) -> dict[int, int]:
 
 
 @cache
-def uppers() -> Mapping[int, int]:
+def upper_mapping() -> Mapping[int, int]:
     """Return the upper case of each letter that has one."""
     return _read(_UPPER)
 
 
 @cache
-def lowers() -> Mapping[int, int]:
+def lower_mapping() -> Mapping[int, int]:
     """Return the lower case of each letter that has one."""
-    return {upper: letter for letter, upper in uppers().items()} | _read(_LOWER)
+    return {upper: letter for letter, upper in upper_mapping().items()} | _read(_LOWER)
 
 
 def upper(text: str) -> str:
     """Return a text in upper case."""
-    return text.upper() if text.isascii() else text.translate(uppers())
+    return text.upper() if text.isascii() else text.translate(upper_mapping())
 
 
 def lower(text: str) -> str:
     """Return a text in lower case."""
-    return text.lower() if text.isascii() else text.translate(lowers())
+    return text.lower() if text.isascii() else text.translate(lower_mapping())
 
 
-def known(text: str) -> bool:
+def is_known_letter(text: str) -> bool:
     """Tell whether each Java has the cases that a text's letters have here, if it puts one letter for one."""
     return text.isascii() or _NEWER.search(text) is None
 

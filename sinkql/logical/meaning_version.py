@@ -17,7 +17,7 @@ FEW_DAYS = 100_000
 """By so many days a date is moved without a look at how many dates there are."""
 
 
-def later(function: str, arguments: Sequence[Expression]) -> int:
+def meaning_offset(function: str, arguments: Sequence[Expression]) -> int:
     """Return how many meanings after the one of its function's version a call has."""
     constants = [each.value if isinstance(each, Literal) else None for each in arguments]
     if function in _OF_DATES:

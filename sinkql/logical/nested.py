@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 from sinkql.logical.array import braces_end, in_quotes, unescaped
 from sinkql.logical.expression import Call, Expression, Literal
 from sinkql.logical.type import Type
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 _Held = TypeVar("_Held")
 _BLANK = " \t\n\v\f\r"
 _BRACED = ("array", "list", "map")
-_KEY = Repeated(r'[^"\\{}=, \t\n\v\f\r]+|\\.|=(?!>)')
-_VALUE = Repeated(r'[^"\\{},=]+|\\.|=(?!>)')
+_KEY = RepeatedPattern(r'[^"\\{}=, \t\n\v\f\r]+|\\.|=(?!>)')
+_VALUE = RepeatedPattern(r'[^"\\{},=]+|\\.|=(?!>)')
 _IN_FIELD = re.compile(r'\\(.)|[",)]', re.DOTALL)
 _NEEDS_QUOTES = re.compile(r'.*[\s"\\{},].*|.*=>.*|null|', re.IGNORECASE | re.DOTALL)
 _NEEDS_QUOTES_IN_RECORD = re.compile(r'.*[\s"\\(),].*|', re.DOTALL)
@@ -76,7 +76,7 @@ def _map_value(text: str, at: int) -> tuple[str | None, int]:
     return _part_of_map(_VALUE, text, at)
 
 
-def _part_of_map(unquoted: Repeated[str], text: str, at: int) -> tuple[str | None, int]:
+def _part_of_map(unquoted: RepeatedPattern[str], text: str, at: int) -> tuple[str | None, int]:
     """Return a key or a value, None for NULL, and where it ends."""
     quoted = in_quotes(text, at)
     if quoted is not None:

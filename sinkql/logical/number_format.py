@@ -33,7 +33,7 @@ ENDINGS = ("th", "st", "nd", "rd")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class PatternToken:
     """A word of a pattern, one of MI, PL, SG, TH and th, that stands beside the digits."""
 
     name: str
@@ -45,12 +45,12 @@ _EXAMPLE = "Write it as 'FM999990.00'."
 _TOKEN = re.compile(
     r'(?P<word>EEEE|eeee|FM|fm|MI|mi|PL|pl|PR|pr|SG|sg|RN|rn|TH|th|[SsVvDdGg90.,])|"(?P<quoted>[^"\\]*)"|(?P<text>[^A-Za-z0-9"\\.,]+)'
 )
-_CORE = tuple(map(Word, (*DIGITS, ",", ".", "V", "RN", "rn")))
+_CORE = tuple(map(PatternToken, (*DIGITS, ",", ".", "V", "RN", "rn")))
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 
 
 @dataclass(frozen=True, slots=True)
-class Numeral:
+class NumberFormat:
     """What a number pattern says. `whole` has what stands before the point: 9, 0, commas and texts."""
 
     whole: tuple[str, ...]
@@ -64,8 +64,8 @@ class Numeral:
     """S (before the digits), s (behind them), PR, MI, PL, SG, or none: a minus where the number begins."""
     blanks: bool
     """Whether blanks fill what is not there."""
-    before: tuple[Word | str, ...]
-    after: tuple[Word | str, ...]
+    before: tuple[PatternToken | str, ...]
+    after: tuple[PatternToken | str, ...]
     roman: str
     """RN or rn where the number is a Roman one."""
     exponent: bool
@@ -106,7 +106,7 @@ class Numeral:
     @property
     def ordinal(self) -> bool:
         """Tell whether the number has the ending of an ordinal."""
-        return bool({Word("TH"), Word("th")} & {*self.before, *self.after})
+        return bool({PatternToken("TH"), PatternToken("th")} & {*self.before, *self.after})
 
     @property
     def no_exponent(self) -> str:
@@ -125,22 +125,22 @@ class Numeral:
         behind = max(min(self.places, precision - len(name)), 0)
         return f"{name}.{'#' * behind}" if behind else name
 
-    def beside(self, word: Word) -> tuple[str, str]:
+    def beside(self, word: PatternToken) -> tuple[str, str]:
         """Return what a sign beside the digits is, and that of a negative number."""
         return {"MI": (self.blank, "-"), "PL": ("+", self.blank)}.get(word.name, ("+", "-"))
 
 
-def read_numeral(pattern: str) -> Numeral:
+def parse_number_format(pattern: str) -> NumberFormat:
     """Return what a number pattern says; raises PatternError for what is not supported."""
     words = _words(pattern)
-    if Word("EEEE") in words:
+    if PatternToken("EEEE") in words:
         return _with_exponent(words)
-    parts = [each for each in words if each != Word("FM")]
+    parts = [each for each in words if each != PatternToken("FM")]
     core = [place for place, each in enumerate(parts) if each in _CORE]
     if not core:
         raise PatternError("a number pattern of to_char() has digits, 9 or 0, or RN", hint=_EXAMPLE)
     before, middle, after = parts[: core[0]], parts[core[0] : core[-1] + 1], parts[core[-1] + 1 :]
-    roman = middle[0].name if len(middle) == 1 and middle[0] in (Word("RN"), Word("rn")) else ""
+    roman = middle[0].name if len(middle) == 1 and middle[0] in (PatternToken("RN"), PatternToken("rn")) else ""
     whole, places, kept, shift = ((), 0, 0, 0) if roman else _digits(middle)
     sign = _sign(before, after, roman=bool(roman))
     sign = "S" if sign == "s" and shift else sign  # as Postgres has it
@@ -148,11 +148,11 @@ def read_numeral(pattern: str) -> Numeral:
     texts = [each for each in whole if each not in (*DIGITS, ",")]
     if whole[:1] != ("0",) and any(each.strip(" ") or not blanks for each in texts):
         raise PatternError("a text among the digits of a number takes 0 as the first digit", hint="Write '000-00'.")
-    return Numeral(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman,
+    return NumberFormat(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman,
                    exponent=False)  # fmt: skip
 
 
-def check_float(numeral: Numeral) -> None:
+def check_float(numeral: NumberFormat) -> None:
     """Refuse a pattern by which only some engines write floats exactly."""
     if numeral.exponent and numeral.places >= FLOAT_DIGITS["double precision"]:
         most = FLOAT_DIGITS["double precision"] - 1
@@ -166,27 +166,27 @@ def check_float(numeral: Numeral) -> None:
         )
 
 
-def _with_exponent(words: Sequence[Word | str]) -> Numeral:
+def _with_exponent(words: Sequence[PatternToken | str]) -> NumberFormat:
     """Return what a pattern with a power of ten says: how many digits stand before and behind the point."""
-    parts = [each for each in words if isinstance(each, Word)]
-    known = [each in (Word("9"), Word("0"), Word("."), Word(",")) for each in parts]
+    parts = [each for each in words if isinstance(each, PatternToken)]
+    known = [each in (PatternToken("9"), PatternToken("0"), PatternToken("."), PatternToken(",")) for each in parts]
     if known != [True] * (len(parts) - 1) + [False]:
         raise PatternError(
             "EEEE ends a number pattern of to_char(), and only digits and a point go with it", hint="Write '9.99EEEE'."
         )
-    digits = [each for each in parts[:-1] if each != Word(",")]
+    digits = [each for each in parts[:-1] if each != PatternToken(",")]
     whole, places, kept, _ = _digits(digits)
-    return Numeral(whole, places, kept, 0, "", True, (), (), "", exponent=True)
+    return NumberFormat(whole, places, kept, 0, "", True, (), (), "", exponent=True)
 
 
-def _beside_digits(parts: Sequence[Word | str]) -> tuple[Word | str, ...]:
+def _beside_digits(parts: Sequence[PatternToken | str]) -> tuple[PatternToken | str, ...]:
     """Return what has its own place; S and PR go with the digits."""
-    return tuple(each for each in parts if each not in (Word("S"), Word("PR")))
+    return tuple(each for each in parts if each not in (PatternToken("S"), PatternToken("PR")))
 
 
-def _words(pattern: str) -> list[Word | str]:
+def _words(pattern: str) -> list[PatternToken | str]:
     """Return a pattern's words, in capitals but for endings and Roman numerals, and its texts."""
-    found: list[Word | str] = []
+    found: list[PatternToken | str] = []
     position = 0
     while position < len(pattern):
         match = _TOKEN.match(pattern, position)
@@ -200,7 +200,7 @@ def _words(pattern: str) -> list[Word | str]:
             found.append(match["text"] if match["quoted"] is None else match["quoted"])
         else:
             upper = {"D": ".", "G": ","}.get(word.upper(), word.upper())
-            found.append(Word(word if word in ("th", "rn") else upper))
+            found.append(PatternToken(word if word in ("th", "rn") else upper))
         position = match.end()
     return found
 
@@ -209,16 +209,16 @@ def _refused(name: str) -> PatternError:
     return PatternError(f"to_char() pattern '{name}' is not supported for numbers", hint=_HINT)
 
 
-def _digits(middle: Sequence[Word | str]) -> tuple[tuple[str, ...], int, int, int]:
+def _digits(middle: Sequence[PatternToken | str]) -> tuple[tuple[str, ...], int, int, int]:
     """Return the places before the point, how many there are behind it, the last 0 of those, and the shift."""
-    names = [each.name if isinstance(each, Word) else "" for each in middle]
+    names = [each.name if isinstance(each, PatternToken) else "" for each in middle]
     place = next((place for place, name in enumerate(names) if name in (".", "V")), len(names))
     behind = names[place + 1 :]
     for number, name in enumerate(names):
         misplaced = name == "," and (number in (0, len(names) - 1) or number > place or names[number - 1] == ",")
         if misplaced or (name not in ("", ",", *DIGITS) and number != place):
             raise _refused(name)
-    whole = tuple(each.name if isinstance(each, Word) else each for each in middle[:place])
+    whole = tuple(each.name if isinstance(each, PatternToken) else each for each in middle[:place])
     shifted = names[place : place + 1] == ["V"]
     count = sum(each in DIGITS for each in whole)
     if not count or (not behind and place < len(names)) or "" in behind or (shifted and "0" in behind):
@@ -233,17 +233,19 @@ def _digits(middle: Sequence[Word | str]) -> tuple[tuple[str, ...], int, int, in
     return whole, len(behind), kept, 0
 
 
-def _sign(before: Sequence[Word | str], after: Sequence[Word | str], *, roman: bool) -> str:
+def _sign(before: Sequence[PatternToken | str], after: Sequence[PatternToken | str], *, roman: bool) -> str:
     """Return the sign that stands before or behind the digits."""
-    signs = [each.name for each in (*before, *after) if isinstance(each, Word) and each.name not in ("TH", "th")]
-    endings = [each.name for each in (*before, *after) if each in (Word("TH"), Word("th"))]
-    early = [each.name for each in before if each in (Word("TH"), Word("th"), Word("PR"))]
+    signs = [
+        each.name for each in (*before, *after) if isinstance(each, PatternToken) and each.name not in ("TH", "th")
+    ]
+    endings = [each.name for each in (*before, *after) if each in (PatternToken("TH"), PatternToken("th"))]
+    early = [each.name for each in before if each in (PatternToken("TH"), PatternToken("th"), PatternToken("PR"))]
     if len(signs) > 1 or len(endings) > 1 or early or (roman and (signs or endings)):
         raise PatternError(
             "a number pattern of to_char() has one of S, MI, PL, SG and PR, and PR and TH stand behind the digits",
             hint="Write it as 'S999', '999PR' or 'FM999th'.",
         )
-    if Word("S") in after:
+    if PatternToken("S") in after:
         return "s"
     return signs[0] if signs else ""
 
@@ -251,7 +253,7 @@ def _sign(before: Sequence[Word | str], after: Sequence[Word | str], *, roman: b
 # --- a number by its pattern ---------------------------------------------------------------------------------------
 
 
-def show_numeral(numeral: Numeral, value: int | Decimal) -> str:
+def format_numeric(numeral: NumberFormat, value: int | Decimal) -> str:
     """Return a whole number or a numeric as a pattern says."""
     if numeral.roman:
         return _roman(numeral, int(_EXACT.quantize(Decimal(value), Decimal(1))))
@@ -263,7 +265,7 @@ def show_numeral(numeral: Numeral, value: int | Decimal) -> str:
     return _written(numeral, format(rounded, "f"), negative=value < 0 and rounded != 0)
 
 
-def show_float(numeral: Numeral, value: float, precision: int) -> str:
+def format_float(numeral: NumberFormat, value: float, precision: int) -> str:
     """Return a float as a pattern says, of which only so many digits are written; raises ValueError for an ordinal of
     what is not a number."""
     finite = math.isfinite(value)
@@ -279,7 +281,7 @@ def show_float(numeral: Numeral, value: float, precision: int) -> str:
     return _written(numeral, shown, negative=math.copysign(1, value) < 0 and not math.isnan(value))
 
 
-def _written(numeral: Numeral, number: str, *, negative: bool) -> str:
+def _written(numeral: NumberFormat, number: str, *, negative: bool) -> str:
     digits, _, fraction = number.partition(".")
     over = len(digits) > len(numeral.slots)
     ending = ""
@@ -293,7 +295,7 @@ def _written(numeral: Numeral, number: str, *, negative: bool) -> str:
     return sides[0] + shown + ("" if numeral.cut(len(fraction), pointed=over or bool(fraction)) else sides[1])
 
 
-def _number(numeral: Numeral, digits: str, fraction: str, *, negative: bool) -> str:
+def _number(numeral: NumberFormat, digits: str, fraction: str, *, negative: bool) -> str:
     slots, over = numeral.slots, len(digits) > len(numeral.slots)
     pointed = bool(fraction) or (over and bool(numeral.places))
     width = numeral.width - (numeral.places - len(fraction)) - (bool(numeral.places) and not pointed)
@@ -319,7 +321,7 @@ def _scientific(value: int | Decimal, places: int) -> str:
     return f"{digits: f}e{power:+03}"
 
 
-def _beside(numeral: Numeral, part: Word | str, ending: str, *, negative: bool) -> str:
+def _beside(numeral: NumberFormat, part: PatternToken | str, ending: str, *, negative: bool) -> str:
     if isinstance(part, str):
         return part
     if part.name in ("TH", "th"):
@@ -327,7 +329,7 @@ def _beside(numeral: Numeral, part: Word | str, ending: str, *, negative: bool) 
     return numeral.beside(part)[negative]
 
 
-def _roman(numeral: Numeral, value: int) -> str:
+def _roman(numeral: NumberFormat, value: int) -> str:
     shown = "#" * ROMAN_WIDTH
     if 1 <= value <= 3999:
         shown = "".join(ROMAN[place][int(digit)] for place, digit in enumerate(f"{value:04}"))

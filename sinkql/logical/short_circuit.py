@@ -7,13 +7,13 @@ from sinkql.logical.expression import Call, Expression, Literal
 AND, OR = "AND(boolean…)", "OR(boolean…)"
 
 
-def decided(call: Call) -> bool:
+def is_decided(call: Call) -> bool:
     """Tell whether a constant decides AND or OR, wherever it stands."""
     deciding = call.function == OR
     return any(isinstance(each, Literal) and each.value is deciding for each in call.arguments)
 
 
-def in_order(one: Expression, other: Expression) -> bool:
+def evaluates_before(one: Expression, other: Expression) -> bool:
     """Tell whether `one OR other` compares rows: `a < b OR a = b AND …`, which is NULL as soon as a or b is.
 
     What stands behind is not computed then, as Postgres says of rows.

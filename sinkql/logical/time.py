@@ -65,7 +65,7 @@ _TIME = re.compile(TIME_FORM, re.IGNORECASE | re.ASCII)
 _BEYOND = re.compile(rf"[+-]?infinity|[0-9]{{5,}}-[0-9]{{1,2}}-[0-9]{{1,2}}.*|{_DASHES}.* BC", re.IGNORECASE | re.ASCII)
 
 
-class BeyondError(ValueError):
+class OutOfRangeError(ValueError):
     """A date or time that Postgres has, outside the years 1 to 9999."""
 
 
@@ -89,7 +89,7 @@ def read_timestamp(text: str) -> datetime:
     return _within(datetime.combine(_date(parts), time()), _clock(parts))
 
 
-def read_instant(text: str, *, zoned: bool = False) -> datetime:
+def read_timestamptz(text: str, *, zoned: bool = False) -> datetime:
     """Return the instant that a text says, in UTC where it has no zone; raises as `read_date` does.
 
     With `zoned` a text without a zone is a ValueError.
@@ -131,7 +131,7 @@ def _parts(text: str) -> _Parts:
         match = form.fullmatch(flat)
         if match is not None:
             return _named(match, order)
-    raise BeyondError if _BEYOND.fullmatch(flat) else ValueError
+    raise OutOfRangeError if _BEYOND.fullmatch(flat) else ValueError
 
 
 def _named(match: re.Match[str], order: str) -> _Parts:
@@ -161,4 +161,4 @@ def _within(start: datetime, later: timedelta) -> datetime:
     try:
         return start + later
     except OverflowError:
-        raise BeyondError from None
+        raise OutOfRangeError from None

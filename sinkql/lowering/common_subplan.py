@@ -12,7 +12,7 @@ import msgspec
 
 from sinkql import physical
 from sinkql.lowering import index
-from sinkql.lowering.together import together
+from sinkql.lowering.together import fuse_joins
 from sinkql.physical.graph import Inline
 from sinkql.physical.identity import Holding
 
@@ -20,16 +20,16 @@ _NAME_LENGTH = 8
 _BELOW = physical.Use("", (), "append")
 
 
-def settled(graph: physical.Graph, names: Sequence[str], key: Sequence[str] = ()) -> physical.Graph:
+def deduplicate(graph: physical.Graph, names: Sequence[str], key: Sequence[str] = ()) -> physical.Graph:
     """Return the graph of a job that writes the columns `names`, by a key if rows of one overwrite each other.
 
     Equal operators stand once, narrowed and named.
     """
-    found = index.settled(together(physical.narrowed(once(graph), names)))
+    found = index.resolve_indexes(fuse_joins(physical.narrowed(share_subplans(graph), names)))
     return named(found, physical.copartitioned(found.root, names, key))
 
 
-def once(graph: physical.Graph) -> physical.Graph:
+def share_subplans(graph: physical.Graph) -> physical.Graph:
     """Return a graph in which operators that are equal, and keep state, stand once."""
     if not graph.shared and sum(isinstance(each, physical.Stateful) for each in physical.walk(graph.root)) < 2:
         return graph

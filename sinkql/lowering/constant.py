@@ -9,7 +9,7 @@ from typing import Any
 
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
-from sinkql.evaluate import UnsureError
+from sinkql.evaluate import NotEvaluableError
 from sinkql.evaluate.relation import rows_of
 from sinkql.logical.expression import text_of
 from sinkql.logical.type import INTERVAL, TEXT
@@ -30,7 +30,7 @@ def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> phys
     run = rows_of(relation, catalog)
     try:
         rows = list(islice(run(lambda name: []), _MOST_ROWS + 1)) if run is not None else None
-    except (UnsureError, SinkqlError):
+    except (NotEvaluableError, SinkqlError):
         return None
     if rows is None or len(rows) > _MOST_ROWS:
         return None

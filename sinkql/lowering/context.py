@@ -9,7 +9,7 @@ from sinkql.errors import Span
 from sinkql.logical.expression import without_spans
 from sinkql.logical.type import parse_type
 from sinkql.lowering.common_subplan import unused
-from sinkql.lowering.index import Known, indexes_of
+from sinkql.lowering.index import ViewIndexes, indexes_of
 from sinkql.printer import to_sql
 
 
@@ -32,7 +32,7 @@ class Context:
         """Return what stands for the name of an operator's state until the whole job is known."""
         return ""
 
-    def indexes(self, log: physical.Read) -> tuple[Known, ...]:
+    def indexes(self, log: physical.Read) -> tuple[ViewIndexes, ...]:
         """Return the indexes of a view, whose log is read, in which the job may look up."""
         view = self.catalog.item(log.name)
         assert isinstance(view, logical.View)

@@ -13,9 +13,9 @@ from sinkql import ast, logical, physical
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError, one_of
 from sinkql.explain import Held, Plan, to_dot, to_text, without_literals
-from sinkql.lowering.in_line import computed_in, why_no_log
+from sinkql.lowering.in_line import inline_reason, inlined_views
 from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
-from sinkql.lowering.materialized_view import Logs, readers_of, view_id
+from sinkql.lowering.materialized_view import ViewLogs, readers_of, view_id
 from sinkql.lowering.spark.job import job_sql
 from sinkql.lowering.timeline import timeline_of_sink
 from sinkql.lowering.unused import unused_indexes
@@ -64,10 +64,10 @@ def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
         return []
     entry = find(plans, explainee.name, explainee.kind)
     if _job(entry.name, plans):
-        return [*computed_in(entry.name, plans), *unused_indexes(lower(entry.name, plans), plans)]
+        return [*inlined_views(entry.name, plans), *unused_indexes(lower(entry.name, plans), plans)]
     if entry.kind != "MATERIALIZED VIEW" or not readers_of(entry.name, plans):
         return []
-    return [f"has no job of its own: {why_no_log(entry.name, plans)}"]
+    return [f"has no job of its own: {inline_reason(entry.name, plans)}"]
 
 
 def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[[str], Held]) -> Held | None:
@@ -118,7 +118,7 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
     if statement.stage == "OPTIMIZED":
         return item
     if isinstance(item, logical.Sink):
-        logs = Logs(plans, (item.relation,), whole=item.snapshot)
+        logs = ViewLogs(plans, (item.relation,), whole=item.snapshot)
         job = lower_sink(item, plans, logs=logs.read)
         return msgspec.structs.replace(job, timeline=timeline_of_sink(logs, plans))
     return _work(item, plans)

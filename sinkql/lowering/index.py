@@ -19,29 +19,29 @@ _KEY, _ROW = "$k", "$x"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ViewIndexes:
     """An index of a view that is read from its log: its arrangement, and its key over the columns of the log."""
 
     arrangement: str
     key: tuple[Expression, ...]
 
 
-def indexes_of(view: str, catalog: logical.CatalogReader) -> tuple[Known, ...]:
+def indexes_of(view: str, catalog: logical.CatalogReader) -> tuple[ViewIndexes, ...]:
     """Return the indexes of a view that keeps a log, each once, as those of one key are one."""
     known, item = view_id(view, catalog), catalog.item(view)
     if known is None or not isinstance(item, logical.View):
         return ()
     columns = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in item.shape.columns)
-    found: dict[str, Known] = {}
+    found: dict[str, ViewIndexes] = {}
     for name in catalog.dependents(view):
         index = catalog.item(name)
         if isinstance(index, logical.Index):
             arrangement = f"index_{physical.arranged_as(known, columns, index.key)[:_NAME_LENGTH]}"
-            found[arrangement] = Known(arrangement, index.key)
+            found[arrangement] = ViewIndexes(arrangement, index.key)
     return tuple(found[each] for each in sorted(found))
 
 
-def arranged(index: Known, log: physical.Read) -> physical.Arrange:
+def use_indexes(index: ViewIndexes, log: physical.Read) -> physical.Arrange:
     """Return what keeps the rows of a view's log by an index's key."""
     names = [each.name if isinstance(each, Reference) else f"{_KEY}{place}" for place, each in enumerate(index.key)]
     computed = [
@@ -54,7 +54,7 @@ def arranged(index: Known, log: physical.Read) -> physical.Arrange:
     return physical.Arrange(body, index.arrangement, tuple(names), kept)
 
 
-Indexes = Callable[[physical.Read], tuple[Known, ...]]
+Indexes = Callable[[physical.Read], tuple[ViewIndexes, ...]]
 """The indexes of a view that reads its log."""
 
 
@@ -78,7 +78,9 @@ def _meaning(expression: Expression, log: physical.Read) -> str:
     return physical.arranged_as("", log.columns, [expression])
 
 
-def _looking_up(side: physical.Side, log: physical.Read, known: Known, kept: dict[str, Expression]) -> physical.Side:
+def _looking_up(
+    side: physical.Side, log: physical.Read, known: ViewIndexes, kept: dict[str, Expression]
+) -> physical.Side:
     if side.keeps == "counts":
         index = physical.Index(log.source, known.arrangement, side.key, (), {})
         return msgspec.structs.replace(side, arrangement=known.arrangement, index=index)
@@ -102,7 +104,7 @@ def _with_rows(operator: physical.Operator) -> tuple[physical.Operator, tuple[st
     return physical.Map(below, (*operator.outputs, *more), operator.where), columns
 
 
-def settled(graph: physical.Graph) -> physical.Graph:
+def resolve_indexes(graph: physical.Graph) -> physical.Graph:
     """Return a graph whose logs are read where they have the indexes that sides look up in.
 
     A side whose key has come into another order, for its join is done with one above it, keeps its rows itself.

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from sinkql import codec, logical, physical
-from sinkql.lowering.common_subplan import named, once, settled
+from sinkql.lowering.common_subplan import deduplicate, named, share_subplans
 from sinkql.lowering.context import Context
-from sinkql.lowering.index import arranged, indexes_of
+from sinkql.lowering.index import indexes_of, use_indexes
 from sinkql.lowering.materialized_view import interval_of, logs_of, view_id
 from sinkql.lowering.relation import ItemLowering, physical_columns
 from sinkql.lowering.timeline import timeline_of
-from sinkql.lowering.together import together
+from sinkql.lowering.together import fuse_joins
 
 _MOST_ROWS = 5_000_000
 _SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")
@@ -66,7 +66,7 @@ def lower_sink(
         # where a key's row goes, another of its rows may be there still
         body, proven = physical.Pick(body, context.arrangement(), sink.key), True
     columns = physical_columns(sink.shape.columns)
-    graph = settled(physical.Graph(body, context.shared), [column.name for column in columns], sink.key)
+    graph = deduplicate(physical.Graph(body, context.shared), [column.name for column in columns], sink.key)
     write = physical.Write(
         input=graph.root,
         connector=sink.kind,
@@ -111,9 +111,9 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
     names = [column.name for column in columns]
     unique = view.shape.keys[0] if view.shape.keys and view.shape.keys[0] else frozenset(names)
     key = tuple(name for name in names if name in unique)
-    graph = settled(physical.Graph(body, context.shared), names, key)
+    graph = deduplicate(physical.Graph(body, context.shared), names, key)
     own = msgspec.structs.replace(ItemLowering(context).log(view), change="retract")
-    indexes = tuple(arranged(each, own) for each in indexes_of(view.name, catalog))
+    indexes = tuple(use_indexes(each, own) for each in indexes_of(view.name, catalog))
     retain = 0 if view.retain is None else int(view.retain.total_seconds() * 1000)
     tuning: dict[str, Any] = {"retain_ms": retain}
     if indexes:
@@ -155,8 +155,8 @@ def lower_relation(source: logical.Source, catalog: logical.CatalogReader) -> ph
 def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[physical.Graph, dict[str, str]]:
     """Return the operators that give the rows of a view, and the statements that their origins point into."""
     context = Context(catalog)
-    graph = once(physical.Graph(ItemLowering(context).operator(view), context.shared))
-    return named(together(graph)), context.texts
+    graph = share_subplans(physical.Graph(ItemLowering(context).operator(view), context.shared))
+    return named(fuse_joins(graph)), context.texts
 
 
 def lower_connection(name: str, catalog: logical.CatalogReader) -> physical.Connection:

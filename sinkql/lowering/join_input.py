@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.lowering.task_input import Hash, Preparation, Value, identity, row_hash
+from sinkql.lowering.task_input import Hash, TaskInput, Value, identity, row_hash
 from sinkql.lowering.together import same_key
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class PreparedSide:
 
 
 @dataclass(frozen=True, slots=True)
-class SidesPreparation(Preparation):
+class SidesPreparation(TaskInput):
     """The steps before a join's tasks: those of each side, whose rows go to the tasks together."""
 
     sides: tuple[PreparedSide, ...] = ()

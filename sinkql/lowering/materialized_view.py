@@ -40,12 +40,12 @@ def inputs_of(name: str, catalog: logical.CatalogReader) -> tuple[str, ...]:
         case logical.Sink():
             return (item.relation,)
         case logical.View():
-            return gets(item.relation)
+            return view_reads(item.relation)
         case _:
             return ()
 
 
-def gets(relation: logical.Relation) -> tuple[str, ...]:
+def view_reads(relation: logical.Relation) -> tuple[str, ...]:
     """Return the items that a relation reads, each once."""
     found: dict[str, None] = {}
     for each in _relations(relation):
@@ -61,7 +61,7 @@ def _relations(relation: logical.Relation) -> Iterable[logical.Relation]:
 
 
 @dataclass(frozen=True)
-class Logs:
+class ViewLogs:
     """The logs that a job reads whose relations are `names`; views with one of the ids `apart` are not among them.
 
     A job that does not read the `whole` of its inputs, from their beginnings, begins at no tick.
@@ -99,7 +99,7 @@ class Logs:
                 for name, own in leaves.items()
                 if view_id(name, self.catalog) is not None
                 and (common := {each for other, those in leaves.items() if other != name for each in own & those})
-                and (common := {each for each in common if not (self.whole and at_ticks(each, self.catalog))})
+                and (common := {each for each in common if not (self.whole and reads_at_ticks(each, self.catalog))})
             }
             if not shared:
                 logs = frozenset(name for name in leaves if view_id(name, self.catalog) is not None)
@@ -118,7 +118,7 @@ class Logs:
             else:
                 if _timed(item.relation):
                     found[CLOCK] = frozenset({CLOCK})
-                waiting += gets(item.relation)
+                waiting += view_reads(item.relation)
         return found
 
     def _logged(self, name: str, inside: Collection[str]) -> bool:
@@ -134,20 +134,20 @@ class Logs:
             if not isinstance(item, logical.View):
                 return frozenset({name})
             own = frozenset({CLOCK} if _timed(item.relation) else ())
-            self._sources[name] = own.union(*(self.sources(each) for each in gets(item.relation)))
+            self._sources[name] = own.union(*(self.sources(each) for each in view_reads(item.relation)))
         return self._sources[name]
 
 
-def logs_of(name: str, catalog: logical.CatalogReader) -> Logs:
+def logs_of(name: str, catalog: logical.CatalogReader) -> ViewLogs:
     """Return the logs that a sink or a view of the catalog reads."""
     entry, item = catalog.entry(name), catalog.item(name)
     facts = entry.facts if entry is not None else {}
     timed = isinstance(item, logical.View) and _timed(item.relation)
     whole = not isinstance(item, logical.Sink) or item.snapshot
-    return Logs(catalog, inputs_of(name, catalog), facts.get(IN_LINE, ()), timed, whole)
+    return ViewLogs(catalog, inputs_of(name, catalog), facts.get(IN_LINE, ()), timed, whole)
 
 
-def at_ticks(source: str, catalog: logical.CatalogReader) -> bool:
+def reads_at_ticks(source: str, catalog: logical.CatalogReader) -> bool:
     """Tell whether a source can be read up to a tick: how far one job has read it means the same to others."""
     if source == CLOCK:
         return True
@@ -163,28 +163,28 @@ def loggable(name: str, catalog: logical.CatalogReader) -> bool:
     """Tell whether a log can stand for a view: not where the order of its rows counts, or where letters are kept."""
     item = catalog.item(name)
     assert isinstance(item, logical.View)
-    if item.shape.change is logical.Change.APPEND and plain(name, catalog):
+    if item.shape.change is logical.Change.APPEND and is_stateless(name, catalog):
         return False
-    return lettered(name, catalog) is None
+    return keeps_dead_letters(name, catalog) is None
 
 
-def lettered(name: str, catalog: logical.CatalogReader) -> str | None:
+def keeps_dead_letters(name: str, catalog: logical.CatalogReader) -> str | None:
     """Return a source below a view whose rows that fail are kept as dead letters; None where there is none."""
-    for each in sorted(Logs(catalog, ()).sources(name) - {CLOCK}):
+    for each in sorted(ViewLogs(catalog, ()).sources(name) - {CLOCK}):
         source = catalog.item(each)
         if isinstance(source, logical.Source) and on_error(source.options) == "dead letter":
             return each
     return None
 
 
-def plain(name: str, catalog: logical.CatalogReader) -> bool:
+def is_stateless(name: str, catalog: logical.CatalogReader) -> bool:
     """Tell whether nothing is kept to compute a relation: its rows are a source's, some of them, in other words."""
     item = catalog.item(name)
     if not isinstance(item, logical.View):
         return True
     alone = (logical.Get, logical.Project, logical.Filter, logical.Union)
     return all(isinstance(each, alone) for each in _relations(item.relation)) and all(
-        plain(each, catalog) for each in gets(item.relation)
+        is_stateless(each, catalog) for each in view_reads(item.relation)
     )
 
 

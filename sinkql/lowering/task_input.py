@@ -68,7 +68,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Preparation:
+class TaskInput:
     """The steps before a stateful operator's tasks, what these take, and what they give.
 
     The input has `$diff` unless it is `append`. Tasks take the columns of `group` and the measures, by name and in any
@@ -161,7 +161,7 @@ def sum_arrow_type(text: str) -> pa.DataType:
     return pa.float64() if text in FLOATS else pa.int64()
 
 
-def values_of(prefix: str, columns: Sequence[physical.Column]) -> tuple[Value, ...]:
+def value_columns(prefix: str, columns: Sequence[physical.Column]) -> tuple[Value, ...]:
     """Return the columns as values `$<prefix>0`, `$<prefix>1`, and so on."""
     return tuple(Value(f"${prefix}{index}", each.name, each.type) for index, each in enumerate(columns))
 
@@ -185,15 +185,15 @@ def appends(operator: physical.OneInput) -> bool:
     return change == "append"
 
 
-def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> Preparation:
+def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> TaskInput:
     """Return what goes into tasks that keep whole rows by a key; raises ValueError for rows that overwrite each other.
 
     Tasks take `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row), and `$count`.
     """
     append = appends(operator)
-    values = values_of("k", physical.columns_of(operator.input))
+    values = value_columns("k", physical.columns_of(operator.input))
     by_column = {each.column: each for each in values}
-    return Preparation(
+    return TaskInput(
         hashes=(*identity(tuple(by_column[name] for name in key)), row_hash("$r", values)),
         values=values,
         group=("$h1", "$h2", *(each.name for each in values), "$r"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from sinkql import logical
-from sinkql.lowering.materialized_view import CLOCK, Logs, at_ticks, each_reader, logs_of, readers_of, view_id
+from sinkql.lowering.materialized_view import CLOCK, ViewLogs, each_reader, logs_of, readers_of, reads_at_ticks, view_id
 
 
 def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
@@ -21,18 +21,20 @@ def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[st
     return _timeline(logs_of(name, catalog), catalog, name if view_id(name, catalog) is not None else None)
 
 
-def timeline_of_sink(logs: Logs, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
+def timeline_of_sink(logs: ViewLogs, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
     """Return those of a sink that need not be in the catalog, which reads these logs."""
     return _timeline(logs, catalog, None)
 
 
-def _timeline(logs: Logs, catalog: logical.CatalogReader, view: str | None) -> dict[str, tuple[str, ...]]:
+def _timeline(logs: ViewLogs, catalog: logical.CatalogReader, view: str | None) -> dict[str, tuple[str, ...]]:
     """Return those of a `view` that is a job, or of a sink."""
     if view is None and (not logs.read or len(logs.inputs) < 2):
         return {}
     twice = _twice(logs)
     below = frozenset().union(*logs.inputs.values())
-    shared = {each for each in below if at_ticks(each, catalog) and (each in twice or _shared(each, catalog, view))}
+    shared = {
+        each for each in below if reads_at_ticks(each, catalog) and (each in twice or _shared(each, catalog, view))
+    }
     found = {name: own & shared for name, own in logs.inputs.items() if own & shared}
     if view is None and (len(found) < 2 or not found.keys() & logs.read):
         return {}
@@ -42,7 +44,7 @@ def _timeline(logs: Logs, catalog: logical.CatalogReader, view: str | None) -> d
     }
 
 
-def _twice(logs: Logs) -> frozenset[str]:
+def _twice(logs: ViewLogs) -> frozenset[str]:
     """Return the sources that are below several inputs."""
     found = list(logs.inputs.values())
     return frozenset(each for place, own in enumerate(found) for other in found[:place] for each in own & other)

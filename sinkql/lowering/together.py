@@ -16,7 +16,7 @@ from sinkql.logical import Call, Reference
 _COALESCE = "coalesce(any…)"
 
 
-def together(graph: physical.Graph) -> physical.Graph:
+def fuse_joins(graph: physical.Graph) -> physical.Graph:
     """Return the graph in which a join on the key of another one above it is done in that one's tasks."""
     return physical.Graph(_of(graph.root), {name: _of(each) for name, each in graph.shared.items()})
 

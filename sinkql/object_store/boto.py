@@ -9,14 +9,14 @@ from sinkql.errors import SinkqlError
 _LOGGERS = ("boto3", "botocore", "urllib3")
 
 
-def hush() -> None:
+def silence_debug_logs() -> None:
     """Keep botocore's debug messages back: they show session tokens, signatures and the answers of services."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
     for logger in map(logging.getLogger, {*names, *_LOGGERS}):
         logger.setLevel(max(logger.level, logging.INFO))
 
 
-def no_boto3(who: str) -> SinkqlError:
+def boto3_missing(who: str) -> SinkqlError:
     """Return the error for those that need boto3, where the extra is not installed."""
     return SinkqlError(
         "SQ4228",

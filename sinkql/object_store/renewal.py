@@ -19,7 +19,7 @@ def now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class Credentials:
     """Keys, and how long they are valid from when they were asked for; their text shows none of them."""
 
     known: Mapping[str, str] = field(repr=False)
@@ -34,13 +34,13 @@ class _Held:
 
 
 @dataclass(slots=True)
-class Renewal:
+class RenewedCredentials:
     """Keep keys and renew them: what gets keys of an hour has them for half an hour.
 
     While whoever gives them does not answer, the keys that are there go on to their end. `ask` gets the time.
     """
 
-    ask: Callable[[datetime], Keys] = field(repr=False)
+    ask: Callable[[datetime], Credentials] = field(repr=False)
     clock: Callable[[], datetime] = now
     _held: _Held | None = field(default=None, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)

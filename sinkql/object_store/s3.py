@@ -20,13 +20,13 @@ _DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class S3Credentials:
     """Keys as they were when a task got them."""
 
     known: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, store: ObjectStore) -> Keys:
+    def of(cls, store: ObjectStore) -> S3Credentials:
         """Return the keys that a store has now."""
         return cls(dict(store.properties()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sinkql.object_store.boto import hush, no_boto3
+from sinkql.object_store.boto import boto3_missing, silence_debug_logs
 from sinkql.object_store.store import ObjectStore
 
 CATALOGS = "catalogs of AWS"
@@ -16,8 +16,8 @@ def signing_session(store: ObjectStore, region: str, who: str = CATALOGS) -> Any
         from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
         from botocore.session import Session
     except ModuleNotFoundError:
-        raise no_boto3(who) from None
-    hush()
+        raise boto3_missing(who) from None
+    silence_debug_logs()
 
     class Asked(Credentials):  # type: ignore[misc]  # it has no types
         def get_frozen_credentials(self) -> Any:

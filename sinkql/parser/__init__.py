@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
-from sinkql.keywords import LANGUAGE, Vocabulary
+from sinkql.keywords import LANGUAGE, Keywords
 
 
-def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
+def parse(text: str, words: Keywords = LANGUAGE) -> tuple[ast.Statement, ...]:
     """Return the statements of a script; spans are offsets into `text`.
 
     `words` are those of the installed connectors; what was printed from a statement is read without them.
@@ -30,7 +30,7 @@ def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
     return script.parse(text, words)
 
 
-def parse_each(text: str, words: Vocabulary = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
+def parse_each(text: str, words: Keywords = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
     """Yield each statement of a script, or what is wrong with it; after a mistake it goes on behind the semicolon."""
     from sinkql.parser import script  # as above
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
-from sinkql.keywords import LANGUAGE, Vocabulary
+from sinkql.keywords import LANGUAGE, Keywords
 from sinkql.parser.read import lexer, reader
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.parser.read.reader import StuckError
@@ -14,7 +14,7 @@ from sinkql.parser.read.tree import only
 from sinkql.parser.transform import statement as build
 
 
-def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
+def parse(text: str, words: Keywords = LANGUAGE) -> tuple[ast.Statement, ...]:
     """Return the statements of a script; see `sinkql.parser.parse`."""
     lexer.check_characters(text)
     try:
@@ -23,7 +23,7 @@ def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
         raise _blamed(error, text) from None
 
 
-def parse_each(text: str, words: Vocabulary = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
+def parse_each(text: str, words: Keywords = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
     """Yield each statement of a script, or what is wrong with it; see `sinkql.parser.parse_each`."""
     try:
         lexer.check_characters(text)
@@ -47,17 +47,17 @@ def _split(text: str) -> Iterator[list[Lexeme]]:
             lexemes = []
 
 
-def _statement(lexemes: list[Lexeme], text: str, words: Vocabulary) -> ast.Statement:
+def _statement(lexemes: list[Lexeme], text: str, words: Keywords) -> ast.Statement:
     try:
         tree = reader.read(lexemes, text, words)
     except StuckError as stuck:
-        from sinkql.parser.hint.syntax_error import complaint  # all that mistakes need loads where there is one
+        from sinkql.parser.hint.syntax_error import syntax_error  # all that mistakes need loads where there is one
 
-        raise complaint(stuck) from None
+        raise syntax_error(stuck) from None
     return build.statement(only(tree))
 
 
 def _blamed(error: SinkqlError, text: str) -> SinkqlError:
     from sinkql.parser.hint import unclosed  # as above
 
-    return unclosed.blamed(error, text)
+    return unclosed.at_unclosed_string(error, text)

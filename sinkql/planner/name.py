@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
-from sinkql.keywords import join_name as join_name
+from sinkql.keywords import qualified_name as qualified_name
 from sinkql.printer.clause import name as print_name
 
 DATABASE = "materialize"
@@ -19,7 +19,7 @@ _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
 
 
 def split_name(full_name: str) -> tuple[str, ...]:
-    """Return the parts that `join_name` put together."""
+    """Return the parts that `qualified_name` put together."""
     found = _PART.findall(full_name)
     return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found)
 
@@ -38,14 +38,14 @@ def short_name(full_name: str, catalog: logical.CatalogReader | None = None) -> 
     parts = split_name(full_name)
     if full_name.endswith("."):
         here = len(parts) > 1 and parts[0] == (catalog.setting("database") if catalog else DATABASE)
-        return join_name(*(parts[1:] if here else parts))
+        return qualified_name(*(parts[1:] if here else parts))
     if len(parts) < 3:
         return full_name
     if catalog is None:
-        return join_name(*(parts[2:] if parts[:2] == (DATABASE, SCHEMA) else parts))
+        return qualified_name(*(parts[2:] if parts[:2] == (DATABASE, SCHEMA) else parts))
     if resolve(ast.Name((ast.Ident(parts[2]),)), catalog) == full_name:
-        return join_name(parts[2])
-    return join_name(*(parts[1:] if parts[0] == catalog.setting("database") else parts))
+        return qualified_name(parts[2])
+    return qualified_name(*(parts[1:] if parts[0] == catalog.setting("database") else parts))
 
 
 def sql_name(full_name: str, catalog: logical.CatalogReader | None = None) -> str:
@@ -58,12 +58,12 @@ def sql_name(full_name: str, catalog: logical.CatalogReader | None = None) -> st
 
 def database_name(database: str) -> str:
     """Return the full name of a database."""
-    return join_name(database) + "."
+    return qualified_name(database) + "."
 
 
 def schema_name(database: str, schema: str) -> str:
     """Return the full name of a schema."""
-    return join_name(database, schema) + "."
+    return qualified_name(database, schema) + "."
 
 
 def resolve_schema(name: ast.Name, catalog: logical.CatalogReader) -> str:
@@ -74,7 +74,7 @@ def resolve_schema(name: ast.Name, catalog: logical.CatalogReader) -> str:
     if database:
         _check_database(name.parts[0], catalog)
     elif schema in SYSTEM_SCHEMAS:
-        return join_name(schema) + "."
+        return qualified_name(schema) + "."
     return schema_name(database[0] if database else catalog.setting("database"), schema)
 
 
@@ -86,7 +86,7 @@ def inside(full_name: str, names: Iterable[str]) -> tuple[str, ...]:
 def around(full_name: str) -> tuple[str, ...]:
     """Return the full names of the database and schema that an item is in."""
     parts = split_name(full_name)
-    return tuple(join_name(*parts[:count]) + "." for count in range(1, len(parts)))
+    return tuple(qualified_name(*parts[:count]) + "." for count in range(1, len(parts)))
 
 
 def path(catalog: logical.CatalogReader) -> tuple[str, ...]:
@@ -118,11 +118,11 @@ def resolve(name: ast.Name, catalog: logical.CatalogReader) -> str:
     parts = [part.value for part in name.parts]
     if len(parts) > 1:
         return _in_schema(name, catalog)
-    found = _on_path(join_name(*parts), catalog)
+    found = _on_path(qualified_name(*parts), catalog)
     if found is not None:
         return found
     first = next(iter(path(catalog)), schema_name(catalog.setting("database"), SCHEMA))
-    return first + join_name(*parts)
+    return first + qualified_name(*parts)
 
 
 def locate(name: ast.Name, catalog: logical.CatalogReader) -> str:
@@ -138,7 +138,7 @@ def locate(name: ast.Name, catalog: logical.CatalogReader) -> str:
             detail=f"database is {catalog.setting('database')}, search_path is {catalog.setting('search_path')}",
             hint="Run SET search_path = public; or SET database = materialize; before it.",
         )
-    return schemas[0] + join_name(name.parts[0].value)
+    return schemas[0] + qualified_name(name.parts[0].value)
 
 
 def named(kind: str, name: ast.Name, catalog: logical.CatalogReader) -> str:
@@ -150,7 +150,7 @@ def named(kind: str, name: ast.Name, catalog: logical.CatalogReader) -> str:
             if len(name.parts) > 1:
                 hint = f"Write {name.parts[-1].value} alone."
                 raise SinkqlError("SQ2019", f'invalid {kind.lower()} name "{name.text}"', name.span, hint=hint)
-            return database_name(name.text) if kind == "DATABASE" else join_name(name.parts[0].value)
+            return database_name(name.text) if kind == "DATABASE" else qualified_name(name.parts[0].value)
         case _:
             return catalog.resolve(name)
 
@@ -160,11 +160,11 @@ def _in_schema(name: ast.Name, catalog: logical.CatalogReader) -> str:
     if database:
         _check_database(name.parts[0], catalog)
     if schema in SYSTEM_SCHEMAS:
-        return join_name(schema, item)
+        return qualified_name(schema, item)
     full_name = schema_name(database[0] if database else catalog.setting("database"), schema)
     if not catalog.has(full_name):
         raise _absent("schema", name.parts[-2], _in_database(full_name, catalog))
-    return full_name + join_name(item)
+    return full_name + qualified_name(item)
 
 
 def _check_database(name: ast.Ident, catalog: logical.CatalogReader) -> None:
@@ -249,7 +249,7 @@ def with_article(kind: str) -> str:
 
 def cluster_name(catalog: logical.CatalogReader, cluster: ast.Ident | None, span: Span) -> str:
     """Return the full name of the cluster, that of the setting `cluster` if none is written; SQ2313 if it is not."""
-    full = join_name(cluster.value) if cluster is not None else catalog.setting("cluster")
+    full = qualified_name(cluster.value) if cluster is not None else catalog.setting("cluster")
     entry = catalog.entry(full)
     if entry is not None and entry.kind == "CLUSTER":
         return full

@@ -1,4 +1,4 @@
-"""What planning one statement gathers: its dependencies and notices; connectors see it as `Planning`."""
+"""What planning one statement gathers: its dependencies and notices; connectors see it as `PlanningContext`."""
 
 from __future__ import annotations
 

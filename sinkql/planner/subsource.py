@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sinkql import ast, logical
 from sinkql.connector_api.planning import SourceKind
 from sinkql.errors import SinkqlError, Span, TakenNameError, nearest, one_of
-from sinkql.planner.name import find, in_full, join_name, short_name, sql_name
+from sinkql.planner.name import find, in_full, qualified_name, short_name, sql_name
 from sinkql.planner.scope import Scope
 from sinkql.planner.unsupported import check_table_from
 from sinkql.printer.clause import ident
@@ -184,7 +184,7 @@ def check_readable(
     made_of = f"CREATE TABLE name FROM SOURCE {print_name(name)} (REFERENCE {first});"
     hint = f"Run {made_of} and read that table. {_tables(item)}"
     if made:
-        names = (short_name(join_name(*(part.value for part in each.name.parts)), catalog) for each in made)
+        names = (short_name(qualified_name(*(part.value for part in each.name.parts)), catalog) for each in made)
         hint = f"Read one of its subsources: {', '.join(names)}."
     message = f'source "{name.text}" has several tables, and no rows of its own'
     raise SinkqlError("SQ2462", message, name.span, hint=hint)

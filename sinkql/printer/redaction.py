@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sinkql import ast
-from sinkql.keywords import Role, Vocabulary
+from sinkql.keywords import Keywords, Role
 
 _REDACTED = ast.Text("<redacted>")
 
@@ -14,7 +14,7 @@ Substitute = Callable[[ast.Value], ast.Value]
 Hides = Callable[[str], bool]
 
 
-def without_secrets(statement: ast.Statement, words: Vocabulary) -> ast.Statement:
+def without_secrets(statement: ast.Statement, words: Keywords) -> ast.Statement:
     """Return the statement with '<redacted>' for a secret's literal, and for literals in options that take secrets."""
     match statement:
         case ast.CreateSecret():
@@ -25,7 +25,7 @@ def without_secrets(statement: ast.Statement, words: Vocabulary) -> ast.Statemen
             return change_literals(statement, lambda literal: _REDACTED, words)
 
 
-def change_literals(statement: ast.Statement, change: Substitute, words: Vocabulary | None) -> ast.Statement:
+def change_literals(statement: ast.Statement, change: Substitute, words: Keywords | None) -> ast.Statement:
     """Return the statement with other values for the literals in its options that take secrets.
 
     `words` tell which these are; None changes the literals of all options.
@@ -68,7 +68,7 @@ def _value(value: ast.SecretValue) -> ast.SecretValue:
     return value if isinstance(value, ast.Call) and value.refers else _REDACTED
 
 
-def _in_sink(statement: ast.CreateSink, change: Substitute, words: Vocabulary | None) -> ast.CreateSink:
+def _in_sink(statement: ast.CreateSink, change: Substitute, words: Keywords | None) -> ast.CreateSink:
     options = _Literals(change, "SINK", statement.kind, words)
     return replace(
         statement,
@@ -79,7 +79,7 @@ def _in_sink(statement: ast.CreateSink, change: Substitute, words: Vocabulary | 
     )
 
 
-def _in_format(given: ast.Format | None, change: Substitute, words: Vocabulary | None) -> ast.Format | None:
+def _in_format(given: ast.Format | None, change: Substitute, words: Keywords | None) -> ast.Format | None:
     if given is None or not given.options:
         return given
     return replace(given, options=_Literals(change, "FORMAT", given.name, words).within(given.options))
@@ -92,7 +92,7 @@ class _Literals:
     change: Substitute
     role: Role
     kind: str | None
-    words: Vocabulary | None
+    words: Keywords | None
 
     def within(self, options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:
         return tuple(self._option(option) for option in options)

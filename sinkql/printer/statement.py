@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import ast, keywords
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.printer import clause, dml
 from sinkql.printer.alter import alter
 from sinkql.printer.create import create_progress, create_source, create_table_from
@@ -20,7 +20,7 @@ _STAGES = {
 }
 
 
-def to_sql(statement: ast.Statement, *, redacted: Vocabulary | None = None) -> str:
+def to_sql(statement: ast.Statement, *, redacted: Keywords | None = None) -> str:
     """Return the statement's canonical text: a clause a line, a semicolon at the end.
 
     `redacted` prints '<redacted>' for the literals of a CREATE SECRET and of options that take secrets, which the words

@@ -14,7 +14,7 @@ from sinkql.catalog.replan import identity, means_the_same, redefine
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.explain import to_text
-from sinkql.keywords import OptionWords, Vocabulary
+from sinkql.keywords import Keywords, OptionWords
 from sinkql.lowering.in_line import check_index
 from sinkql.lowering.job import lower
 from sinkql.lowering.spark.job import job_sql
@@ -26,7 +26,7 @@ from sinkql.planner.edit.drop import check_targets
 from sinkql.planner.edit.publish import find_published
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
-from sinkql.planner.item.present import already_there, built_in, shown_difference
+from sinkql.planner.item.present import built_in, definition_diff, existing_item
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
@@ -242,7 +242,7 @@ class Compiler:
                 self.replace(statement, present)
             else:
                 rows = isinstance(present.statement, ast.CreateTable)
-                there = already_there(statement, full_name, present.kind, different, self.catalog, rows=rows)
+                there = existing_item(statement, full_name, present.kind, different, self.catalog, rows=rows)
                 self.notices.append(there)
             return
         known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
@@ -270,7 +270,7 @@ class Compiler:
         hidden = redacted != (to_sql(present.statement), to_sql(new))
         if not hidden and means_the_same(new, present.name, self.catalog):
             return ""
-        return shown_difference(*redacted)
+        return definition_diff(*redacted)
 
     def identity(self, statement: ast.Create) -> dict[str, str]:
         if not isinstance(statement, ast.CreateSource | ast.CreateTable | ast.CreateTableFrom):
@@ -298,7 +298,7 @@ class Compiler:
         return Program(items, jobs, tuple(self.notices), self.catalog)
 
 
-def _written_down(entry: logical.Entry, words: Vocabulary) -> Iterator[Notice]:
+def _written_down(entry: logical.Entry, words: Keywords) -> Iterator[Notice]:
     """Yield a notice for each literal that is a secret by itself: jobs hold it, as they could not run without."""
     statement = entry.statement
     if not isinstance(statement, ast.CreateConnection):

@@ -18,8 +18,8 @@ from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.sqlite.database import Memory
 from sinkql.catalog.system import LAYOUT
-from sinkql.catalog.system.general import select_or
-from sinkql.catalog.system.item import WithSystem
+from sinkql.catalog.system.general import select_or_plan
+from sinkql.catalog.system.item import SystemCatalog
 from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.query import select
 from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
@@ -36,7 +36,7 @@ from sinkql.planner.item.connection import validation
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.statement import item_name, kind_of, own_name
 from sinkql.planner.name import find_shown, short_name
-from sinkql.planner.query.once import plan_once
+from sinkql.planner.query.once import plan_one_shot
 from sinkql.planner.scope import Scope
 from sinkql.planner.syntax.file_query import NamedFile, may_name_files, named_files
 from sinkql.program.compiler import Compiler, RowsNotice
@@ -206,11 +206,11 @@ class Linter:
         plans, now = self._compiler.catalog, datetime.now(UTC).replace(tzinfo=None)
         match over_system(query, plans):
             case System.NONE:
-                plan_once(query, plans, now)
+                plan_one_shot(query, plans, now)
             case System.BESIDE:
-                plan_once(query, WithSystem(plans), now)
+                plan_one_shot(query, SystemCatalog(plans), now)
             case System.ALONE:
-                select_or(query, self._empty, plans, lambda: plan_once(query, WithSystem(plans), now))
+                select_or_plan(query, self._empty, plans, lambda: plan_one_shot(query, SystemCatalog(plans), now))
 
     def _show(self, statement: ast.Show) -> None:
         """Run the listing over nothing: its words, columns and functions are looked at all the same."""

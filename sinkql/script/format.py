@@ -16,7 +16,7 @@ from itertools import pairwise, takewhile
 
 from sinkql import ast, parser
 from sinkql.errors import Span
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.parser.read import lexer
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.printer import to_sql
@@ -41,7 +41,7 @@ class _Comment:
         return self.text.startswith("--")
 
 
-def format_script(text: str, words: Vocabulary) -> str:
+def format_script(text: str, words: Keywords) -> str:
     """Return the script's canonical form: it parses to equal statements, and is its own canonical form.
 
     Raises SinkqlError where the text does not parse.
@@ -110,7 +110,7 @@ def _in_one_line(laid_out: str) -> str:
     return joined if len(joined) <= _WIDTH and "\n" not in joined else laid_out
 
 
-def _spelled(canonical: str, words: Vocabulary) -> str:
+def _spelled(canonical: str, words: Keywords) -> str:
     """Return a canonical text with the words that options choose from as the connectors write them."""
     known = {(label, choice.upper()): choice for label, choice in words.choices}
     longest = max((label.count(" ") for label, _ in known), default=0) + 1
@@ -128,7 +128,7 @@ def _spelled(canonical: str, words: Vocabulary) -> str:
     return "".join([*parts, canonical[at:]])
 
 
-def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> str:
+def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, words: Keywords) -> str:
     """Return a statement's canonical text with the comments that stand between its lexemes."""
     canonical = to_sql(statement)
     if isinstance(statement, ast.CreateConnection | ast.CreateSource | ast.CreateSink | ast.CreateSinks | ast.Alter):

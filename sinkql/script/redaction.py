@@ -13,7 +13,7 @@ from itertools import takewhile, zip_longest
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span, nearest, redact
-from sinkql.keywords import SECRET_FUNCTIONS, Role, Vocabulary, longest, most_words, secret_setting
+from sinkql.keywords import SECRET_FUNCTIONS, Keywords, Role, longest_match, longest_phrase, secret_setting
 from sinkql.parser.read import lexer
 from sinkql.parser.read.lexer import Lexeme
 
@@ -52,7 +52,7 @@ class Masked:
         return text
 
 
-def mask(script: str, words: Vocabulary) -> Masked:
+def mask(script: str, words: Keywords) -> Masked:
     """Cover the literals of secrets, and those in options that take secrets."""
     pieces: list[str] = []
     telling: set[str] = set()
@@ -90,13 +90,13 @@ class Literal:
     of_secret: bool
 
 
-def holds_secret(text: str, words: Vocabulary) -> bool:
+def holds_secret(text: str, words: Keywords) -> bool:
     """Say whether a text, finished or not, holds a secret in the clear: in a statement, or in a comment."""
     comments = (found[1] or found[2] or "" for found in _COMMENT.finditer(text))
     return any(any(literals(each, words)) for each in (text, *comments))
 
 
-def literals(text: str, words: Vocabulary) -> Iterator[Literal]:
+def literals(text: str, words: Keywords) -> Iterator[Literal]:
     """Yield the secrets in a text; from where the text is no SQL any more, all the rest if it may be part of one.
 
     What is in URLs comes in any order, and may be part of what came before.
@@ -121,7 +121,7 @@ def literals(text: str, words: Vocabulary) -> Iterator[Literal]:
             yield Literal(Span(statement[-1].end, len(text)), of_secret)
 
 
-def _in_statement(statement: Sequence[Lexeme], words: Vocabulary) -> Iterator[Literal]:
+def _in_statement(statement: Sequence[Lexeme], words: Keywords) -> Iterator[Literal]:
     if _is_of_secret(statement):
         for lexeme in _of_secret(statement):
             yield Literal(_inside(lexeme), of_secret=True)
@@ -208,7 +208,7 @@ class _Hiding:
     knows all strings may be secrets, but for those in plain options of the kind that is `meant`.
     """
 
-    words: Vocabulary
+    words: Keywords
     role: Role
     kind: str | None
     meant: str | None
@@ -230,7 +230,7 @@ class _Hiding:
         return self.words.hides(self.role, None if self.all else self.kind, label)
 
 
-def _options(statement: Sequence[Lexeme], words: Vocabulary) -> Iterator[tuple[list[Lexeme], _Hiding]]:
+def _options(statement: Sequence[Lexeme], words: Keywords) -> Iterator[tuple[list[Lexeme], _Hiding]]:
     """Yield what stands between brackets and commas, with what tells whether that may be a secret."""
     option: list[Lexeme] = []
     role, kind, meant, kind_place = _kind(statement, words)
@@ -246,7 +246,7 @@ def _options(statement: Sequence[Lexeme], words: Vocabulary) -> Iterator[tuple[l
     yield option, _Hiding(words, role, kind, meant, inside=depth > 0)
 
 
-def _kind(statement: Sequence[Lexeme], words: Vocabulary) -> tuple[Role, str | None, str | None, int]:
+def _kind(statement: Sequence[Lexeme], words: Keywords) -> tuple[Role, str | None, str | None, int]:
     """Return what a CREATE makes a connection to, a source from or a sink into, what it means, and where it stands.
 
     None is one that is not there, or of another statement; what a misspelt one means is only likely.
@@ -262,7 +262,7 @@ def _kind(statement: Sequence[Lexeme], words: Vocabulary) -> tuple[Role, str | N
             break
         run.append(lexeme.text.upper())
     kinds = words.kinds.get(role, {})
-    known = longest(run, frozenset(kinds))
+    known = longest_match(run, frozenset(kinds))
     if known or not run:
         kind = " ".join(run[:known]) or None
         return role, kind, kind, start
@@ -287,7 +287,7 @@ def _value(option: Sequence[Lexeme], hiding: _Hiding) -> Iterator[Lexeme]:
 def _label_end(option: Sequence[Lexeme], hiding: _Hiding) -> int:
     """Return how many lexemes the option's name takes, 0 if its literals are not secrets."""
     labels = hiding.words.labels
-    most = most_words(labels) + 1
+    most = longest_phrase(labels) + 1
     run: list[str] = []
     for lexeme in option:
         if lexeme.kind != "WORD" or (0 < len(run) <= most and lexeme.keyword == "SECRET" and " ".join(run) in labels):
@@ -298,7 +298,7 @@ def _label_end(option: Sequence[Lexeme], hiding: _Hiding) -> int:
     said = len(option) > len(run) and option[len(run)].kind in ("=", *_WRITTEN)
     # a whole name, or what ends in one, as after words that do not belong there
     for start in range(len(run)):
-        known = longest(run[start : start + most], labels)
+        known = longest_match(run[start : start + most], labels)
         if known and (not said or start + known == len(run) or start == 0):
             return start + known if hiding.label(" ".join(run[start : start + known])) else 0
     if said:
@@ -307,7 +307,7 @@ def _label_end(option: Sequence[Lexeme], hiding: _Hiding) -> int:
     return next((end for end in range(min(len(run) - 1, _MANY), 0, -1) if hiding.label(" ".join(run[:end]))), 0)
 
 
-def _names_secret(statement: Sequence[Lexeme], words: Vocabulary) -> bool:
+def _names_secret(statement: Sequence[Lexeme], words: Keywords) -> bool:
     return any(_label_end(option, hiding) for option, hiding in _options(statement, words))
 
 

@@ -42,7 +42,7 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
         case ast.Alter(action=ast.Skip()):
             return skip(statement, workspace)
         case ast.Alter(action=ast.SetOwner()):
-            return naming.give(statement, workspace.catalog)
+            return naming.change_owner(statement, workspace.catalog)
         case ast.CommentOn():
             return naming.comment(statement, workspace.catalog)
         case ast.Alter(action=ast.AddReferences() | ast.DropReferences() | ast.RefreshReferences() as action):
@@ -63,7 +63,7 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
         case ast.Select():
             return select(statement, workspace)
         case ast.Insert() | ast.Update() | ast.Delete():
-            return change.run(statement, workspace)
+            return change.run_dml(statement, workspace)
         case ast.Transaction():
             raise AssertionError("the session itself begins and ends transactions")
         case ast.OptimizeSink():

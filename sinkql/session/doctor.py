@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from sinkql.catalog.address import VARIABLE, Address, folder_of
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.verify import problems
-from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.health_check import HealthCheck
 from sinkql.connector_api.registry import discover
 from sinkql.errors import NoCatalogError, SinkqlError
 from sinkql.runtime.spark.java import check_java, unused_home
@@ -37,7 +37,7 @@ _CLOUDED = {
 }
 
 
-def checks(catalog: Address) -> Iterator[Check]:
+def checks(catalog: Address) -> Iterator[HealthCheck]:
     """Yield all checks of this machine, and of the catalog and of what its connections lead to if it is there."""
     yield _python()
     yield from _packages()
@@ -52,15 +52,17 @@ def checks(catalog: Address) -> Iterator[Check]:
     yield from _catalog(catalog)
 
 
-def _python() -> Check:
+def _python() -> HealthCheck:
     found = ".".join(map(str, sys.version_info[:3]))
     wanted = SpecifierSet(metadata.metadata("sinkql")["Requires-Python"])
     if wanted.contains(found, prereleases=True):
-        return Check("Python", "ok", found)
-    return Check("Python", "wrong", f"{found}, needs {wanted}", "Create a virtual environment with another Python.")
+        return HealthCheck("Python", "ok", found)
+    return HealthCheck(
+        "Python", "wrong", f"{found}, needs {wanted}", "Create a virtual environment with another Python."
+    )
 
 
-def _packages() -> Iterator[Check]:
+def _packages() -> Iterator[HealthCheck]:
     """Check that each required package has a version that is supported."""
     for requirement in map(Requirement, metadata.requires("sinkql") or ()):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
@@ -69,21 +71,21 @@ def _packages() -> Iterator[Check]:
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            yield Check(requirement.name, "wrong", "not installed", fix)
+            yield HealthCheck(requirement.name, "wrong", "not installed", fix)
             continue
         fits = requirement.specifier.contains(version, prereleases=True)
         found = version if fits else f"{version}, needs {requirement.specifier}"
-        yield Check(requirement.name, "ok" if fits else "wrong", found, None if fits else fix)
+        yield HealthCheck(requirement.name, "ok" if fits else "wrong", found, None if fits else fix)
 
 
-def _extras() -> Iterator[Check]:
+def _extras() -> Iterator[HealthCheck]:
     """Report optional packages; a missing one is not a fault."""
     for extra, package, use in _OPTIONAL:
         try:
-            yield Check(f"{package} (optional)", "ok", metadata.version(package))
+            yield HealthCheck(f"{package} (optional)", "ok", metadata.version(package))
         except metadata.PackageNotFoundError:
             fix = f"For {use}, run pip install 'sinkql[{extra}]'."
-            yield Check(f"{package} (optional)", "ok", "not installed", fix)
+            yield HealthCheck(f"{package} (optional)", "ok", "not installed", fix)
 
 
 _OPTIONAL = (
@@ -94,35 +96,35 @@ _OPTIONAL = (
 )
 
 
-def _java() -> Iterator[Check]:
+def _java() -> Iterator[HealthCheck]:
     try:
         java = check_java()
     except SinkqlError as error:
-        yield Check("Java", "wrong", f"{error.message}{f' ({error.detail})' if error.detail else ''}", error.hint)
+        yield HealthCheck("Java", "wrong", f"{error.message}{f' ({error.detail})' if error.detail else ''}", error.hint)
         return
-    yield Check("Java", "ok", java.path)
+    yield HealthCheck("Java", "ok", java.path)
     unused = unused_home()
     if unused is not None:
         found = f"it is set to {os.environ['JAVA_HOME']}, which is not used: {unused}"
-        yield Check("JAVA_HOME", "warning", found, "Set it to a Java 17 or newer, or run unset JAVA_HOME.")
+        yield HealthCheck("JAVA_HOME", "warning", found, "Set it to a Java 17 or newer, or run unset JAVA_HOME.")
 
 
-def _surroundings() -> Iterator[Check]:
+def _surroundings() -> Iterator[HealthCheck]:
     for name, danger in _CLOUDED.items():
         value = os.environ.get(name)
         if value and not (name == "PYSPARK_PYTHON" and value == sys.executable):
-            yield Check(name, "warning", f"it is set to {value}: {danger}", f"Run unset {name}.")
+            yield HealthCheck(name, "warning", f"it is set to {value}: {danger}", f"Run unset {name}.")
 
 
-def _memory() -> Check:
+def _memory() -> HealthCheck:
     available = _available_memory()
     if available is None:
-        return Check("memory", "ok", "not known")
+        return HealthCheck("memory", "ok", "not known")
     found = f"{available / _GIB:.1f} GiB free"
     if available >= _MEMORY:
-        return Check("memory", "ok", found)
+        return HealthCheck("memory", "ok", found)
     fix = "Free some, or make a cluster with less: CREATE CLUSTER c (SIZE = 'local[1]', MEMORY = '1g')."
-    return Check("memory", "warning", f"{found}, a Spark application takes about 3", fix)
+    return HealthCheck("memory", "warning", f"{found}, a Spark application takes about 3", fix)
 
 
 def _available_memory() -> int | None:
@@ -134,7 +136,7 @@ def _available_memory() -> int | None:
     return int(found) * 1024 if found is not None else None
 
 
-def _folders(folder: Path) -> Iterator[Check]:
+def _folders(folder: Path) -> Iterator[HealthCheck]:
     yield _folder("catalog folder", _existing(folder), f"Choose another folder with --catalog or {VARIABLE}.")
     yield _folder("temporary folder", Path(tempfile.gettempdir()), "Choose another folder with TMPDIR.")
 
@@ -145,61 +147,65 @@ def _existing(folder: Path) -> Path:
     return folder
 
 
-def _folder(name: str, folder: Path, fix: str) -> Check:
+def _folder(name: str, folder: Path, fix: str) -> HealthCheck:
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        return Check(name, "wrong", f"{folder} cannot be written: {error.strerror}", fix)
+        return HealthCheck(name, "wrong", f"{folder} cannot be written: {error.strerror}", fix)
     free = shutil.disk_usage(folder).free
     found = f"{folder}, {free / _GIB:.1f} GiB free"
-    return Check(name, "ok", found) if free >= _DISK else Check(name, "warning", found, f"Free some space. {fix}")
+    return (
+        HealthCheck(name, "ok", found)
+        if free >= _DISK
+        else HealthCheck(name, "warning", found, f"Free some space. {fix}")
+    )
 
 
-def _open_files() -> Check:
+def _open_files() -> HealthCheck:
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = "no limit" if limit == resource.RLIM_INFINITY else str(limit)
     if limit == resource.RLIM_INFINITY or limit >= _FILES:
-        return Check("open files", "ok", found)
-    return Check("open files", "warning", found, f"Run ulimit -n {_FILES if most < 0 else min(_FILES, most)}.")
+        return HealthCheck("open files", "ok", found)
+    return HealthCheck("open files", "warning", found, f"Run ulimit -n {_FILES if most < 0 else min(_FILES, most)}.")
 
 
-def _loopback() -> Check:
+def _loopback() -> HealthCheck:
     try:
         with (
             socket.create_server(("127.0.0.1", 0)) as server,
             socket.create_connection(server.getsockname(), timeout=5),
         ):
-            return Check("loopback", "ok", "127.0.0.1 takes connections")
+            return HealthCheck("loopback", "ok", "127.0.0.1 takes connections")
     except OSError as error:
         fix = "Spark and Python talk over 127.0.0.1: let a firewall or sandbox allow that."
-        return Check("loopback", "wrong", f"127.0.0.1 accepts no connections: {error}", fix)
+        return HealthCheck("loopback", "wrong", f"127.0.0.1 accepts no connections: {error}", fix)
 
 
-def _host() -> Check:
+def _host() -> HealthCheck:
     name = socket.gethostname()
     try:
-        return Check("host name", "ok", f"{name} is {socket.gethostbyname(name)}")
+        return HealthCheck("host name", "ok", f"{name} is {socket.gethostbyname(name)}")
     except OSError:
         fix = f"Put 127.0.0.1 {name} into /etc/hosts, or run export SPARK_LOCAL_IP=127.0.0.1."
-        return Check("host name", "warning", f"{name} has no address", fix)
+        return HealthCheck("host name", "warning", f"{name} has no address", fix)
 
 
-def _catalog(address: Address) -> Iterator[Check]:
+def _catalog(address: Address) -> Iterator[HealthCheck]:
     try:
         catalog = Catalog(address, discover(), existing=True)
         found = list(problems(catalog))
     except NoCatalogError as error:
-        yield Check("catalog", "ok", f"{error.message} yet; the first statement creates it")
+        yield HealthCheck("catalog", "ok", f"{error.message} yet; the first statement creates it")
         return
     except SinkqlError as error:
-        yield Check("catalog", "wrong", error.message, error.hint)
+        yield HealthCheck("catalog", "wrong", error.message, error.hint)
         return
     for problem in found:
         what = f"{problem.item}: {problem.message}" if problem.item else problem.message
-        yield Check("catalog", "wrong", what, problem.hint)
+        yield HealthCheck("catalog", "wrong", what, problem.hint)
     if not found:
-        yield Check("catalog", "ok", str(address))
+        yield HealthCheck("catalog", "ok", str(address))
     yield from checks_of_catalog(catalog)
     yield from checks_of_logs(catalog)
     yield from checks_of_clusters(catalog)

@@ -11,7 +11,7 @@ from sinkql import logical
 from sinkql.capture.log import FOLDER
 from sinkql.catalog.catalog import Catalog
 from sinkql.connector_api.cdc import captured_source
-from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.health_check import HealthCheck
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 
@@ -22,7 +22,7 @@ _LATE = (
 )
 
 
-def checks_of_logs(catalog: Catalog) -> Iterator[Check]:
+def checks_of_logs(catalog: Catalog) -> Iterator[HealthCheck]:
     """Yield logs that sinks leave behind, by what was told last, and logs that no source has."""
     reader = catalog.reader()
     ids = set[str]()
@@ -49,7 +49,7 @@ def _told(source_id: str, catalog: Catalog) -> Mapping[str, Any]:
     return found
 
 
-def _of_source(name: str, item: logical.Source, told: Mapping[str, Any]) -> Iterator[Check]:
+def _of_source(name: str, item: logical.Source, told: Mapping[str, Any]) -> Iterator[HealthCheck]:
     if "kept_by" not in told:
         return
     _, keeping = captured_source(item.kind, item.options, None)
@@ -57,21 +57,21 @@ def _of_source(name: str, item: logical.Source, told: Mapping[str, Any]) -> Iter
     found = f"{size} bytes of {keeping.max_log}, {retained} bytes are kept on the server"
     if size > keeping.max_log * _NEARLY:
         fix = f"{_LATE} ALTER SOURCE … SET (MAX LOG SIZE = …) makes more room."
-        yield Check(f"{name}: log", "warning", f"{found}: it takes in nothing more once it is full", fix)
+        yield HealthCheck(f"{name}: log", "warning", f"{found}: it takes in nothing more once it is full", fix)
     elif keeping.keep == "server" and told["kept_by"] == "log":
         kept = "it keeps what sinks have not read, as the server had more than MAX RETAINED WAL to keep"
-        yield Check(f"{name}: log", "warning", f"{found}: {kept}", _LATE)
+        yield HealthCheck(f"{name}: log", "warning", f"{found}: {kept}", _LATE)
     else:
-        yield Check(f"{name}: log", "ok", found)
+        yield HealthCheck(f"{name}: log", "ok", found)
 
 
-def _of_nobody(folder: Path, ids: set[str]) -> Iterator[Check]:
+def _of_nobody(folder: Path, ids: set[str]) -> Iterator[HealthCheck]:
     try:
         left = sorted(each for each in folder.iterdir() if each.is_dir() and each.name not in ids)
     except OSError:
         return
     for each in left:
-        yield Check(
+        yield HealthCheck(
             f"log {each.name}",
             "warning",
             f"{each} belongs to no source of this catalog, as where the catalog was put back from a copy",

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sinkql import ast, logical
-from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.health_check import HealthCheck
 from sinkql.connector_api.planning import AddressKind
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.scaffold import (
     PERCENT,
     Address,
-    ConnectionDraft,
-    SourceDraft,
-    Wanted,
+    ConnectionScaffold,
+    ScaffoldRequest,
+    SourceScaffold,
     option,
     read_address,
     relation_name,
@@ -62,7 +62,7 @@ class _Draft:
         self.session.execute(statement)
         self.parts.append(statement)
 
-    def connect(self, draft: ConnectionDraft, *, variable: str, password: str | None, validate: bool = True) -> None:
+    def connect(self, draft: ConnectionScaffold, *, variable: str, password: str | None, validate: bool = True) -> None:
         """Write a connection, and the secret that it needs; here a password may come of the address."""
         self.taken |= {draft.name, f"{draft.name}_password"}
         options = list(draft.options)
@@ -76,7 +76,7 @@ class _Draft:
         unasked = "" if validate else " WITH (VALIDATE = false)"
         self.run(f"CREATE CONNECTION {draft.name} TO {draft.kind} ({', '.join(options)}){unasked};")
 
-    def read(self, wanted: Wanted) -> None:
+    def read(self, wanted: ScaffoldRequest) -> None:
         """Write the sources that the connector drafts, and tables of them."""
         catalog, access = self.session.catalog, self.session.access
         connection = catalog.plans.item(catalog.plans.resolve(as_name(wanted.connection)))
@@ -97,7 +97,7 @@ class _Draft:
             else:
                 self.relations[source.found] = name
 
-    def _try(self, source: SourceDraft, name: str) -> SinkqlError | None:
+    def _try(self, source: SourceScaffold, name: str) -> SinkqlError | None:
         """Write the source by the first of its clauses that can be planned; return why none can."""
         found = None
         for clauses in source.clauses:
@@ -111,7 +111,7 @@ class _Draft:
             return None
         return found or SinkqlError("SQ4040", " ".join(source.notes))
 
-    def _tables(self, source: str, item: logical.Source, wanted: Wanted) -> None:
+    def _tables(self, source: str, item: logical.Source, wanted: ScaffoldRequest) -> None:
         meant = [table for table in item.tables if wanted.schema in ("", table.name[0])]
         lasts = Counter(relation_name(table.name[-1]) for table in meant)
         for table in meant:
@@ -188,7 +188,7 @@ def write_script(
         return format_script("\n\n".join(draft.parts) + "\n", words), tuple(draft.variables), tuple(draft.left_out)
 
 
-def look(written: str, name: str, limit: int, *, registry: str | None = None) -> Result:
+def preview_server(written: str, name: str, limit: int, *, registry: str | None = None) -> Result:
     """Return the first rows of a table or topic at an address; nothing is left on the server."""
     with _drafted(written, (name,), registry=registry, looking=True) as draft:
         if not draft.relations:
@@ -196,7 +196,7 @@ def look(written: str, name: str, limit: int, *, registry: str | None = None) ->
         return draft.session.preview(next(iter(draft.relations.values())), limit=limit)
 
 
-def examine(written: str, *, registry: str | None = None) -> Iterator[Check]:
+def examine(written: str, *, registry: str | None = None) -> Iterator[HealthCheck]:
     """Yield what keeps sources of the server at an address from running; nothing is left there. Raises SQ4039."""
     with _connected(written, registry=registry, validate=False) as (draft, wanted):
         failed = None
@@ -209,11 +209,11 @@ def examine(written: str, *, registry: str | None = None) -> Iterator[Check]:
         found = [_of_login(each, draft) for each in checks_of_catalog(draft.session.catalog, own=False)]
         yield from found
         if failed is not None and not any(each.state == "wrong" for each in found):
-            yield Check(draft.address.scheme, "wrong", failed.message, failed.hint)
+            yield HealthCheck(draft.address.scheme, "wrong", failed.message, failed.hint)
         told = {each.name.rpartition(": table ")[2] for each in found if each.state != "ok"}
         for name, reason in draft.left_out.items():
             if name not in told:
-                yield Check(name, "warning", reason.message, reason.hint)
+                yield HealthCheck(name, "warning", reason.message, reason.hint)
 
 
 @contextmanager
@@ -230,7 +230,7 @@ def _drafted(written: str, names: Sequence[str], *, registry: str | None, lookin
 @contextmanager
 def _connected(
     written: str, *, registry: str | None, looking: bool = False, validate: bool = True, names: Sequence[str] = ()
-) -> Iterator[tuple[_Draft, Wanted]]:
+) -> Iterator[tuple[_Draft, ScaffoldRequest]]:
     """Give what has nothing yet but connections, and what is to be drafted of the server."""
     known = discover()
     address = read_address(written, tuple(known.addresses))
@@ -247,7 +247,7 @@ def _connected(
         draft.connect(connection, variable=connection.variable, password=address.password, validate=validate)
         if registry is not None:
             _connect_registry(draft, registry)
-        yield draft, Wanted(connection.name, _REGISTRY if registry else None, tuple(names), connection.schema)
+        yield draft, ScaffoldRequest(connection.name, _REGISTRY if registry else None, tuple(names), connection.schema)
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def _of_address(address: Address, variable: str) -> Iterator[None]:
         raise
 
 
-def _of_login(check: Check, draft: _Draft) -> Check:
+def _of_login(check: HealthCheck, draft: _Draft) -> HealthCheck:
     """Have a check speak of the address where it speaks of a secret, which is none of the user's."""
     if check.state != "wrong" or "SECRET" not in (check.fix or "").upper():
         return check
@@ -293,7 +293,7 @@ def _connect_registry(draft: _Draft, url: str) -> None:
     if address.user is not None:
         options.append(option("USER", address.user))
     kind = next(each.name for each in draft.session.catalog.registry.connections.values() if each.schemas)
-    made = ConnectionDraft(kind, _REGISTRY, tuple(options), "PASSWORD", _REGISTRY_VARIABLE)
+    made = ConnectionScaffold(kind, _REGISTRY, tuple(options), "PASSWORD", _REGISTRY_VARIABLE)
     needed = _REGISTRY_VARIABLE if address.user is not None else ""
     draft.connect(made, variable=needed, password=address.password)
 

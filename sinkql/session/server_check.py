@@ -11,8 +11,8 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
-from sinkql.connector_api.health_check import Check, Examined, Reading
-from sinkql.connector_api.planning import Access, ConnectionKind
+from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
+from sinkql.connector_api.planning import ConnectionKind, OutsideAccess
 from sinkql.connector_api.source_options import REACHED_BY
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
@@ -24,7 +24,7 @@ from sinkql.script.redaction import mask
 from sinkql.session.item.connector_access import CatalogAccess
 
 
-def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[Check]:
+def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[HealthCheck]:
     """Yield what is found on the servers of all connections of a catalog.
 
     It is not one's `own` where it goes again: what other catalogs have on the servers is theirs.
@@ -50,7 +50,7 @@ def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[Check]:
         yield from _of_log(statement, catalog)
 
 
-def checks_of_script(text: str, path: str, project: Path) -> Iterator[Check]:
+def checks_of_script(text: str, path: str, project: Path) -> Iterator[HealthCheck]:
     """Yield what is found on the servers of a script's connections; nothing else of it is run.
 
     Relative paths begin in `project`.
@@ -97,10 +97,10 @@ def _checks(
     sources: Iterable[tuple[ast.CreateSource, logical.Facts]],
     tables: Sequence[ast.CreateTableFrom],
     source_ids: frozenset[str] | None,
-) -> Iterator[Check]:
+) -> Iterator[HealthCheck]:
     plans, access = catalog.plans, CatalogAccess(catalog)
     positions = _positions(catalog)
-    readings: dict[str, list[Reading]] = {}
+    readings: dict[str, list[SourceUnderCheck]] = {}
     for statement, facts in sources:
         if statement.connection is not None:
             reading = _reading(statement, facts, tables, plans)
@@ -114,7 +114,7 @@ def _checks(
         assert isinstance(connection, logical.Connection)
         kind = catalog.registry.connections[connection.kind]
         short = short_name(name, plans)
-        examined = Examined(tuple(readings.get(name, ())), source_ids, tuple(_sinks(name, plans)))
+        examined = CheckContext(tuple(readings.get(name, ())), source_ids, tuple(_sinks(name, plans)))
         for check in _examined(kind, connection, examined, access):
             yield replace(check, name=f"{short}: {check.name}" if check.name else short)
 
@@ -157,7 +157,7 @@ def _pushed(statement: ast.Statement) -> bool:
             return False
 
 
-def _of_source(name: str, catalog: Catalog) -> Iterator[Check]:
+def _of_source(name: str, catalog: Catalog) -> Iterator[HealthCheck]:
     """Yield what is found of a source that has no connection."""
     short = short_name(name, catalog.plans)
     try:
@@ -172,10 +172,10 @@ def _of_source(name: str, catalog: Catalog) -> Iterator[Check]:
         for check in kind.examine(source, CatalogAccess(catalog)):
             yield replace(check, name=f"{short}: {check.name}")
     except SinkqlError as error:
-        yield Check(short, "wrong", error.message, error.hint)
+        yield HealthCheck(short, "wrong", error.message, error.hint)
 
 
-def checks_of_clusters(catalog: Catalog) -> Iterator[Check]:
+def checks_of_clusters(catalog: Catalog) -> Iterator[HealthCheck]:
     """Tell whether masters of clusters answer, and sinks can keep their state where STATE says."""
     for name in catalog.reader().names("CLUSTER"):
         try:
@@ -190,29 +190,29 @@ def checks_of_clusters(catalog: Catalog) -> Iterator[Check]:
             yield _of_state(short_name(name), cluster.state, catalog)
 
 
-def _of_master(name: str, master: str) -> Check:
+def _of_master(name: str, master: str) -> HealthCheck:
     called = f"{name}: master"
     try:
         here = own_address(master)
-        return Check(
+        return HealthCheck(
             called, "ok", f"{master} reaches this machine at {here}" if here else f"{master} is behind a proxy"
         )
     except SinkqlError as error:
-        return Check(called, "wrong", f"{error.message} ({error.detail})", error.hint)
+        return HealthCheck(called, "wrong", f"{error.message} ({error.detail})", error.hint)
 
 
-def _of_state(name: str, state: logical.StatePath, catalog: Catalog) -> Check:
-    from sinkql.state_store.directory import check_state
+def _of_state(name: str, state: logical.StatePath, catalog: Catalog) -> HealthCheck:
+    from sinkql.state_store.directory import check_state_path
 
     called = f"{name}: state"
     try:
-        check_state(state.path, state.connection, CatalogAccess(catalog).store)
-        return Check(called, "ok", f"files can be made in {state.path}")
+        check_state_path(state.path, state.connection, CatalogAccess(catalog).store)
+        return HealthCheck(called, "ok", f"files can be made in {state.path}")
     except SinkqlError as error:
-        return Check(called, "wrong", error.message, error.hint)
+        return HealthCheck(called, "wrong", error.message, error.hint)
 
 
-def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[Check]:
+def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[HealthCheck]:
     """Tell whether the store of a source's log, where it has one, keeps captures apart."""
     if not isinstance(statement, ast.CreateSource | ast.CreateTableFrom):
         return
@@ -227,9 +227,9 @@ def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[Check]:
             try:
                 store = CatalogAccess(catalog).store(catalog.plans.resolve(connection))
                 Objects.of(bucket, store, LOGS).check(f"{prefix.rstrip('/')}/" if prefix else "")
-                yield Check(name, "ok", f"{path} has conditional writes")
+                yield HealthCheck(name, "ok", f"{path} has conditional writes")
             except SinkqlError as error:
-                yield Check(name, "wrong", error.message, error.hint)
+                yield HealthCheck(name, "wrong", error.message, error.hint)
 
 
 def _reading(
@@ -237,25 +237,25 @@ def _reading(
     facts: logical.Facts,
     tables: Sequence[ast.CreateTableFrom],
     plans: logical.CatalogReader,
-) -> Reading:
+) -> SourceUnderCheck:
     name = plans.resolve(statement.name)
     own = (
         tuple(part.value for part in each.reference.parts)
         for each in tables
         if each.source is not None and each.reference is not None and plans.resolve(each.source) == name
     )
-    return Reading(short_name(name, plans), statement, facts, tuple(own))
+    return SourceUnderCheck(short_name(name, plans), statement, facts, tuple(own))
 
 
 def _examined(
-    kind: ConnectionKind, connection: logical.Connection, examined: Examined, access: Access
-) -> Iterator[Check]:
+    kind: ConnectionKind, connection: logical.Connection, examined: CheckContext, access: OutsideAccess
+) -> Iterator[HealthCheck]:
     """Yield what is found through a connection; its name is empty where it is that of the connection itself."""
     try:
         if kind.examine is not None:
             yield from kind.examine(connection, examined, access)
         elif kind.validate is not None:
             kind.validate(connection, access)
-            yield Check("", "ok", "it answers")
+            yield HealthCheck("", "ok", "it answers")
     except SinkqlError as error:
-        yield Check("", "wrong", f"{error.message}{f' ({error.detail})' if error.detail else ''}", error.hint)
+        yield HealthCheck("", "wrong", f"{error.message}{f' ({error.detail})' if error.detail else ''}", error.hint)

@@ -17,7 +17,7 @@ from sinkql.catalog.secret.hash_key import hash_key
 from sinkql.catalog.sqlite.private_file import make_private_folder
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.wait_request import wait_notes
+from sinkql.connector_api.wait_request import wait_store
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import readers_of, view_id, view_jobs
@@ -32,7 +32,7 @@ from sinkql.session.result import Result
 from sinkql.session.row.query import preview
 from sinkql.session.sink import run
 from sinkql.session.sink.started import RunningSinks
-from sinkql.session.sink.wait_for_target import Reaching
+from sinkql.session.sink.wait_for_target import TargetWait
 from sinkql.session.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Session:
         self._spark: AdhocSpark | None = None
         self.telling: Callable[[str], None] | None = None
         """Called with a line that says how far a statement is that takes long."""
-        dropping.finish(self._committed)
+        dropping.finish_interrupted_drop(self._committed)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -255,7 +255,7 @@ class Session:
         `progress` is called with what happens: the dataclasses of `sinkql.runtime.batch.events`.
         """
         self._end_queries()
-        return run.run(self, jobs, once=once, takeover=takeover, progress=progress)
+        return run.run_jobs(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def up(
         self,
@@ -271,7 +271,7 @@ class Session:
         """
         jobs = self.jobs(names) if names is not None else None
         self._end_queries()
-        return run.up(self, jobs, once=once, takeover=takeover, progress=progress)
+        return run.run_catalog(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def running(self, *names: str) -> RunningSinks:
         """Return a context manager in which a process of its own runs the sinks (all, without names).
@@ -279,8 +279,8 @@ class Session:
         It has this process's working folder and environment.
         """
         database, sinks = self._committed.database, self.sinks(names or None)
-        jobs, notes = self.jobs(sinks), wait_notes(partial(open_notes, database), database.folder)
-        return RunningSinks(database.address, sinks, reaching=lambda: Reaching(jobs, notes))
+        jobs, notes = self.jobs(sinks), wait_store(partial(open_notes, database), database.folder)
+        return RunningSinks(database.address, sinks, reaching=lambda: TargetWait(jobs, notes))
 
     def start(self, *names: str) -> tuple[str, ...]:
         """Let the sinks and views (all, without names) be run by the process that runs sinks; return their names."""

@@ -9,7 +9,7 @@ from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.draft import Draft
 from sinkql.errors import Notice, SinkqlError
 from sinkql.planner.edit.transaction import check_allowed
-from sinkql.session.item.drop import WAIT_SECONDS, forget_tables, stopped_for_commit
+from sinkql.session.item.drop import WAIT_SECONDS, forget_tables, stopped_sinks
 from sinkql.session.result import Result
 
 
@@ -51,7 +51,7 @@ class Transaction:
         left: list[Notice] = []
         if self.draft.operations:
             try:
-                with stopped_for_commit(self.draft, self._catalog, wait_seconds=wait_seconds) as left:
+                with stopped_sinks(self.draft, self._catalog, wait_seconds=wait_seconds) as left:
                     self._apply()
             except BaseException:
                 self.rollback()

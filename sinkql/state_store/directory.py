@@ -29,9 +29,9 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 from sinkql import physical
 from sinkql.connector_api.stream.context import Context
 from sinkql.errors import SinkqlError
-from sinkql.hash_key import OPEN, HashKey
+from sinkql.hash_key import PUBLIC_KEY, HashKey
 from sinkql.object_store.objects import Objects, Purpose
-from sinkql.object_store.s3 import SCHEME, Keys
+from sinkql.object_store.s3 import SCHEME, S3Credentials
 from sinkql.object_store.store import ObjectStore
 from sinkql.storage import failpoint, files
 
@@ -78,7 +78,7 @@ class StateStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FolderState:
+class FolderStateStore:
     """Keep files in a folder, such as one that several hosts mount."""
 
     folder: Path
@@ -87,13 +87,13 @@ class FolderState:
         target = self.folder / name
         try:
             with path.open("rb") as data:
-                files.create(target, data)
+                files.create_new(target, data)
         except FileExistsError:
             if not filecmp.cmp(target, path, shallow=False):
                 raise
 
     def replace(self, name: str, path: Path) -> None:
-        with path.open("rb") as data, files.replacing(self.folder / name, mode=0o644) as file:
+        with path.open("rb") as data, files.replace_atomic(self.folder / name, mode=0o644) as file:
             shutil.copyfileobj(data, file)
 
     def get(self, name: str, file: BinaryIO) -> int | None:
@@ -117,18 +117,18 @@ class FolderState:
         for name in names:
             (self.folder / name).unlink(missing_ok=True)
 
-    def with_keys(self) -> FolderState:
+    def with_keys(self) -> FolderStateStore:
         return self
 
-    def beside(self, part: str) -> FolderState:
-        return FolderState(self.folder.parent / part)
+    def beside(self, part: str) -> FolderStateStore:
+        return FolderStateStore(self.folder.parent / part)
 
     def __str__(self) -> str:
         return str(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
-class BucketState:
+class ObjectStateStore:
     """Keep files as objects of a bucket; each says the digest of what it was made of, which is checked where it is got.
 
     Keys may run out: they are asked for whenever something is done.
@@ -159,12 +159,12 @@ class BucketState:
     def delete(self, names: Iterable[str]) -> None:
         self.objects.delete(f"{self.prefix}{name}" for name in names)
 
-    def with_keys(self) -> BucketState:
-        return BucketState(self.bucket, self.prefix, Keys.of(self.access))
+    def with_keys(self) -> ObjectStateStore:
+        return ObjectStateStore(self.bucket, self.prefix, S3Credentials.of(self.access))
 
-    def beside(self, part: str) -> BucketState:
+    def beside(self, part: str) -> ObjectStateStore:
         around = self.prefix.rstrip("/").rpartition("/")[0]
-        return BucketState(self.bucket, f"{around}/{part}/", self.access)
+        return ObjectStateStore(self.bucket, f"{around}/{part}/", self.access)
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.bucket}/{self.prefix}"
@@ -176,13 +176,13 @@ def state_store(
     """Return what keeps a part of what lies at STATE, such as the state of one sink, by its id."""
     path = f"{state.path.rstrip('/')}/{part}"
     if state.connection is None:
-        return FolderState(Path(path))
+        return FolderStateStore(Path(path))
     bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
-    return BucketState(bucket, f"{prefix}/", open_store(state.connection))
+    return ObjectStateStore(bucket, f"{prefix}/", open_store(state.connection))
 
 
 @dataclass(slots=True)
-class Home:
+class StateDirectory:
     """The files of a sink's state in `folder`, or in a part of it, and in the store, by the same names.
 
     `fetched` counts the bytes that came from the store, by the folders of files. Where tasks are `remote`, they do not
@@ -192,12 +192,12 @@ class Home:
     folder: Path
     store: StateStore | None = None
     remote: bool = False
-    hash_key: HashKey = OPEN
+    hash_key: HashKey = PUBLIC_KEY
     fetched: Counter[str] = field(default_factory=Counter, repr=False)
     _there: set[str] | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, context: Context, part: str = "") -> Home:
+    def of(cls, context: Context, part: str = "") -> StateDirectory:
         """Return that of a job's sink, or of a folder in there."""
         folder = context.folder / part if part else context.folder
         if context.state is None:
@@ -205,22 +205,22 @@ class Home:
         store = state_store(context.state, f"{context.sink_id}/{part}".rstrip("/"), context.store)
         return cls(folder, store, context.remote, context.hash_key)
 
-    def beside(self, sink_id: str) -> Home:
+    def sibling(self, sink_id: str) -> StateDirectory:
         """Return that of another sink, whose state is kept in the same place."""
         store = self.store.beside(sink_id) if self.store is not None else None
-        return Home(self.folder.parent / sink_id, store, self.remote, self.hash_key)
+        return StateDirectory(self.folder.parent / sink_id, store, self.remote, self.hash_key)
 
-    def of_tasks(self) -> Home:
+    def for_tasks(self) -> StateDirectory:
         """Return what tasks have of it: the folder; or one of their own, and the store with the keys of now."""
         if not self.remote:
-            return Home(self.folder, hash_key=self.hash_key)
+            return StateDirectory(self.folder, hash_key=self.hash_key)
         assert self.store is not None, "nothing that tasks and this process have in common"
-        return Home(self.folder, self.store.with_keys(), remote=True, hash_key=self.hash_key)
+        return StateDirectory(self.folder, self.store.with_keys(), remote=True, hash_key=self.hash_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (self.folder, self.store, self.remote, self.hash_key)
 
-    def keep(self, names: Iterable[str]) -> None:
+    def ensure_uploaded(self, names: Iterable[str]) -> None:
         """Have files of the folder in the store, several put at once; call it before anything durable names them.
 
         Where tasks are remote, what is not in the folder is theirs, and there already.
@@ -229,10 +229,10 @@ class Home:
             return
         there = self._listed(self.store)
         new = [name for name in dict.fromkeys(names) if name not in there]
-        self.put(name for name in new if not self.remote or (self.folder / name).exists())
+        self.upload(name for name in new if not self.remote or (self.folder / name).exists())
         there.update(new)
 
-    def lacking(self, names: Iterable[str]) -> list[str]:
+    def missing(self, names: Iterable[str]) -> list[str]:
         """Return which of these names neither the folder nor the store has."""
         missing = [name for name in names if not (self.folder / name).exists()]
         if not missing or self.store is None:
@@ -246,34 +246,34 @@ class Home:
             self._there = {name for name, _ in store.list("")}
         return self._there
 
-    def put(self, names: Iterable[str]) -> None:
+    def upload(self, names: Iterable[str]) -> None:
         """Put new files of the folder into the store, several at once."""
         if self.store is not None:
             _at_once(self._put, list(names))
 
-    def note(self, name: str, data: bytes, *, stored: bool = False) -> None:
+    def write_small(self, name: str, data: bytes, *, stored: bool = False) -> None:
         """Write a small file that stays as it is, in the store, unless that has it already, and then in the folder."""
         if self.store is not None and not stored and not _elsewhere(self.folder / name):
-            self.put_data(name, data)
+            self.upload_bytes(name, data)
             failpoint.point("state-put")
-        files.write(self.folder / name, data)
+        files.write_atomic(self.folder / name, data)
         if self.store is not None:
             _mark(self.folder / name)
 
-    def put_data(self, name: str, data: bytes) -> None:
+    def upload_bytes(self, name: str, data: bytes) -> None:
         """Put a small file into the store alone; raises FileExistsError where another one has the name."""
         assert self.store is not None
         draft = self.folder / f".{uuid.uuid4().hex}"
-        files.write(draft, data, sync=False)
+        files.write_atomic(draft, data, sync=False)
         try:
             self.store.put(name, draft)
         finally:
             draft.unlink()
 
-    def noted(self, name: str) -> bytes | None:
+    def read_small(self, name: str) -> bytes | None:
         """Return a file that was noted, here or on another host."""
         with suppress(FileNotFoundError):  # it may go as what nobody uses
-            return (self.folder / name).read_bytes() if not self.bring({name: None}) else None
+            return (self.folder / name).read_bytes() if not self.fetch({name: None}) else None
         return None
 
     def _put(self, name: str) -> None:
@@ -282,7 +282,7 @@ class Home:
         failpoint.point("state-put")
         _mark(self.folder / name)
 
-    def bring(self, sizes: Mapping[str, int | None]) -> list[str]:
+    def fetch(self, sizes: Mapping[str, int | None]) -> list[str]:
         """Have files of the store in the folder, by their names; return those that neither has.
 
         One that is there counts if it has the size that is said, or if none is.
@@ -306,7 +306,7 @@ class Home:
     def _get(self, name: str) -> int | None:
         assert self.store is not None
         try:
-            with files.replacing(self.folder / name, mode=_READ_ONLY) as file:
+            with files.replace_atomic(self.folder / name, mode=_READ_ONLY) as file:
                 size = self.store.get(name, file)
                 if size is None:
                     raise FileNotFoundError(name)
@@ -315,7 +315,7 @@ class Home:
         failpoint.point("state-got")
         return size
 
-    def put_again(self, names: Iterable[str]) -> None:
+    def reupload(self, names: Iterable[str]) -> None:
         """Put files of the folder in the place of what the store has of them: some of it is lost or damaged."""
         if self.store is not None:
             _at_once(self._replace, list(names))
@@ -325,7 +325,7 @@ class Home:
         self.store.replace(name, self.folder / name)
         _mark(self.folder / name)
 
-    def forget(self, names: Iterable[str]) -> None:
+    def delete(self, names: Iterable[str]) -> None:
         """Delete files, here and in the store."""
         gone = list(names)
         for name in gone:
@@ -335,13 +335,13 @@ class Home:
             if self._there is not None:
                 self._there.difference_update(gone)
 
-    def drop(self, names: Collection[str]) -> None:
+    def delete_unused(self, names: Collection[str]) -> None:
         """Delete files that nothing needs any more."""
         for name in names:
             (self.folder / name).unlink(missing_ok=True)
         self._delete(lambda store: names)
 
-    def clear(self) -> None:
+    def delete_all(self) -> None:
         """Delete all files: they are none that a marker names."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._delete(lambda store: [name for name, _ in store.list("")])
@@ -352,28 +352,28 @@ class Home:
             with suppress(SinkqlError, OSError):
                 self.store.delete(found(self.store))
 
-    def lose(self, names: Iterable[str]) -> None:
+    def mark_lost(self, names: Iterable[str]) -> None:
         """Take files of the folder, some of which are damaged, for not there; what only it has stays."""
         for name in names:
             if _elsewhere(self.folder / name):
                 (self.folder / name).unlink()
 
-    def use_files(self, names: Iterable[str]) -> None:
-        """Say that files are used, which others of the folder are not: `forget_unused` leaves them."""
+    def touch_files(self, names: Iterable[str]) -> None:
+        """Say that files are used, which others of the folder are not: `evict_unused` leaves them."""
         if self.store is not None:
             _used(self.folder / name for name in names)
 
-    def forget_unused(self) -> None:
+    def evict_unused(self) -> None:
         """Delete files of the folder that the store has, and that nobody has used for a day."""
         for used_at, path in list(_ages(self.folder)):
             if time.time() - used_at > _IDLE_SECONDS and _elsewhere(path):
                 path.unlink(missing_ok=True)
 
-    def use(self) -> None:
+    def touch(self) -> None:
         """Say that the folder is used, and make room for it on its disk; called every few hours while a sink runs."""
         if self.store is not None:
             os.utime(self.folder)
-            trim(self.folder.parent)
+            free_disk_space(self.folder.parent)
 
     def sweep(
         self,
@@ -404,17 +404,17 @@ class Home:
         return len(gone)
 
 
-def _arrived(folder: Path, store: StateStore | None, remote: bool, hash_key: HashKey) -> Home:
+def _arrived(folder: Path, store: StateStore | None, remote: bool, hash_key: HashKey) -> StateDirectory:
     """Return a home that another process sent: an executor has a folder of its own for it."""
     if remote and EXECUTOR in os.environ:
         root = Path(os.environ["SPARK_LOCAL_DIRS"].partition(",")[0]) / "sinkql"
         folder = root / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
-        tidy(root)
-    return Home(folder, store, remote, hash_key)
+        evict_old_files(root)
+    return StateDirectory(folder, store, remote, hash_key)
 
 
-def tidy(root: Path) -> None:
+def evict_old_files(root: Path) -> None:
     """Delete files of an executor that no task has used for an hour, and of a nearly full disk those used longest ago.
 
     Once in a minute: who needs one of them fetches it again.
@@ -443,7 +443,7 @@ def _used(paths: Iterable[Path]) -> None:
             os.utime(path)
 
 
-def trim(folders: Path) -> int:
+def free_disk_space(folders: Path) -> int:
     """Make room on a disk of which less than a tenth is free: delete files that a store has, and return how many.
 
     They are those of `folders` of sinks that did not run here for a day, those first that ran longest ago.
@@ -492,13 +492,13 @@ def _at_once(work: Callable[[str], _T], names: list[str]) -> list[_T]:
         return list(pool.map(work, names))
 
 
-def check_state(path: str, connection: str | None, open_store: Callable[[str], ObjectStore]) -> None:
+def check_state_path(path: str, connection: str | None, open_store: Callable[[str], ObjectStore]) -> None:
     """Raise what a sink would meet at STATE: no such bucket, no access, a folder that cannot be written to."""
     if connection is None:
         try:
             files.make_folder(Path(path))
             tried = Path(path) / f".try-{uuid.uuid4().hex}"
-            files.write(tried, b"")
+            files.write_atomic(tried, b"")
             tried.unlink()
         except OSError as error:
             raise SinkqlError(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 
-from sinkql.state_store.directory import Home, StateStore
+from sinkql.state_store.directory import StateDirectory, StateStore
 from sinkql.storage import failpoint, files
-from sinkql.storage.numbered_log import FIRST, Numbered, file_name, first_in, first_name, numbers_in
+from sinkql.storage.numbered_log import FIRST, FolderNumberedLog, file_name, first_in, first_name, numbers_in
 
 _LOOK_SECONDS = 2.0
 
@@ -44,12 +44,12 @@ _turn = threading.Lock()
 class StoredNumbered:
     """The files of a folder of `home`, which has a store; `Numbers`."""
 
-    home: Home
+    home: StateDirectory
     part: str
-    _here: Numbered = field(init=False, repr=False)
+    _here: FolderNumberedLog = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_here", Numbered(self.home.folder / self.part))
+        object.__setattr__(self, "_here", FolderNumberedLog(self.home.folder / self.part))
 
     @property
     def _store(self) -> StateStore:
@@ -99,21 +99,21 @@ class StoredNumbered:
     def last(self) -> int:
         return max(self.numbers(), default=0)
 
-    def there(self, number: int) -> bool:
+    def exists(self, number: int) -> bool:
         listed = self._listed()
         return number in listed or number in self._newer(listed)
 
     def read(self, number: int) -> bytes | None:
-        if not self.there(number):
+        if not self.exists(number):
             return None
-        found = self.home.noted(self._name(number))
+        found = self.home.read_small(self._name(number))
         if found is None:
             self.look()
         return found
 
     def create(self, number: int, data: bytes) -> bool:
         try:
-            self.home.put_data(self._name(number), data)
+            self.home.upload_bytes(self._name(number), data)
         except FileExistsError:
             self.look()
             return False
@@ -121,7 +121,7 @@ class StoredNumbered:
             found = _listings.setdefault(self._key, _Listing([], -math.inf))
             found.made[number] = time.monotonic()
             found.numbers = sorted({*found.numbers, number})
-            self.home.note(self._name(number), data, stored=True)
+            self.home.write_small(self._name(number), data, stored=True)
         return True
 
     def stays(self, number: int) -> bool:
@@ -151,7 +151,7 @@ class StoredNumbered:
     def _empty(self) -> Path:
         path = self.home.folder / ".empty"
         if not path.exists():
-            files.write(path, b"", sync=False)
+            files.write_atomic(path, b"", sync=False)
         return path
 
     def _remove(self, number: int) -> None:

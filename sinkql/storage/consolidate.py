@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def net(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def consolidate(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Add up `$diff`, the last column, over equal rows; rows stay in the order of their first change."""
     if not batches:
         return []

@@ -16,7 +16,7 @@ _KNOWN = 1 << 16
 _AT_ONCE = 1 << 20
 
 
-def digest_once(path: Path, digest: Callable[[Path], bytes]) -> bytes:
+def cached_digest(path: Path, digest: Callable[[Path], bytes]) -> bytes:
     """Return what `digest` gives of a file, which is asked again only where the file is another one by now.
 
     Raises OSError.
@@ -30,7 +30,7 @@ def _digested(path: Path, digest: Callable[[Path], bytes], *_: int) -> bytes:
     return digest(path)
 
 
-def digest_of(file: BinaryIO, size: int) -> bytes:
+def digest_file(file: BinaryIO, size: int) -> bytes:
     """Return a digest of the next bytes of a file, so many or as many as there are."""
     found = xxhash.xxh3_128()
     buffer = bytearray(min(size, _AT_ONCE))
@@ -41,7 +41,7 @@ def digest_of(file: BinaryIO, size: int) -> bytes:
     return whole
 
 
-class DigestedFile:
+class DigestingFile:
     """A file that is written from its beginning to its end, and the digest of its bytes."""
 
     closed = False

@@ -26,7 +26,7 @@ _MANY = 64
 """From so many files on, all of the file system is written first: then each fsync finds nothing left to do."""
 
 
-def write(path: Path, data: bytes, *, private: bool = False, sync: bool = True) -> None:
+def write_atomic(path: Path, data: bytes, *, private: bool = False, sync: bool = True) -> None:
     """Put `data` in the place of the file, which readers see as it was or as it is now; missing folders are made.
 
     A `private` file is its owner's alone (mode 0600); otherwise a file that is replaced keeps its mode. Without `sync`
@@ -48,8 +48,9 @@ def write(path: Path, data: bytes, *, private: bool = False, sync: bool = True) 
         sync_folder(target.parent)
 
 
-def create(path: Path, data: bytes | BinaryIO, *, private: bool = False) -> None:
-    """Write a new file as `write` does; raises FileExistsError if the name is taken, by a process in between too."""
+def create_new(path: Path, data: bytes | BinaryIO, *, private: bool = False) -> None:
+    """Write a new file as `write_atomic` does; raises FileExistsError if the name is taken, by a process in between
+    too."""
     draft = _draft(path, data, sync=True, mode=_PRIVATE if private else None)
     try:
         path.hardlink_to(draft)
@@ -59,7 +60,7 @@ def create(path: Path, data: bytes | BinaryIO, *, private: bool = False) -> None
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int) -> Iterator[BinaryIO]:
+def replace_atomic(path: Path, *, mode: int) -> Iterator[BinaryIO]:
     """Give a draft to write large data to, whole at the block's end in the place of the file; none where it raises."""
     make_folder(path.parent)
     draft = _beside(path)
@@ -76,7 +77,7 @@ def replacing(path: Path, *, mode: int) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def stream(path: Path) -> Iterator[BinaryIO]:
+def write_stream(path: Path) -> Iterator[BinaryIO]:
     """Give a new file to write large data to, durable at the block's end; raises FileExistsError if the name is taken.
 
     Where the block ends early a torn file stays: give a name that no one reads before it is told of.

@@ -10,7 +10,7 @@ from typing import Protocol
 from sinkql.storage import files
 
 
-class Notes(Protocol):
+class KeyValueStore(Protocol):
     """Notes by their names, of which one with a slash is in a folder: `want/a`."""
 
     def read(self, name: str) -> bytes | None:
@@ -30,8 +30,8 @@ class Notes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FolderNotes:
-    """Notes in files of a folder of this machine, which is made with the first of them; `Notes`."""
+class FolderStore:
+    """Notes in files of a folder of this machine, which is made with the first of them; `KeyValueStore`."""
 
     folder: Path
 
@@ -42,7 +42,7 @@ class FolderNotes:
             return None
 
     def write(self, name: str, note: bytes, *, sync: bool = True) -> None:
-        files.write(self._path(name), note, sync=sync)
+        files.write_atomic(self._path(name), note, sync=sync)
 
     def remove(self, *names: str) -> None:
         for name in names:
@@ -63,8 +63,8 @@ class FolderNotes:
 
 
 @dataclass(frozen=True, slots=True)
-class NoNotes:
-    """What a task has of notes that its machine does not reach: none; `Notes`."""
+class EmptyStore:
+    """What a task has of notes that its machine does not reach: none; `KeyValueStore`."""
 
     def read(self, name: str) -> bytes | None:
         return None

@@ -23,7 +23,7 @@ FIRST = "first"
 """The folder in which names of files say with which number the log begins."""
 
 
-class Numbers(Protocol):
+class NumberedLog(Protocol):
     """Files with numbers, wherever they are."""
 
     def numbers(self) -> list[int]:
@@ -32,7 +32,7 @@ class Numbers(Protocol):
     def last(self) -> int:
         """Return the number of the last file, 0 where there is none."""
 
-    def there(self, number: int) -> bool:
+    def exists(self, number: int) -> bool:
         """Tell whether a file is there."""
 
     def read(self, number: int) -> bytes | None:
@@ -78,7 +78,7 @@ class First:
         if number <= self.now():
             return
         with suppress(FileExistsError):
-            files.create(self.folder / FIRST / first_name(number), b"")
+            files.create_new(self.folder / FIRST / first_name(number), b"")
         for name in _names(self.folder / FIRST):
             if name.isdecimal() and int(name) < number:
                 (self.folder / FIRST / name).unlink(missing_ok=True)
@@ -97,8 +97,8 @@ def _names(folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
-    """The files in a folder, which need not be there; `Numbers`."""
+class FolderNumberedLog:
+    """The files in a folder, which need not be there; `NumberedLog`."""
 
     folder: Path
 
@@ -110,7 +110,7 @@ class Numbered:
     def last(self) -> int:
         return max(self.numbers(), default=0)
 
-    def there(self, number: int) -> bool:
+    def exists(self, number: int) -> bool:
         return self._path(number).exists() and number >= self._first.now()
 
     def read(self, number: int) -> bytes | None:
@@ -122,7 +122,7 @@ class Numbered:
 
     def create(self, number: int, data: bytes) -> bool:
         try:
-            files.create(self._path(number), data)
+            files.create_new(self._path(number), data)
         except FileExistsError:
             return False
         return True

@@ -29,7 +29,7 @@ _GUESSES, _STEPS = 4, 24
 """The first guess is off by the root of the number of rows, each other one by that of the one before it."""
 
 
-def sort_places(*columns: Column) -> Places:
+def sort_indices(*columns: Column) -> Places:
     """Return the order by the columns; equal rows keep their order. Ties of the first column are taken to be few."""
     order: Places = np.argsort(columns[0], kind="stable")
     first = columns[0][order]
@@ -53,7 +53,7 @@ def _unlike(columns: Sequence[Column], order: Places, tied: NDArray[np.bool_]) -
     return False
 
 
-def repeats(*columns: Column) -> NDArray[np.bool_]:
+def duplicates_mask(*columns: Column) -> NDArray[np.bool_]:
     """Tell for each of sorted rows whether it equals the one before."""
     again = np.zeros(len(columns[0]), np.bool_)
     again[1:] = columns[0][1:] == columns[0][:-1]
@@ -64,8 +64,8 @@ def repeats(*columns: Column) -> NDArray[np.bool_]:
 
 def newest(h1: Column, h2: Column) -> Places:
     """Return the places of the first row of each key, in the keys' order: of rows that come newest first."""
-    order = sort_places(h1, h2)
-    kept: Places = order[~repeats(h1[order], h2[order])]
+    order = sort_indices(h1, h2)
+    kept: Places = order[~duplicates_mask(h1[order], h2[order])]
     return kept
 
 
@@ -135,7 +135,7 @@ def _confirmed(run_h2: Column, h2: Column, keys: Places, at: Places, found: Plac
     return others
 
 
-def hits(runs: Iterable[tuple[Column, Column]], h1: Column, h2: Column) -> Iterator[tuple[Places, Places]]:
+def matches(runs: Iterable[tuple[Column, Column]], h1: Column, h2: Column) -> Iterator[tuple[Places, Places]]:
     """Yield for each run, newest first, which of the keys it knows that no newer one does, and where it has them."""
     left = np.arange(len(h1))
     for run_h1, run_h2 in runs:
@@ -146,7 +146,7 @@ def hits(runs: Iterable[tuple[Column, Column]], h1: Column, h2: Column) -> Itera
 
 
 @dataclass(frozen=True, slots=True)
-class Tiers:
+class MergePolicy:
     """When runs are merged: as soon as there are `fan` of like size.
 
     A run joins while it is no larger than all newer ones together, so that a row is rewritten a number of times

@@ -36,12 +36,12 @@ class Part(NamedTuple):
     high: int = LAST
 
 
-def range_of(hashes: NDArray[np.uint64]) -> Ranges:
+def hash_range(hashes: NDArray[np.uint64]) -> Ranges:
     """Return the ranges of hashes."""
     return (hashes >> np.uint64(56)).astype(np.uint8)
 
 
-def parts(
+def spilled_parts(
     tables: Iterable[pa.Table], schema: pa.Schema, ranges: Callable[[pa.Table], Ranges], folder: Path
 ) -> Iterator[Part]:
     """Yield all rows, in one part, or in several of about `PART` bytes where they are more than `MOST` bytes.

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sinkql.errors import SinkqlError, no_room
+from sinkql.errors import SinkqlError, disk_full
 from sinkql.storage import failpoint
 from sinkql.table.row import Codec, Row
 
@@ -126,7 +126,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _lost(path: Path, error: Exception) -> SinkqlError:
     detail = f"{path}: {error.strerror if isinstance(error, OSError) else error}"
-    if no_room(error) is not None:
+    if disk_full(error) is not None:
         return SinkqlError(
             "SQ4306",
             "no room is left for the file of a table's rows",

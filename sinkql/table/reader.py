@@ -49,15 +49,15 @@ class TableReader(Reader):
         with self._of_one_log(start):
             return _offsets(self.file.end(_point(start), rows=limit.rows, size=limit.bytes, until=stop))
 
-    def here(self) -> bool:
+    def local_only(self) -> bool:
         """Tell that the table lies in the catalog's folder."""
         return True
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether all changes up to a target were read."""
         return bool(offsets["change"] >= target["change"])
 
-    def common(self, offsets: Offsets) -> Offsets | None:
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
         """Return the offsets: a change is the same one to all readers."""
         return offsets
 
@@ -70,7 +70,7 @@ class TableReader(Reader):
         with self._of_one_log(offsets):
             self.file.last(_point(offsets))
 
-    def unread(self, offsets: Offsets, column: str) -> bool:
+    def is_all_null(self, offsets: Offsets, column: str) -> bool:
         """Tell whether no row up to there reaches as far as the column."""
         return self.file.width(offsets["change"]) <= self.names.index(column)
 

@@ -15,7 +15,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Reader
 from sinkql.errors import Notice, SinkqlError
-from sinkql.evaluate import UnsureError, function_of
+from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.type import Type
 from sinkql.lowering.job import lower, lower_relation, lower_view
 from sinkql.parser import parse
@@ -29,8 +29,8 @@ from sinkql.runtime.batch.clock import machine_ms, with_clock
 from sinkql.script.file import read_script, script_files
 from sinkql.script.variable import substitute
 from sinkql.session.deploy.script_catalog import Script, read_scripts
-from sinkql.session.row.dml import Fitting, duplicate
-from sinkql.session.row.query import now
+from sinkql.session.row.dml import RowConverter, duplicate
+from sinkql.session.row.query import rows_now
 from sinkql.table.row import Row
 from sinkql.testing.constant import RowsOfQuery
 from sinkql.testing.rows import Given, alike, names_of, value_of
@@ -272,7 +272,7 @@ class Pipeline:
         found = self._values(given, source)
         if table is not None:
             defaults = self._defaults(table) if len(found) < len(columns) else [None] * len(columns)
-            return Fitting(table).row([found.get(place, default) for place, default in enumerate(defaults)])
+            return RowConverter(table).row([found.get(place, default) for place, default in enumerate(defaults)])
         row = tuple(found.get(place) for place in range(len(columns)))
         for value, column in zip(row, columns, strict=True):
             if value is None and not column.nullable:
@@ -285,7 +285,7 @@ class Pipeline:
         text = f"INSERT INTO {print_name(as_name(table.item.name))} VALUES (DEFAULT)"
         (statement,) = parse(text, self._catalog.words)
         assert isinstance(statement, ast.Insert)
-        planned = plan_insert(statement, self._catalog, now())
+        planned = plan_insert(statement, self._catalog, rows_now())
         return [each.value if each.expression is None else _computed(each.expression) for each in planned.defaults]
 
 
@@ -302,7 +302,7 @@ def _computed(expression: logical.Expression) -> Any:
     try:
         if function is not None:
             return function(())
-    except UnsureError:
+    except NotEvaluableError:
         pass
     raise SinkqlError("SQ2663", "only Spark computes this DEFAULT", hint="Give the column a value in the test.")
 

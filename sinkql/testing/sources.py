@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any
 
 from sinkql import logical, physical
-from sinkql.connector_api.on_error import BadRecords, on_error
+from sinkql.connector_api.on_error import RecordErrorPolicy, on_error
 from sinkql.connector_api.rows import python_values
 from sinkql.connector_api.stream import Decoding, Limit, Offsets, Reader, RowError, Split, Tally, UndecodableError
 from sinkql.connector_api.types import arrow_type
@@ -150,7 +150,7 @@ class GivenReader(Reader):
         yield pa.record_batch(arrays, names=names)
 
     def _decoded(self, changes: Iterable[Change], tally: Tally) -> Iterator[tuple[Row, int]]:
-        bad = BadRecords(self.source.read.name, on_error(self.source.read.options))
+        bad = RecordErrorPolicy(self.source.read.name, on_error(self.source.read.options))
         for each in changes:
             if not isinstance(each, Refused):
                 yield each

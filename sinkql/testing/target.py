@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from sinkql import physical
 from sinkql.connector_api.rows import python_values
 from sinkql.connector_api.stream import (
+    Checkpoint,
     Committed,
     Compacted,
     JobOffsets,
-    Marker,
     Offsets,
+    PlanChange,
     Reader,
-    Switch,
     Writer,
     WriteResult,
     WriteTask,
-    claimed,
+    claim_checkpoint,
 )
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.control import CommitLog
@@ -63,13 +63,13 @@ class MemoryWriter(Writer):
     sink: str
     rows: list[tuple[Row, int]] = field(default_factory=list)
     last: list[tuple[Row, int]] = field(default_factory=list)
-    _marker: Marker | None = None
+    _marker: Checkpoint | None = None
     _by_key: dict[Row, Row] = field(default_factory=dict)
 
     def open(self) -> None:
         """Nothing is to be opened."""
 
-    def marker(self) -> Marker | None:
+    def load_checkpoint(self) -> Checkpoint | None:
         """Return the marker of the last commit."""
         return self._marker
 
@@ -78,16 +78,16 @@ class MemoryWriter(Writer):
         initial: JobOffsets,
         *,
         epoch: int,
-        switch: Switch | None = None,
+        switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
-    ) -> Marker:
+    ) -> Checkpoint:
         """Begin."""
-        self._marker = claimed(
+        self._marker = claim_checkpoint(
             self._marker, sink=self.sink, claim=uuid.uuid4().hex, initial=initial, epoch=epoch, switch=switch
         )
         return self._marker
 
-    def refresh(self) -> Marker:
+    def refresh(self) -> Checkpoint:
         """Return the marker: nobody else writes."""
         assert self._marker is not None
         return self._marker
@@ -97,7 +97,7 @@ class MemoryWriter(Writer):
         keyed = self.write.mode == "upsert"
         return Taking(uuid.uuid4().hex, buckets if keyed else None, self.write.key)
 
-    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
         """Put the batch into the table, all of it or nothing."""
         ends = [1] if not physical.internal_of(self.write.input) else []  # rows in no order come alone
         changes = [(tuple(row), end) for result in results for *row, end in ((*each, *ends) for each in result.data)]
@@ -185,7 +185,7 @@ class Target:
         if not self._started:
             loop.start(epoch=1)
             self._started = True
-            if loop.owing():
+            if loop.has_unread_output():
                 loop.process(loop.marker.end, loop.marker.end)
         for number in range(self._done() + 1, batches + 1):
             if number == batches or not self._failed:

@@ -13,8 +13,8 @@ import msgspec
 from capture.leased import LeasedHost
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, once
 from capture.server import FakeStream, Server
-from sinkql.capture.runner import Capture
-from sinkql.connector_api.cdc import Keeping
+from sinkql.capture.runner import CaptureRunner
+from sinkql.connector_api.cdc import LogRetention
 from sinkql.errors import SinkqlError
 from support.fault import armed
 from support.forking import serve
@@ -26,7 +26,7 @@ PASSED = {"SQ3431", "SQ3435", "SQ3437", "SQ4201", "SQ5101", "SQ5206"}
 
 
 def _sinks(order: dict[str, Any]) -> Sinks:
-    keeping = msgspec.convert(order["keeping"], Keeping)
+    keeping = msgspec.convert(order["keeping"], LogRetention)
     return Sinks(Path(order["folder"]), tuple(order["names"]), keeping, storage=order["storage"])
 
 
@@ -37,7 +37,9 @@ def _run(order: dict[str, Any]) -> int:
         lease = order.get("lease")
         host = FakeHost(sinks, epoch=order["epoch"]) if lease is None else LeasedHost(sinks, seconds=lease)
         pace = QUICK if lease is None else _KEEPING
-        Capture(sinks.place, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, pace).run()
+        CaptureRunner(
+            sinks.place, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, pace
+        ).run()
         return 0
     try:
         once(sinks, order["name"], patience=60.0)

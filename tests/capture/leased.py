@@ -1,4 +1,5 @@
-"""Captures under a lease of a catalog's file that ends soon: what `CatalogHost` does, for the fake server's sinks."""
+"""Captures under a lease of a catalog's file that ends soon: what `CatalogCaptureHost` does, for the fake server's
+sinks."""
 
 from __future__ import annotations
 

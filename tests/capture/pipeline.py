@@ -13,17 +13,17 @@ import msgspec
 from capture.server import COLUMNS, FakeStream, Server, table
 from sinkql import physical
 from sinkql.capture import open_reader
-from sinkql.capture.control import Client, Doing, Pace
-from sinkql.capture.log import LogFolder
+from sinkql.capture.control import CaptureIntervals, CaptureProgress, SubscribedSink
+from sinkql.capture.log import LogDirectory
 from sinkql.capture.log_store import DamagedEntryError
-from sinkql.capture.runner import Capture
+from sinkql.capture.runner import CaptureRunner
 from sinkql.capture.storage import log_folder
-from sinkql.connector_api.cdc import CapturedSource, Keeping, LogPath, source_options, table_options
+from sinkql.connector_api.cdc import CapturedSource, LogPath, LogRetention, source_options, table_options
 from sinkql.connector_api.planning import SourceKind, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.stream import Context, Limit, Offsets
 from sinkql.errors import SinkqlError
-from sinkql.object_store.s3 import Keys
+from sinkql.object_store.s3 import S3Credentials
 from sinkql.object_store.store import ObjectStore
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
@@ -33,7 +33,7 @@ from support.readers import duckdb_folder
 from support.running import catch_up, job, loop_of, output
 
 SOURCE = "s1"
-QUICK = Pace(
+QUICK = CaptureIntervals(
     entry_seconds=0.01,
     quiet_seconds=0.5,
     look_seconds=0.02,
@@ -53,13 +53,13 @@ class Sinks:
 
     folder: Path
     names: tuple[str, ...] = ("a",)
-    keeping: Keeping = field(default_factory=Keeping)
+    keeping: LogRetention = field(default_factory=LogRetention)
     tables: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] | None = None
     """What reaches S3, where the log is in a bucket."""
 
     @property
-    def kept(self) -> Keeping:
+    def kept(self) -> LogRetention:
         """Return how the log is kept, and where."""
         if self.storage is None:
             return self.keeping
@@ -71,7 +71,7 @@ class Sinks:
 
     def _store(self, connection: physical.Connection) -> ObjectStore:
         assert self.storage is not None
-        return Keys(self.storage)
+        return S3Credentials(self.storage)
 
     def context(self, made: physical.Job) -> Context:
         """Return what a sink's parts may use."""
@@ -82,7 +82,7 @@ class Sinks:
         return Server(self.folder / "server.db")
 
     @property
-    def place(self) -> LogFolder:
+    def place(self) -> LogDirectory:
         source = CapturedSource(SOURCE, "pg", "FAKE", None, log=self._log)
         return log_folder(self.folder, source, self.kept, self._store)
 
@@ -96,9 +96,9 @@ class Sinks:
         read = physical.Read(self.table_of(name), "FAKE", options, COLUMNS, "upsert", key=("id",), log=self._log)
         return job(read, self.folder, table=name, key=("id",), max_rows=max_rows)
 
-    def clients(self) -> list[Client]:
+    def clients(self) -> list[SubscribedSink]:
         """Return the sinks as the catalog lists them."""
-        return [Client(f"id-{name}", table(self.table_of(name))) for name in self.names]
+        return [SubscribedSink(f"id-{name}", table(self.table_of(name))) for name in self.names]
 
     def loop(self, name: str) -> BatchLoop:
         """Return a sink's batch loop, not started."""
@@ -141,11 +141,11 @@ class FakeHost:
 
     sinks: Sinks
     epoch: int = 1
-    told: list[Doing] = field(default_factory=list)
+    told: list[CaptureProgress] = field(default_factory=list)
     known: dict[str, Offsets] = field(default_factory=dict)
     lost: bool = False
 
-    def clients(self) -> Sequence[Client]:
+    def clients(self) -> Sequence[SubscribedSink]:
         return [replace(each, offsets=self.known.get(each.sink_id)) for each in self.sinks.clients()]
 
     def secret(self, name: str) -> str:
@@ -170,7 +170,7 @@ class FakeHost:
     def release(self) -> None:
         pass
 
-    def tell(self, doing: Doing) -> None:
+    def report(self, doing: CaptureProgress) -> None:
         self.told.append(doing)
 
 
@@ -179,16 +179,16 @@ class Running:
     """A capture in a thread, for as long as a `with` lasts."""
 
     sinks: Sinks
-    pace: Pace = QUICK
+    pace: CaptureIntervals = QUICK
     stream: Callable[[], FakeStream] | None = None
     host: FakeHost = field(init=False)
-    capture: Capture = field(init=False)
+    capture: CaptureRunner = field(init=False)
     thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
         self.host = FakeHost(self.sinks)
         stream = self.stream or (lambda: FakeStream(self.sinks.server))
-        self.capture = Capture(self.sinks.place, stream, self.sinks.keeping, self.host, self.pace)
+        self.capture = CaptureRunner(self.sinks.place, stream, self.sinks.keeping, self.host, self.pace)
         self.thread = threading.Thread(target=self.capture.run)
 
     def __enter__(self) -> Running:

@@ -20,13 +20,13 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connector_api.cdc import (
     CapturedTable,
-    Changed,
     Chunk,
     Event,
     Key,
-    Moved,
     Position,
-    Reshaped,
+    PositionAdvanced,
+    RowsChanged,
+    SchemaChanged,
     Snapshot,
     TableRows,
     Transactions,
@@ -242,19 +242,19 @@ class FakeStream:
             ).fetchall()
         if not found:
             time.sleep(min(seconds, 0.002))
-            return [Moved(position(self.at))]
+            return [PositionAdvanced(position(self.at))]
         renamed = next((place for place, (_, text) in enumerate(found) if json.loads(text)[0][1] == -2), None)
         if renamed == 0:
             self.at = found[0][0]
             changed = replace(table(json.loads(found[0][1])[0][0]), columns=(COLUMNS[0],))
-            return [Reshaped(changed, "column v was dropped"), Moved(position(self.at))]
+            return [SchemaChanged(changed, "column v was dropped"), PositionAdvanced(position(self.at))]
         found = found[:renamed]
         self.at = found[-1][0]
         if self.stops and position(self.at) >= self.stops[0]:
             self.stops.pop(0)
         return [self._event(found)]
 
-    def _event(self, found: Sequence[tuple[int, str]]) -> Changed:
+    def _event(self, found: Sequence[tuple[int, str]]) -> RowsChanged:
         rows: dict[str, list[tuple[int, str | None]]] = {}
         emptied = set()
         for _, text in found:
@@ -268,7 +268,9 @@ class FakeStream:
                     rows.setdefault(name, []).append((key, value))
         ids = [lsn for lsn, _ in found]
         tables = {name: [rows_of(each)] for name, each in rows.items()}
-        return Changed(position(self.at), tables, Transactions([position(id_) for id_ in ids], ids), frozenset(emptied))
+        return RowsChanged(
+            position(self.at), tables, Transactions([position(id_) for id_ in ids], ids), frozenset(emptied)
+        )
 
     def end(self) -> Position:
         return position(self.server.end())

@@ -15,7 +15,7 @@ import pytest
 from capture.pipeline import QUICK, Running, Sinks, again, drain, once, registry
 from capture.server import Server
 from sinkql import physical
-from sinkql.connector_api.cdc import Keeping
+from sinkql.connector_api.cdc import LogRetention
 from sinkql.connector_api.stream import Limit, Reader, Split, Tally
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
@@ -116,7 +116,7 @@ def test_server_keeps_what_a_stopped_sink_needs(tmp_path: Path, server: Server) 
 
 
 def test_log_keeps_what_the_server_would_have_to_keep_for_too_long(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, names=("a", "b"), keeping=Keeping(max_retained=1000))
+    sinks = Sinks(tmp_path, names=("a", "b"), keeping=LogRetention(max_retained=1000))
     with Running(sinks) as running:
         once(sinks, "a")
         once(sinks, "b")
@@ -134,7 +134,7 @@ def test_log_keeps_what_the_server_would_have_to_keep_for_too_long(tmp_path: Pat
 
 
 def test_capture_waits_for_sinks_where_the_log_is_full(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, names=("a", "b"), keeping=Keeping(keep="log", max_log=20_000))
+    sinks = Sinks(tmp_path, names=("a", "b"), keeping=LogRetention(keep="log", max_log=20_000))
     with Running(sinks, pace=replace(QUICK, full_seconds=0.0)) as running:
         once(sinks, "a")
         once(sinks, "b")
@@ -181,7 +181,7 @@ def test_sink_from_the_end_on_has_no_older_rows(tmp_path: Path, server: Server) 
         server.commit([("t", 2, "two")])
         target = loop.readers["t"].target(start)
         end, deadline = start, Deadline()
-        while not loop.readers["t"].reached(end, target):
+        while not loop.readers["t"].target_reached(end, target):
             deadline.check("the target")
             end = loop.readers["t"].latest(end, _MANY, target)
         found = [row for split in loop.readers["t"].splits(start, end) for row in _rows(loop.readers["t"], split)]

@@ -69,7 +69,7 @@ def test_table_says_that_it_is_not_consistent_until_its_first_snapshot_is_whole(
         target = loop.readers["t"]
     assert said[0] is False
     assert said[-1] is True
-    assert target.whole(loop.marker.end["t"])
+    assert target.is_consistent(loop.marker.end["t"])
     lake = load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db", warehouse=f"file://{tmp_path}/lake")
     table = lake.load_table("n.a")
     found = [each.summary.get("sinkql.consistent") for each in table.snapshots() if each.summary]
@@ -120,7 +120,7 @@ def test_sink_that_lags_is_behind_by_what_follows_it_alone(tmp_path: Path, serve
         running.until(lambda: running.captured() == 5)
         running.confirms()
         behind = running.host.told[-1].details
-        places = dict(messages.all_of(sinks.place.notes, "at", messages.At))
+        places = dict(messages.all_of(sinks.place.notes, "at", messages.ReaderPosition))
     assert places["id-a.t"].to < places["id-b.u"].to
     assert beside["offset_committed"] == 4
     assert behind["offset_committed"] == 1

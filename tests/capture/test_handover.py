@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sinkql.capture.log import Log, LogFolder
-from sinkql.capture.log_store import FencedLogError, FolderStore, LogStore
-from sinkql.capture.object_log_store import BucketStore
+from sinkql.capture.log import LogDirectory, LogWriter
+from sinkql.capture.log_store import FencedLogError, FolderLogStore, LogStore
+from sinkql.capture.object_log_store import ObjectLogStore
 from sinkql.object_store.objects import Objects
-from sinkql.object_store.s3 import Keys
+from sinkql.object_store.s3 import S3Credentials
 from sinkql.storage import failpoint, files
-from sinkql.storage.key_value import FolderNotes
+from sinkql.storage.key_value import FolderStore
 from support.seaweed import Seaweed
 
 Open = Callable[[], LogStore]
@@ -25,15 +25,15 @@ Open = Callable[[], LogStore]
 @pytest.fixture(params=["folder", "bucket"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     if request.param == "folder":
-        return lambda: FolderStore(tmp_path)
+        return lambda: FolderLogStore(tmp_path)
     server: Seaweed = request.getfixturevalue("bucket")
-    return lambda: BucketStore.of(f"s3://data/handover/{tmp_path.name}/", Keys(server.storage), "here")
+    return lambda: ObjectLogStore.of(f"s3://data/handover/{tmp_path.name}/", S3Credentials(server.storage), "here")
 
 
 class Sink:
     """Read a log entry by entry; what it has is what captures may forget."""
 
-    def __init__(self, place: LogFolder) -> None:
+    def __init__(self, place: LogDirectory) -> None:
         self.place, self.at, self.to = place, -1, "0"
 
     def begin_again(self) -> None:
@@ -52,8 +52,8 @@ class Capture:
     """Write a log with one lease."""
 
     def __init__(self, open_store: Open, folder: Path, epoch: int, sink: Sink) -> None:
-        place = LogFolder(folder, open_store(), FolderNotes(folder))
-        self.log = Log.open(place, epoch, new_id=f"log {epoch}")
+        place = LogDirectory(folder, open_store(), FolderStore(folder))
+        self.log = LogWriter.open(place, epoch, new_id=f"log {epoch}")
         self.sink = sink
 
     def step(self, chance: random.Random) -> None:
@@ -89,7 +89,7 @@ def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
         patch.setattr(owner, name, called)
 
     with pytest.MonkeyPatch.context() as patch:
-        around(files, "create")
+        around(files, "create_new")
         for name in ("put", "get", "delete"):
             around(Objects, name)
         patch.setattr(failpoint, "point", lambda name: place())
@@ -99,7 +99,7 @@ def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
 def _history(open_store: Open, folder: Path, seed: int) -> None:
     """Let captures follow each other; each is overtaken while it sleeps, wakes, and does one step to its end."""
     chance, epoch = random.Random(seed), 1
-    sink = Sink(LogFolder(folder, open_store(), FolderNotes(folder)))
+    sink = Sink(LogDirectory(folder, open_store(), FolderStore(folder)))
     capture = Capture(open_store, folder, epoch, sink)
 
     def take_over() -> None:
@@ -134,14 +134,14 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
 
 
 def test_a_log_has_no_hole_whoever_sleeps_where(open_store: Open, tmp_path: Path) -> None:
-    many = 60 if isinstance(open_store(), FolderStore) else 3
+    many = 60 if isinstance(open_store(), FolderLogStore) else 3
     for seed in range(many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
 
 
 @pytest.mark.soak
 def test_a_log_has_no_hole_over_many_histories(open_store: Open, tmp_path: Path) -> None:
-    many = 5_000 if isinstance(open_store(), FolderStore) else 300
+    many = 5_000 if isinstance(open_store(), FolderLogStore) else 300
     for seed in range(1000, 1000 + many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
 
@@ -151,26 +151,26 @@ def _in(open_store: Open, folder: Path, seed: int) -> Open:
 
     def opened() -> LogStore:
         store = open_store()
-        if isinstance(store, FolderStore):
-            return FolderStore(folder / str(seed))
-        assert isinstance(store, BucketStore)
-        return BucketStore(store.bucket, f"{store.prefix}{seed}/", store.access, store.owner)
+        if isinstance(store, FolderLogStore):
+            return FolderLogStore(folder / str(seed))
+        assert isinstance(store, ObjectLogStore)
+        return ObjectLogStore(store.bucket, f"{store.prefix}{seed}/", store.access, store.owner)
 
     return opened
 
 
 @pytest.mark.parametrize("at", range(1, 9))
 def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_path: Path, at: int) -> None:
-    place = LogFolder(tmp_path, open_store(), FolderNotes(tmp_path))
-    slept = Log.open(place, 1, new_id="log")
+    place = LogDirectory(tmp_path, open_store(), FolderStore(tmp_path))
+    slept = LogWriter.open(place, 1, new_id="log")
     slept.add("open", start="0", to="0", at=0.0, kept="log")
     slept.add("changes", to="1", at=0.0)
     slept.add("changes", to="2", at=0.0)
-    other = LogFolder(tmp_path, open_store(), FolderNotes(tmp_path))
+    other = LogDirectory(tmp_path, open_store(), FolderStore(tmp_path))
     ends: list[str] = []
 
     def take_over() -> None:
-        second = Log.open(other, 2, new_id="other")
+        second = LogWriter.open(other, 2, new_id="other")
         while int(second.to) < 6:
             second.add("changes", to=str(int(second.to) + 1), at=0.0)
         second.forget(len(second.entries))
@@ -178,20 +178,20 @@ def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_pat
 
     with asleep(at, take_over), suppress(FencedLogError):
         slept.add("changes", to="3", at=0.0)
-    third = Log.open(LogFolder(tmp_path, open_store(), FolderNotes(tmp_path)), 3, new_id="third")
+    third = LogWriter.open(LogDirectory(tmp_path, open_store(), FolderStore(tmp_path)), 3, new_id="third")
     assert [each.to for each in third.entries][-1:] == ends or not ends
 
 
 def test_a_capture_that_forgets_does_nothing_to_a_log_that_begins_again(open_store: Open, tmp_path: Path) -> None:
-    for at in range(1, 9) if isinstance(open_store(), FolderStore) else (1, 4):
+    for at in range(1, 9) if isinstance(open_store(), FolderLogStore) else (1, 4):
         _forgets_late(_in(open_store, tmp_path, at), tmp_path / str(at), at)
 
 
 def _forgets_late(open_store: Open, folder: Path, at: int) -> None:
-    def opened(epoch: int) -> Log:
-        return Log.open(LogFolder(folder, open_store(), FolderNotes(folder)), epoch, new_id=f"log {epoch}")
+    def opened(epoch: int) -> LogWriter:
+        return LogWriter.open(LogDirectory(folder, open_store(), FolderStore(folder)), epoch, new_id=f"log {epoch}")
 
-    def grow(log: Log, count: int) -> None:
+    def grow(log: LogWriter, count: int) -> None:
         for number in range(1, count + 1):
             log.add("changes", to=str(number), at=0.0, start="0")
 
@@ -204,7 +204,7 @@ def _forgets_late(open_store: Open, folder: Path, at: int) -> None:
 
     with asleep(at, begin_again):
         slept.forget(4)
-    there = LogFolder(folder, open_store(), FolderNotes(folder)).numbers()
+    there = LogDirectory(folder, open_store(), FolderStore(folder)).numbers()
     last = opened(4)
     assert [each.entry for each in last.entries] == there
     assert there == ([0, 1, 2] if last.id == "log 3" else [4, 5])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql import physical
-from sinkql.capture.unchanged_values import filled, moving
+from sinkql.capture.unchanged_values import fill_unchanged, has_unchanged_from_other_key
 from sinkql.connector_api.cdc import CapturedTable, TableRows
 
 _COLUMNS = tuple(physical.Column(*each) for each in (("id", "bigint", False), ("a", "text"), ("b", "text")))
@@ -72,11 +72,11 @@ def test_holes_are_filled(seed: int) -> None:
     sent = _changes(rows, dice)
     cut = dice.randrange(len(sent) + 1)
     parts = [TableRows(pa.RecordBatch.from_pylist(each, schema=_SCHEMA)) for each in (sent[:cut], sent[cut:])]
-    found = [row for part in filled(_TABLE, parts) for row in part.rows.to_pylist()]
+    found = [row for part in fill_unchanged(_TABLE, parts) for row in part.rows.to_pylist()]
     assert _applied(before, found) == rows
 
 
 def test_rows_without_such_holes_stay_as_they_are() -> None:
     part = TableRows(pa.RecordBatch.from_pylist([{"id": 1, "$diff": 1, "$hole": b"\x02"}], schema=_SCHEMA))
-    assert not moving(part)
-    assert filled(_TABLE, [part]) == [part]
+    assert not has_unchanged_from_other_key(part)
+    assert fill_unchanged(_TABLE, [part]) == [part]

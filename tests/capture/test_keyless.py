@@ -13,11 +13,11 @@ import pytest
 from capture.pipeline import QUICK
 from capture.server import FakeStream, Server, position, rows_of, table
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.log import DataFile, Generation, Log, LogFolder, Part
-from sinkql.capture.position import Place
+from sinkql.capture.log import DataFile, LogDirectory, LogWriter, SnapshotGeneration, TableEntry
+from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
-from sinkql.capture.snapshot import Snapshots
-from sinkql.connector_api.cdc import Keeping
+from sinkql.capture.snapshot import SnapshotReader
+from sinkql.connector_api.cdc import LogRetention
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
 from support.patience import Deadline
@@ -26,32 +26,32 @@ _PACE = replace(QUICK, chunk_bytes=10_000)
 
 
 @pytest.fixture
-def snapshots(tmp_path: Path) -> Iterator[Snapshots]:
+def snapshots(tmp_path: Path) -> Iterator[SnapshotReader]:
     server = Server.make(tmp_path / "server.db")
     server.commit([("t", key, "old") for key in range(5)])
-    log = Log.open(LogFolder.local(tmp_path / "log"), 1, new_id="log")
+    log = LogWriter.open(LogDirectory.local(tmp_path / "log"), 1, new_id="log")
     log.add("open", to=position(0), at=0.0)
-    found = Snapshots(log, FakeStream(server), {"t": replace(table(), key=())}, _PACE)
+    found = SnapshotReader(log, FakeStream(server), {"t": replace(table(), key=())}, _PACE)
     found.begin("t", 0)
     found.start(lambda generation: True, [])
     yield found
     found.close()
 
 
-def _doubted(snapshots: Snapshots) -> None:
+def _doubted(snapshots: SnapshotReader) -> None:
     deadline = Deadline()
     while not snapshots.doubts:
         assert not snapshots.settle(_received(snapshots, 0))
         deadline.check("the reading")
 
 
-def _settled(snapshots: Snapshots) -> bool:
+def _settled(snapshots: SnapshotReader) -> bool:
     for each in snapshots.reading.values():
         each.result()
     return snapshots.settle(_received(snapshots, 2, came=1))
 
 
-def _received(snapshots: Snapshots, to: int, *, came: int | None = None) -> Buffer:
+def _received(snapshots: SnapshotReader, to: int, *, came: int | None = None) -> Buffer:
     """Return what was received up to a position: changes of nobody knows which transactions."""
     found = Buffer(snapshots.log.place.store, 1, to=position(to))
     if came is not None:
@@ -60,7 +60,7 @@ def _received(snapshots: Snapshots, to: int, *, came: int | None = None) -> Buff
     return found
 
 
-def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: Snapshots) -> None:
+def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
     assert not snapshots.settle(_received(snapshots, 0))  # what is up to the snapshot has not come yet
     snapshots.settle(_received(snapshots, 2, came=1))
@@ -68,7 +68,7 @@ def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: Snapsho
     assert snapshots.log.entries[-1].tables["t"].files[0].rows == 5
 
 
-def test_changes_that_the_snapshot_may_have_seen_make_it_be_read_again(snapshots: Snapshots) -> None:
+def test_changes_that_the_snapshot_may_have_seen_make_it_be_read_again(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
     snapshots.settle(_received(snapshots, 2, came=0))
     assert not _settled(snapshots)
@@ -76,7 +76,7 @@ def test_changes_that_the_snapshot_may_have_seen_make_it_be_read_again(snapshots
     assert snapshots.unfinished()
 
 
-def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: Snapshots) -> None:
+def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
     received = _received(snapshots, 2, came=0)
     (changed,) = received.rows["t"]
@@ -89,42 +89,42 @@ def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: S
     assert [part.rows.num_rows for part in received.rows["t"]] == [0, 1]
 
 
-def test_reading_that_is_given_up_ends(snapshots: Snapshots) -> None:
+def test_reading_that_is_given_up_ends(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
     snapshots.abandon()
     assert not snapshots.holding
 
 
 def test_rows_are_computed_again_where_the_log_is_lost_that_knew_what_the_snapshot_had(tmp_path: Path) -> None:
-    log = Log.open(LogFolder.local(tmp_path), 1, new_id="another")
+    log = LogWriter.open(LogDirectory.local(tmp_path), 1, new_id="another")
     log.add("open", to=position(1), at=0.0)
     for number in (2, 3):
-        log.add("changes", to=position(number), at=0.0, tables={"t": Part((DataFile(f"{number}", 3, 30, ""),))})
-    reader = LogReader("t", "id", log.place, replace(table(), key=()), Keeping(), change="retract")
-    within = Place("lost", 7, position(1), generation=0, done=True, high=position(2))
+        log.add("changes", to=position(number), at=0.0, tables={"t": TableEntry((DataFile(f"{number}", 3, 30, ""),))})
+    reader = LogReader("t", "id", log.place, replace(table(), key=()), LogRetention(), change="retract")
+    within = LogPosition("lost", 7, position(1), generation=0, done=True, high=position(2))
     behind = msgspec.structs.replace(within, to=position(2))
-    assert reader.anew(within.offsets())
-    assert Place().offsets() == reader.begin_anew(within.offsets())
+    assert reader.wants_full_refresh(within.offsets())
+    assert LogPosition().offsets() == reader.full_refresh_start(within.offsets())
     with pytest.raises(SinkqlError, match="SQ3434"):
         reader.splits(within.offsets(), reader.latest(within.offsets(), Limit(1000)))
-    assert not reader.anew(behind.offsets())
-    assert not replace(reader, change="upsert").anew(within.offsets())
+    assert not reader.wants_full_refresh(behind.offsets())
+    assert not replace(reader, change="upsert").wants_full_refresh(within.offsets())
 
 
 def test_a_large_table_is_read_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sinkql.capture.content._SPLIT_ROWS", 5)
-    log = Log.open(LogFolder.local(tmp_path), 1, new_id="log")
+    log = LogWriter.open(LogDirectory.local(tmp_path), 1, new_id="log")
     log.add("open", to=position(1), at=0.0)
-    began = Generation(0, "t", 1, run="r")
+    began = SnapshotGeneration(0, "t", 1, run="r")
     log.add("begin", to=position(1), at=0.0, table="t", generation=began)
     done = msgspec.structs.replace(began, chunks=1, done=True, high=position(1))
-    part = Part(tuple(DataFile(f"chunk {number}", 3, 30, "") for number in range(3)))
+    part = TableEntry(tuple(DataFile(f"chunk {number}", 3, 30, "") for number in range(3)))
     log.add("chunk", to=position(1), at=0.0, table="t", generation=done, tables={"t": part})
     for number in (2, 3):
-        changed = Part((DataFile(f"change {number}", 3, 30, ""),))
+        changed = TableEntry((DataFile(f"change {number}", 3, 30, ""),))
         log.add("changes", to=position(number), at=0.0, tables={"t": changed})
-    reader = LogReader("t", "id", log.place, replace(table(), key=()), Keeping(), change="retract")
-    start = Place("log", 0, position(1)).offsets()
+    reader = LogReader("t", "id", log.place, replace(table(), key=()), LogRetention(), change="retract")
+    start = LogPosition("log", 0, position(1)).offsets()
     middle = reader.latest(start, Limit(1000))
     end = reader.latest(middle, Limit(1000))
     names = [

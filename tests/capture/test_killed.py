@@ -17,7 +17,7 @@ import pytest
 from capture.pipeline import Sinks
 from capture.server import Change, Server
 from sinkql.capture.runner import discard
-from sinkql.connector_api.cdc import Keeping
+from sinkql.connector_api.cdc import LogRetention
 from support.forking import Children
 from support.patience import Deadline
 from support.seaweed import Seaweed
@@ -216,7 +216,12 @@ class World:
 
 
 def _check(
-    folder: Path, children: Children, seed: int, kills: int, keeping: Keeping, storage: Mapping[str, str] | None = None
+    folder: Path,
+    children: Children,
+    seed: int,
+    kills: int,
+    keeping: LogRetention,
+    storage: Mapping[str, str] | None = None,
 ) -> Counter[str]:
     """Live until so many processes were killed, and compare the tables with the server's; return what happened."""
     server = Server.make(folder / "server.db")
@@ -247,7 +252,7 @@ def _check(
 
 @pytest.mark.parametrize("keep", ["server", "log"])
 def test_tables_are_right_whatever_dies(tmp_path: Path, children: Children, keep: Any) -> None:
-    happened = _check(tmp_path, children, seed=7, kills=10, keeping=Keeping(keep))
+    happened = _check(tmp_path, children, seed=7, kills=10, keeping=LogRetention(keep))
     assert len([row for row in (*_CAPTURE, *_SINK) if happened[row]]) > 1
 
 
@@ -293,7 +298,7 @@ def test_capture_into_a_bucket_may_die_wherever_it_writes(
 def test_tables_are_right_whatever_dies_often_with_the_log_in_a_bucket(
     tmp_path: Path, children: Children, tally: Counter[str], bucket: Seaweed, seed: int
 ) -> None:
-    keeping = Keeping("log" if seed % 3 == 0 else "server")
+    keeping = LogRetention("log" if seed % 3 == 0 else "server")
     tally += _check(tmp_path, children, seed, kills=20, keeping=keeping, storage=bucket.storage)
 
 
@@ -302,5 +307,5 @@ def test_tables_are_right_whatever_dies_often_with_the_log_in_a_bucket(
 def test_tables_are_right_whatever_dies_often(
     tmp_path: Path, children: Children, tally: Counter[str], seed: int
 ) -> None:
-    keeping = Keeping("log" if seed % 3 == 0 else "server", max_retained=2000 if seed % 4 == 0 else None)
+    keeping = LogRetention("log" if seed % 3 == 0 else "server", max_retained=2000 if seed % 4 == 0 else None)
     tally += _check(tmp_path, children, seed, kills=30, keeping=keeping)

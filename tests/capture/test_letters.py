@@ -12,9 +12,9 @@ from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import FakeStream, Server, rows_of
 from sinkql.capture import data_file
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.log import LogFolder
+from sinkql.capture.log import LogDirectory
 from sinkql.capture.runner import discard
-from sinkql.connector_api.cdc import Changed, Keeping, TableRows, Transactions
+from sinkql.connector_api.cdc import LogRetention, RowsChanged, TableRows, Transactions
 from sinkql.connector_api.stream import Limit, RowError
 from support.readers import duckdb_folder
 
@@ -22,7 +22,7 @@ from support.readers import duckdb_folder
 class Picky(FakeStream):
     """A stream for which rows of negative keys do not fit."""
 
-    def _event(self, found: Sequence[tuple[int, str]]) -> Changed:
+    def _event(self, found: Sequence[tuple[int, str]]) -> RowsChanged:
         event = super()._event(found)
         tables: dict[str, list[TableRows]] = {}
         for name, parts in event.tables.items():
@@ -53,7 +53,7 @@ def test_a_batch_whose_letters_are_there_ends_where_it_did(
 ) -> None:
     server = Server.make(tmp_path / "server.db")
     server.commit([("t", key, "old") for key in range(5)])
-    sinks = Sinks(tmp_path, keeping=Keeping(on_error="dead letter"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(on_error="dead letter"))
 
     def stream() -> FakeStream:
         return Picky(server)
@@ -82,11 +82,11 @@ def test_a_batch_whose_letters_are_there_ends_where_it_did(
 
 
 def test_records_that_do_not_decode_are_written_before_they_fill_the_memory(tmp_path: Path) -> None:
-    store = LogFolder.local(tmp_path / "log").store
+    store = LogDirectory.local(tmp_path / "log").store
     buffer = Buffer(store, 1)
     errors = [RowError(str(number), "SQ3101", "no", b"x" * 1000) for number in range(1000)]
     rows = replace(rows_of([(1, "new")]), errors=errors)
-    buffer.take(Changed("1", {"t": [rows]}, Transactions((), ()), open=True), 0.0)
+    buffer.take(RowsChanged("1", {"t": [rows]}, Transactions((), ()), open=True), 0.0)
     assert buffer.bytes > 1_000_000
     buffer.spill()
     assert buffer.bytes == 0

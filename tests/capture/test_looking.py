@@ -11,28 +11,28 @@ import pytest
 
 from sinkql import physical
 from sinkql.capture import data_file
-from sinkql.capture.control import Client, Pace
-from sinkql.capture.log import DataFile, Log, LogFolder, Part
-from sinkql.capture.position import Place
+from sinkql.capture.control import CaptureIntervals, SubscribedSink
+from sinkql.capture.log import DataFile, LogDirectory, LogWriter, TableEntry
+from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
-from sinkql.connector_api.cdc import CapturedTable, Keeping, TableRows
+from sinkql.connector_api.cdc import CapturedTable, LogRetention, TableRows
 from sinkql.connector_api.stream import Limit, Tally
 
 _COLUMNS = (physical.Column("id", "bigint", nullable=False),)
 _LIMIT = Limit(1000)
 
 
-def _changes(log: Log, position: str, *tables: str, rows: int = 1, size: int = 100) -> None:
-    parts = {each: Part(files=(DataFile(f"{position}-{each}", rows, size, "0" * 64),)) for each in tables}
+def _changes(log: LogWriter, position: str, *tables: str, rows: int = 1, size: int = 100) -> None:
+    parts = {each: TableEntry(files=(DataFile(f"{position}-{each}", rows, size, "0" * 64),)) for each in tables}
     log.add("changes", to=position, at=time.time(), tables=parts)
 
 
 def test_entries_of_other_tables_are_looked_at_once(tmp_path: Path) -> None:
-    folder = LogFolder.local(tmp_path)
-    log = Log.open(folder, 1, new_id="l")
+    folder = LogDirectory.local(tmp_path)
+    log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
-    reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), _COLUMNS, ("id",)), Keeping())
-    start = Place("l", 0, "0", done=True).offsets()
+    reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), _COLUMNS, ("id",)), LogRetention())
+    start = LogPosition("l", 0, "0", done=True).offsets()
     for number in range(1, 5):
         _changes(log, str(number), "other")
         assert reader.latest(start, _LIMIT) == start
@@ -47,25 +47,25 @@ def test_entries_of_other_tables_are_looked_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "size", "small"), [(9000, 1000, True), (20_000, 1000, False), (1, 4 << 20, False)])
 def test_a_batch_is_small_by_what_entries_say(tmp_path: Path, rows: int, size: int, small: bool) -> None:
-    folder = LogFolder.local(tmp_path)
-    log = Log.open(folder, 1, new_id="l")
+    folder = LogDirectory.local(tmp_path)
+    log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
     _changes(log, "1", "mine")
     _changes(log, "2", "mine", rows=rows, size=size)
-    reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), _COLUMNS, ("id",)), Keeping())
-    start, end = (Place("l", at, str(at), done=True).offsets() for at in (0, 2))
-    assert reader.small(reader.splits(start, end)) is small
+    reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), _COLUMNS, ("id",)), LogRetention())
+    start, end = (LogPosition("l", at, str(at), done=True).offsets() for at in (0, 2))
+    assert reader.fits_in_process(reader.splits(start, end)) is small
 
 
 @pytest.mark.parametrize(("every", "seconds"), [((10.0, 60.0), 1.0), ((10.0, 1.0), 0.2), ((0.0,), 0.1), ((), 1.0)])
 def test_entries_end_sooner_for_sinks_that_commit_often(every: tuple[float, ...], seconds: float) -> None:
     read = CapturedTable("mine", ("mine",), _COLUMNS, ("id",))
-    assert Pace().entry_after([Client("k", read, None, each) for each in every]) == seconds
+    assert CaptureIntervals().entry_after([SubscribedSink("k", read, None, each) for each in every]) == seconds
 
 
 def test_a_log_knows_how_large_it_is(tmp_path: Path) -> None:
-    folder = LogFolder.local(tmp_path)
-    log = Log.open(folder, 1, new_id="l")
+    folder = LogDirectory.local(tmp_path)
+    log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
     for number in range(1, 5):
         _changes(log, str(number), "mine", "other", size=number * 100)
@@ -74,21 +74,21 @@ def test_a_log_knows_how_large_it_is(tmp_path: Path) -> None:
     assert log.size == 1400
     log.forget(9)
     assert log.size == 800
-    assert Log.open(folder, 2, new_id="l").size == 800
+    assert LogWriter.open(folder, 2, new_id="l").size == 800
 
 
 def test_only_columns_that_are_used_are_read(tmp_path: Path) -> None:
-    folder = LogFolder.local(tmp_path)
-    log = Log.open(folder, 1, new_id="l")
+    folder = LogDirectory.local(tmp_path)
+    log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
     rows = pa.record_batch({"id": [1, 2], "name": ["a", "b"], "n": pa.array([3, 4], pa.int32()), "$diff": [1, 1]})
     file = data_file.write(folder.store, "mine", 1, [TableRows(rows)])
     assert file is not None
-    log.add("changes", to="1", at=time.time(), tables={"mine": Part(files=(file,))})
+    log.add("changes", to="1", at=time.time(), tables={"mine": TableEntry(files=(file,))})
     assert [each.schema.names for each in data_file.read(folder.store, file, {"n"})] == [["n"]]
     columns = (*_COLUMNS, physical.Column("name", "text"), physical.Column("n", "integer"))
-    reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), columns, ("id",)), Keeping())
-    start, end = (Place("l", at, str(at), done=True).offsets() for at in (0, 1))
+    reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), columns, ("id",)), LogRetention())
+    start, end = (LogPosition("l", at, str(at), done=True).offsets() for at in (0, 1))
     (split,) = reader.splits(start, end)
-    (found,) = reader.of_columns(("id", "n")).read(split, Tally())
+    (found,) = reader.with_columns(("id", "n")).read(split, Tally())
     assert found.to_pydict() == {"id": [1, 2], "n": [3, 4], "$diff": [1, 1]}

@@ -12,15 +12,15 @@ import pytest
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, once
 from capture.server import COLUMNS, FakeStream, Server, position
 from sinkql.capture import messages
-from sinkql.capture.control import Client
-from sinkql.capture.position import Place
+from sinkql.capture.control import SubscribedSink
+from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
-from sinkql.capture.retention import Marks
+from sinkql.capture.retention import SinkPositions
 from sinkql.capture.runner import discard
-from sinkql.connector_api.cdc import CapturedTable, Keeping
+from sinkql.connector_api.cdc import CapturedTable, LogRetention
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.storage.key_value import FolderNotes
+from sinkql.storage.key_value import FolderStore
 
 _MANY = Limit(1_000_000)
 _KEYLESS = CapturedTable("t", ("public", "t"), COLUMNS, ())
@@ -37,11 +37,11 @@ def server(tmp_path: Path) -> Server:
 class Keyless(FakeHost):
     """A catalog whose sinks read a table without a key."""
 
-    def clients(self) -> Sequence[Client]:
-        return [Client(f"id-{name}", _KEYLESS) for name in self.sinks.names]
+    def clients(self) -> Sequence[SubscribedSink]:
+        return [SubscribedSink(f"id-{name}", _KEYLESS) for name in self.sinks.names]
 
 
-def _end(reader: LogReader, place: Place) -> str | None:
+def _end(reader: LogReader, place: LogPosition) -> str | None:
     """Return how far a sink gets; None where it is to try again."""
     try:
         return str(reader.latest(place.offsets(), _MANY)["to"])
@@ -61,11 +61,11 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
         server.commit([("t", number, "more")])
     running = Running(sinks)
     running.host = running.capture.host = Keyless(sinks)
-    messages.put(sinks.place.notes, "at/id-a.t", messages.At("t", position(1), "lost", 7))
+    messages.send(sinks.place.notes, "at/id-a.t", messages.ReaderPosition("t", position(1), "lost", 7))
     with running:
         running.until(lambda: running.captured() >= server.end())
-        place = Place("lost", 8, position(3), done=True)
-        messages.put(sinks.place.notes, "at/id-a.t", place.at("t"))
+        place = LogPosition("lost", 8, position(3), done=True)
+        messages.send(sinks.place.notes, "at/id-a.t", place.at("t"))
         reader = LogReader("t", "id-a", sinks.place, _KEYLESS, sinks.keeping, "retract")
         running.until(lambda: _end(reader, place) == position(server.end()))
         splits = reader.splits(place.offsets(), reader.latest(place.offsets(), _MANY))
@@ -77,7 +77,7 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
 class Late(FakeHost):
     """A catalog that is known as it was before the last sink came."""
 
-    def clients(self) -> Sequence[Client]:
+    def clients(self) -> Sequence[SubscribedSink]:
         return super().clients()[:-1]
 
 
@@ -114,23 +114,23 @@ def test_sink_that_went_on_on_another_host_is_where_the_catalog_knows_it(tmp_pat
 
 def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, server: Server) -> None:
     """It says so right after its commit, and in another log after that."""
-    place = Place("log", 7, position(3), done=True, era=1)
+    place = LogPosition("log", 7, position(3), done=True, era=1)
     earlier = (
         place,
         msgspec.structs.replace(place, entry=6, to=position(3)),
-        Place("older", 9, position(2), done=True, era=1),
-        Place("older", 9, position(8), done=True),
+        LogPosition("older", 9, position(2), done=True, era=1),
+        LogPosition("older", 9, position(8), done=True),
     )
-    notes = FolderNotes(tmp_path)
-    messages.put(notes, "at/id-a.t", place.at("t"))
+    notes = FolderStore(tmp_path)
+    messages.send(notes, "at/id-a.t", place.at("t"))
     for known in earlier:
-        client = Client("id-a", _KEYLESS, known.offsets())
-        assert dict(Marks.read(notes, [client], messages.Era(1)).at) == {"id-a.t": place.at("t")}
+        client = SubscribedSink("id-a", _KEYLESS, known.offsets())
+        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).at) == {"id-a.t": place.at("t")}
     further = msgspec.structs.replace(place, entry=8, to=position(4))
     anew = msgspec.structs.replace(place, entry=5, to=position(2), generation=1, done=False)
     for later in (further, anew):
-        client = Client("id-a", _KEYLESS, later.offsets())
-        assert dict(Marks.read(notes, [client], messages.Era(1)).at) == {"id-a.t": later.at("t")}
+        client = SubscribedSink("id-a", _KEYLESS, later.offsets())
+        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).at) == {"id-a.t": later.at("t")}
 
 
 def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:
@@ -166,7 +166,7 @@ def test_sink_without_an_end_has_the_capture_try_again(tmp_path: Path, server: S
     with Running(sinks, patient, stream=lambda: FakeStream(server, fails=fails)) as running:
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         reader = sinks.loop("a").readers["t"]
-        running.until(lambda: reader.latest(Place().offsets(), _MANY) != Place().offsets())
+        running.until(lambda: reader.latest(LogPosition().offsets(), _MANY) != LogPosition().offsets())
 
 
 def test_run_that_ends_tells_what_its_capture_cannot_get_over(tmp_path: Path, server: Server) -> None:
@@ -189,7 +189,7 @@ def test_source_that_is_altered_to_be_kept_by_its_log_is(tmp_path: Path, server:
     with Running(Sinks(tmp_path)) as running:
         once(running.sinks)
         assert running.host.told[-1].details["kept_by"] == "server"
-    altered = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    altered = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     server.commit([("t", 2, "two")])
     with Running(altered) as running:
         running.until(lambda: server.confirmed() == server.end())

@@ -16,14 +16,14 @@ import pytest
 from capture.pipeline import QUICK, SOURCE, Running, Sinks, once, registry
 from capture.server import COLUMNS, SCHEMA, Change, FakeStream, Server, position, table
 from sinkql import physical
-from sinkql.capture.control import Client
-from sinkql.connector_api.cdc import CapturedTable, Changed, TableRows, Transactions, source_options, table_options
+from sinkql.capture.control import SubscribedSink
+from sinkql.connector_api.cdc import CapturedTable, RowsChanged, TableRows, Transactions, source_options, table_options
 from sinkql.errors import LostStateError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.rebuild import rebuild
+from sinkql.runtime.batch.rebuild import rebuild_state
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Place, Values, bucket_folder
-from sinkql.state_store.directory import Home
+from sinkql.runtime.state.arrangement import KeyedRuns, RunLocation, bucket_folder
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage.spill import LAST
 from support.running import job, loop_of
 
@@ -41,11 +41,11 @@ def _holed() -> CapturedTable:
 class _Stream(FakeStream):
     """Send rows with holes."""
 
-    def _event(self, found: Sequence[tuple[int, str]]) -> Changed:
+    def _event(self, found: Sequence[tuple[int, str]]) -> RowsChanged:
         changes = [change for _, text in found for change in json.loads(text)]
         ids = [lsn for lsn, _ in found]
         rows = TableRows(pa.RecordBatch.from_pylist([_row(*change[1:]) for change in changes], schema=_SENT))
-        return Changed(
+        return RowsChanged(
             position(self.at), {"t": [rows]}, Transactions([position(each) for each in ids], ids), frozenset()
         )
 
@@ -63,8 +63,8 @@ def _row(key: int, value: str | None) -> dict[str, Any]:
 class _Sinks(Sinks):
     """Sinks that keep each row."""
 
-    def clients(self) -> list[Client]:
-        return [Client(f"id-{name}", _holed()) for name in self.names]
+    def clients(self) -> list[SubscribedSink]:
+        return [SubscribedSink(f"id-{name}", _holed()) for name in self.names]
 
     def loop(self, name: str) -> BatchLoop:
         options = table_options(source_options(SOURCE, "pg", {}, self.kept), _holed())
@@ -98,7 +98,7 @@ def _contents(found: state.Manifest, folder: Path) -> list[Any]:
     rows: list[Any] = []
     for name, buckets in found["arrangements"].items():
         for bucket, entries in buckets.items():
-            values = Values(Place(bucket_folder(folder, name, int(bucket)), int(bucket), ""), list(entries))
+            values = KeyedRuns(RunLocation(bucket_folder(folder, name, int(bucket)), int(bucket), ""), list(entries))
             live = values.live(0, LAST)
             rows += [(name, bucket, *row.values()) for row in live.to_pylist()] if live is not None else []
     return sorted(rows)
@@ -107,8 +107,13 @@ def _contents(found: state.Manifest, folder: Path) -> list[Any]:
 def _check(loop: BatchLoop) -> None:
     """Compare the state that a sink keeps with that which is made of the log."""
     kept = state.load(loop.folder, str(loop.marker.state))
-    again = rebuild(
-        loop.job, loop.readers, loop.engine, Home(loop.folder), loop.marker, LostStateError("SQ3402", "it is lost")
+    again = rebuild_state(
+        loop.job,
+        loop.readers,
+        loop.engine,
+        StateDirectory(loop.folder),
+        loop.marker,
+        LostStateError("SQ3402", "it is lost"),
     )
     assert _contents(again, loop.folder) == _contents(kept, loop.folder)
 

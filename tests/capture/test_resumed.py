@@ -13,17 +13,17 @@ import pytest
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import Server, position
 from sinkql.capture import messages
-from sinkql.capture.log_store import FolderStore
-from sinkql.capture.position import Place
+from sinkql.capture.log_store import FolderLogStore
+from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
-from sinkql.capture.retention import Marks
+from sinkql.capture.retention import SinkPositions
 from sinkql.capture.runner import discard
 from sinkql.connector_api.stream import Limit
 
 _LARGE, _SMALL = (replace(QUICK, chunk_bytes=size) for size in (1000, 200))
 
 
-class Forgetting(FolderStore):
+class Forgetting(FolderLogStore):
     """A log whose first entry is forgotten while a sink looks for its place."""
 
     def numbers(self) -> list[int]:
@@ -109,15 +109,15 @@ def test_sink_that_has_just_committed_is_known(tmp_path: Path, server: Server, m
         running.wants("a")
         loop = sinks.loop("a")
         reader = loop.readers["t"]
-        running.until(lambda: reader.latest(Place().offsets(), Limit(1)) != Place().offsets())
-        place = reader.latest(Place().offsets(), Limit(1))
+        running.until(lambda: reader.latest(LogPosition().offsets(), Limit(1)) != LogPosition().offsets())
+        place = reader.latest(LogPosition().offsets(), Limit(1))
 
     def committing(*arguments: Any) -> Iterator[tuple[str, Any]]:
         yield from all_of(*arguments)
-        reader.committed(place)
+        reader.after_commit(place)
 
     monkeypatch.setattr(messages, "all_of", committing)
-    found = Marks.read(sinks.place.notes, sinks.clients())
+    found = SinkPositions.read(sinks.place.notes, sinks.clients())
     assert found.at or found.wants
 
 
@@ -134,7 +134,7 @@ def test_entry_ends_where_a_sink_is(tmp_path: Path, server: Server) -> None:
         once(sinks, "b")
         found = [sinks.place.entry(number) for number in sinks.place.numbers()]
         once(sinks, "a")
-    assert Place(**at).to in [each.to for each in found if each is not None and each.kind == "changes"]
+    assert LogPosition(**at).to in [each.to for each in found if each is not None and each.kind == "changes"]
     assert sinks.rows("a") == sinks.rows("b") == server.rows()
 
 
@@ -151,7 +151,7 @@ def test_entry_that_is_forgotten_while_a_sink_looks_for_its_place_is_none_that_i
     reader = sinks.loop("a").readers["t"]
     assert isinstance(reader, LogReader)
     place = replace(reader, log=replace(reader.log, store=Forgetting(reader.folder))).latest(at, Limit(1))
-    assert Place(**place).to == position(server.end())
+    assert LogPosition(**place).to == position(server.end())
 
 
 def test_log_that_ends_where_a_sink_is_has_its_place(tmp_path: Path, server: Server) -> None:
@@ -164,4 +164,4 @@ def test_log_that_ends_where_a_sink_is_has_its_place(tmp_path: Path, server: Ser
     with Running(sinks) as running:
         running.until(lambda: running.captured() == server.end())
         reader = sinks.loop("a").readers["t"]
-        assert Place(**reader.latest(at, Limit(1))).to == Place(**at).to
+        assert LogPosition(**reader.latest(at, Limit(1))).to == LogPosition(**at).to

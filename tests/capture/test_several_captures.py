@@ -18,7 +18,7 @@ from capture.leased import LeasedHost
 from capture.pipeline import QUICK, Running, Sinks
 from capture.server import FakeStream, Server
 from sinkql.capture.log import Entry
-from sinkql.capture.runner import Capture
+from sinkql.capture.runner import CaptureRunner
 from support.forking import Children
 from support.patience import Deadline, joined
 
@@ -171,7 +171,7 @@ def test_a_capture_that_had_the_lease_before_another_wrote_does_not_go_on_with_i
     sinks = Sinks(tmp_path)
     sinks.loop("a").writer.open()
     host = Slow(sinks)
-    late = Capture(sinks.place, lambda: FakeStream(sinks.server), sinks.keeping, host, _KEEPING)
+    late = CaptureRunner(sinks.place, lambda: FakeStream(sinks.server), sinks.keeping, host, _KEEPING)
     running = threading.Thread(target=late.run, daemon=True)
     running.start()
     deadline = Deadline()

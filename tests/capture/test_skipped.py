@@ -15,10 +15,10 @@ from capture.pipeline import QUICK, Running, Sinks, drain, once
 from capture.server import Change, FakeStream, Server, position
 from sinkql import physical
 from sinkql.capture import messages
-from sinkql.capture.control import Pace
+from sinkql.capture.control import CaptureIntervals
 from sinkql.capture.reader import LogReader
 from sinkql.capture.runner import discard
-from sinkql.connector_api.cdc import Keeping, Position
+from sinkql.connector_api.cdc import LogRetention, Position
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
@@ -63,7 +63,7 @@ def server(tmp_path: Path) -> Server:
     return made
 
 
-def _running(sinks: Sinks, pace: Pace = QUICK) -> Running:
+def _running(sinks: Sinks, pace: CaptureIntervals = QUICK) -> Running:
     return Running(sinks, pace, stream=lambda: Slotted(sinks.server))
 
 
@@ -74,7 +74,7 @@ def _code(sinks: Sinks, name: str = "a") -> str:
 
 
 def _skip(sinks: Sinks, code: str = "SQ3702") -> None:
-    messages.put(sinks.place.notes, "skip", messages.Skip(code))
+    messages.send(sinks.place.notes, "skip", messages.LossAcceptance(code))
 
 
 def _lose(sinks: Sinks, server: Server) -> None:
@@ -138,7 +138,7 @@ def test_rows_that_are_computed_again_while_more_is_lost_begin_anew(tmp_path: Pa
     try:
         loop.start(epoch=1, once=True)
         with pytest.raises(SinkqlError, match="SQ3438"):
-            loop.rebuild(between)
+            loop.full_refresh(between)
         once(sinks)
     finally:
         running.__exit__()
@@ -147,12 +147,16 @@ def test_rows_that_are_computed_again_while_more_is_lost_begin_anew(tmp_path: Pa
 
 def _accepting(sinks: Sinks) -> Running:
     """Return a capture that runs, once it goes on without what was lost."""
-    before = messages.era(sinks.place.notes).number
+    before = messages.latest_epoch(sinks.place.notes).number
     running = _running(sinks)
     running.__enter__()
     running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
     _skip(sinks)
-    running.until(lambda: messages.era(sinks.place.notes).number > before and messages.era(sinks.place.notes).begin)
+    running.until(
+        lambda: (
+            messages.latest_epoch(sinks.place.notes).number > before and messages.latest_epoch(sinks.place.notes).begin
+        )
+    )
     return running
 
 
@@ -165,8 +169,8 @@ def test_running_sink_is_told_to_compute_its_rows_again(tmp_path: Path, server: 
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks)
         reader, start = loop.readers["t"], loop.marker.end
-        running.until(lambda: messages.era(sinks.place.notes).begin)
-        running.until(lambda: reader.anew(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
+        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: reader.wants_full_refresh(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
         with pytest.raises(SinkqlError) as failed:
             loop.process(start, {"t": reader.latest(start["t"], _MANY)})
         assert (failed.value.code, failed.value.retryable) == ("SQ3438", True)
@@ -190,7 +194,7 @@ def test_skipping_is_of_what_was_reported_alone(tmp_path: Path, server: Server) 
 
 
 def test_log_that_alone_had_the_changes_is_begun_again(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         once(sinks)
     _lose_log(sinks, ("t", 2, None))
@@ -213,7 +217,7 @@ def test_log_that_alone_had_the_changes_is_begun_again(tmp_path: Path, server: S
 
 
 def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         loop = once(sinks)
     _lose_log(sinks, ("t", 1, "lost"))
@@ -222,18 +226,18 @@ def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_pat
     with _running(sinks) as running:
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.era(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
         server.commit([("t", 2, "kept")])
     for _ in range(3):  # nothing of it is forgotten before the sink has it
         with _running(sinks) as running:
             running.confirms()
     end = reader.latest(start, _MANY)
     assert sum(file["rows"] for split in reader.splits(start, end) for file in split["files"]) == 1
-    assert not reader.anew(end)
+    assert not reader.wants_full_refresh(end)
 
 
 def test_sink_of_rows_with_holes_goes_on_with_all_rows(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         loop = once(sinks)
     _lose_log(sinks, ("t", 1, "lost"))
@@ -243,33 +247,33 @@ def test_sink_of_rows_with_holes_goes_on_with_all_rows(tmp_path: Path, server: S
     with _running(sinks) as running:
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.era(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
         running.until(lambda: (end := reader.latest(start, _MANY)) != start and end.get("done"))
         end = reader.latest(start, _MANY)
-        assert reader.snapshotting(start)  # a change of a row that the sink has not seen is passed over until then
+        assert reader.snapshot_running(start)  # a change of a row that the sink has not seen is passed over until then
         assert sum(file["rows"] for split in reader.splits(start, end) for file in split["files"]) == 30
-        assert not reader.anew(end)
+        assert not reader.wants_full_refresh(end)
 
 
 def test_sink_that_keeps_rows_of_others_goes_on_with_what_comes(tmp_path: Path, server: Server) -> None:
-    sinks = Keeper(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Keeper(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         once(sinks)
     _lose_log(sinks, ("t", 1, "lost"))
     with _running(sinks) as running:
         assert _code(sinks) == "SQ3436"
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.era(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
         server.commit([("t", 2, "kept")])
         loop = once(sinks)
-    assert not loop.rebuilds()
+    assert not loop.needs_full_refresh()
     assert (sinks.rows()[1], sinks.rows()[2]) == ("old", "kept")
 
 
 @pytest.mark.parametrize("code", ["SQ3702", "SQ3436"])
 def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, server: Server, code: str) -> None:
     server.commit([("t", key, "old") for key in range(30, 300)])
-    sinks = Keeper(tmp_path, keeping=Keeping(keep="log") if code == "SQ3436" else Keeping())
+    sinks = Keeper(tmp_path, keeping=LogRetention(keep="log") if code == "SQ3436" else LogRetention())
     loop = sinks.loop("a")
     with _running(sinks):
         _first_batch(loop)
@@ -281,9 +285,9 @@ def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, se
     with _running(sinks) as running:
         assert _code(sinks) == code
         _skip(sinks, code)
-        running.until(lambda: messages.era(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
         loop = once(sinks)
-    assert not loop.rebuilds()
+    assert not loop.needs_full_refresh()
     lost = {2: "old"}  # nothing tells of a row that went meanwhile
     assert sinks.rows() == lost | server.rows()
 
@@ -309,7 +313,7 @@ def test_place_that_the_log_left_behind_is_given_up(tmp_path: Path, server: Serv
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
         assert _code(sinks, "b") == "SQ3434"
-        messages.put(sinks.place.notes, "skip/id-b.t", messages.Skip("SQ3434"))
+        messages.send(sinks.place.notes, "skip/id-b.t", messages.LossAcceptance("SQ3434"))
         running.host.sinks = sinks
         once(sinks, "b")
         assert not (sinks.place.folder / "skip" / "id-b.t.json").exists()
@@ -324,7 +328,7 @@ def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_p
     with _unslotted(sinks) as running:
         assert _code(sinks) == "SQ3702"
         _skip(sinks)
-        running.until(lambda: messages.era(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
         loop = once(sinks)
     server.commit([("t", 1, "after"), ("t", 2, None)])
     shutil.rmtree(sinks.place.folder)
@@ -333,9 +337,9 @@ def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_p
     with running:
         loop = sinks.loop("a")
         drain(loop)
-    assert not loop.rebuilds()
+    assert not loop.needs_full_refresh()
     assert sinks.rows() == server.rows()
-    assert messages.era(sinks.place.notes).number == 1
+    assert messages.latest_epoch(sinks.place.notes).number == 1
 
 
 def _unslotted(sinks: Sinks) -> Running:
@@ -348,7 +352,7 @@ def _unslotted(sinks: Sinks) -> Running:
 def test_skipping_that_is_broken_off_goes_on(
     tmp_path: Path, server: Server, point: str, keep: Literal["server", "log"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sinks = Sinks(tmp_path, keeping=Keeping(keep=keep))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep=keep))
     with _running(sinks):
         once(sinks)
     _lose(sinks, server)

@@ -27,15 +27,15 @@ class _Notes(MemoryNotes):
 
 
 def _of_mysql(notes: _Notes) -> tuple[Callable[[], None], Callable[[], object], object]:
-    own, last = mysql.Standings(notes), mysql.Standing("1", "2", "u:2", 3, "s")
+    own, last = mysql.ReadHistories(notes), mysql.ReadHistory("1", "2", "u:2", 3, "s")
     own.received.append(last)
-    return lambda: own.keep("s"), lambda: own.last("2"), last
+    return lambda: own.save("s"), lambda: own.last("2"), last
 
 
 def _of_postgres(notes: _Notes) -> tuple[Callable[[], None], Callable[[], object], object]:
-    own, last = postgres.Standings(notes), postgres.Standing(1, 2, 3, 4)
+    own, last = postgres.ReadHistories(notes), postgres.ReadHistory(1, 2, 3, 4)
     own.received.append(last)
-    return own.keep, lambda: own.last(2), last
+    return own.save, lambda: own.last(2), last
 
 
 @pytest.mark.parametrize("of", [_of_mysql, _of_postgres])

@@ -16,13 +16,13 @@ from botocore.exceptions import ReadTimeoutError
 
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import Server
-from sinkql.capture.log_store import FencedLogError, FolderStore, LogStore
-from sinkql.capture.object_log_store import BucketStore
+from sinkql.capture.log_store import FencedLogError, FolderLogStore, LogStore
+from sinkql.capture.object_log_store import ObjectLogStore
 from sinkql.capture.runner import discard
-from sinkql.connector_api.cdc import Keeping
+from sinkql.connector_api.cdc import LogRetention
 from sinkql.errors import SinkqlError
 from sinkql.object_store import objects
-from sinkql.object_store.s3 import Keys
+from sinkql.object_store.s3 import S3Credentials
 from support.seaweed import Seaweed
 
 Open = Callable[[str], LogStore]
@@ -32,13 +32,15 @@ Open = Callable[[str], LogStore]
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Return what opens the store of one log, for an owner."""
     if request.param == "folder":
-        return lambda owner: FolderStore(tmp_path)
+        return lambda owner: FolderLogStore(tmp_path)
     server: Seaweed = request.getfixturevalue("bucket")
     return lambda owner: _bucket(server, tmp_path, owner)
 
 
-def _bucket(server: Seaweed, folder: Path, owner: str = "here", storage: dict[str, str] | None = None) -> BucketStore:
-    return BucketStore.of(f"s3://data/logs/{folder.name}/", Keys(storage or server.storage), owner)
+def _bucket(
+    server: Seaweed, folder: Path, owner: str = "here", storage: dict[str, str] | None = None
+) -> ObjectLogStore:
+    return ObjectLogStore.of(f"s3://data/logs/{folder.name}/", S3Credentials(storage or server.storage), owner)
 
 
 def test_entry_is_made_once(open_store: Open) -> None:
@@ -211,7 +213,7 @@ def test_store_that_cannot_be_reached_says_why(
 
 
 def test_bucket_that_is_not_there_is_told(bucket: Seaweed, tmp_path: Path) -> None:
-    store = BucketStore.of("s3://nowhere/logs/", Keys(bucket.storage), "here")
+    store = ObjectLogStore.of("s3://nowhere/logs/", S3Credentials(bucket.storage), "here")
     with pytest.raises(SinkqlError) as failed:
         store.open(1)
     assert (failed.value.code, failed.value.option) == ("SQ3307", "LOG")
@@ -245,7 +247,7 @@ def _counted(get: Callable[..., Any], asked: list[str]) -> Callable[..., Any]:
 def _sinks(tmp_path: Path, bucket: Seaweed, keep: Any = "server") -> tuple[Sinks, Server]:
     server = Server.make(tmp_path / "server.db")
     server.commit([("t", key, "old") for key in range(30)])
-    return Sinks(tmp_path, keeping=Keeping(keep), storage=bucket.storage), server
+    return Sinks(tmp_path, keeping=LogRetention(keep), storage=bucket.storage), server
 
 
 def test_rows_come_by_a_bucket(tmp_path: Path, bucket: Seaweed) -> None:
@@ -266,7 +268,7 @@ def test_log_that_is_lost_in_a_bucket_begins_again(tmp_path: Path, bucket: Seawe
     with Running(sinks, replace(QUICK, kept_seconds=1000.0)):
         once(sinks)
     store = sinks.place.store
-    assert isinstance(store, BucketStore)
+    assert isinstance(store, ObjectLogStore)
     keys = [key for key, _ in store._objects.list(store.prefix)]
     server.commit([("t", 1, "new")])
     match what:
@@ -291,7 +293,7 @@ def test_log_that_was_discarded_leaves_nothing_in_the_bucket(tmp_path: Path, buc
     with Running(sinks):
         once(sinks)
     store = sinks.place.store
-    assert isinstance(store, BucketStore)
+    assert isinstance(store, ObjectLogStore)
     discard(sinks.place)
     assert [key for key, _ in store._objects.list(store.prefix)] == [f"{store.prefix}head.json"]
     head_now = msgspec.json.decode((store._objects.get(f"{store.prefix}head.json") or (b"", ""))[0])

@@ -15,10 +15,10 @@ from capture.pipeline import QUICK, FakeHost, Running, Sinks, drain, once, regis
 from capture.server import FakeStream, Server, position, table
 from sinkql.capture import messages
 from sinkql.capture import reader as reading
-from sinkql.capture.control import Client
-from sinkql.capture.log import Log, LogFolder
+from sinkql.capture.control import SubscribedSink
+from sinkql.capture.log import LogDirectory, LogWriter
 from sinkql.capture.runner import discard
-from sinkql.connector_api.cdc import Event, Keeping, Reshaped
+from sinkql.connector_api.cdc import Event, LogRetention, SchemaChanged
 from sinkql.connector_api.stream import Context, Limit
 from sinkql.errors import SinkqlError
 from sinkql.state_store.directory import EXECUTOR
@@ -57,7 +57,7 @@ def test_run_without_a_capture_says_that_none_answers(tmp_path: Path, monkeypatc
 
 
 def test_table_that_is_emptied_stops_a_sink_that_is_to_fail_then(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, keeping=Keeping(on_truncate="fail"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(on_truncate="fail"))
     with Running(sinks):
         once(sinks)
         server.commit([("t", 2, "two")])
@@ -80,7 +80,7 @@ def test_batch_ends_before_a_table_is_emptied(tmp_path: Path, server: Server) ->
         start = loop.marker.end["t"]
         before = reader.latest(start, _MANY)
         after = reader.latest(before, _MANY)
-        cleared = [reader.cleared(start, before), reader.cleared(before, after)]
+        cleared = [reader.truncated_between(start, before), reader.truncated_between(before, after)]
     assert cleared == [False, True]
 
 
@@ -185,8 +185,8 @@ def test_note_of_a_damaged_file_of_another_log_is_taken_away(tmp_path: Path, ser
     with Running(sinks, _KEEPING) as running:
         once(sinks)
         first = sinks.place.entry(0)
-        messages.put(notes, "damaged", messages.Damaged("of a log before", "1-a-t.arrow"))
-        running.until(lambda: messages.take(notes, "damaged", messages.Damaged) is None)
+        messages.send(notes, "damaged", messages.DamagedFileReport("of a log before", "1-a-t.arrow"))
+        running.until(lambda: messages.receive(notes, "damaged", messages.DamagedFileReport) is None)
         server.commit([("t", 2, "two")])
         once(sinks)
     assert sinks.place.entry(0) == first
@@ -194,7 +194,7 @@ def test_note_of_a_damaged_file_of_another_log_is_taken_away(tmp_path: Path, ser
 
 
 def test_lost_log_that_alone_had_the_changes_stops_its_sinks(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with Running(sinks):
         once(sinks)
     server.commit([("t", 2, "two")])
@@ -261,7 +261,7 @@ def test_catalog_that_does_not_answer_keeps_no_change_from_the_log(tmp_path: Pat
     class Deaf(FakeHost):
         deaf = False
 
-        def clients(self) -> Sequence[Client]:
+        def clients(self) -> Sequence[SubscribedSink]:
             if self.deaf:
                 raise SinkqlError("SQ4107", "busy")
             return super().clients()
@@ -294,7 +294,7 @@ def test_log_that_is_lost_while_changes_may_be_in_chunks_knows_up_to_where(tmp_p
 
 def test_sinks_that_are_made_anew_read_a_source_whose_log_was_damaged(tmp_path: Path, server: Server) -> None:
     """SQ3436 says so."""
-    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with Running(sinks, _KEEPING):
         once(sinks)
     sinks.place.store.forget(sinks.place.numbers()[1])
@@ -341,7 +341,7 @@ def test_log_of_a_capture_that_slept_while_another_one_was_lost_begins_again(tmp
         once(sinks)
         running.until(lambda: server.confirmed() == server.end())
     discard(sinks.place)
-    Log.open(sinks.place, 1, new_id="slept").add("open", start=position(slept), to=position(slept), at=0.0)
+    LogWriter.open(sinks.place, 1, new_id="slept").add("open", start=position(slept), to=position(slept), at=0.0)
     server.commit([("t", 3, "three")])
     with Running(sinks):
         once(sinks)
@@ -421,8 +421,8 @@ def test_capture_that_has_lost_its_lease_deletes_no_log(tmp_path: Path, server: 
 
 
 def test_capture_that_slept_as_it_began_deletes_no_data_of_the_next(tmp_path: Path) -> None:
-    place = LogFolder.local(tmp_path)
-    slept = Log.open(place, 9, new_id="log")
+    place = LogDirectory.local(tmp_path)
+    slept = LogWriter.open(place, 9, new_id="log")
     for epoch in (8, 9, 10):
         place.store.write(f"{epoch}-a-t.arrow", b"")
     slept.sweep()
@@ -434,7 +434,7 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
     tmp_path: Path, server: Server, last: str
 ) -> None:
     class Holes(FakeHost):
-        def clients(self) -> Sequence[Client]:
+        def clients(self) -> Sequence[SubscribedSink]:
             found = super().clients()
             return [replace(each, table=replace(each.table, holes=each.table.id == "t")) for each in found]
 
@@ -445,7 +445,9 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
 
     def tell(to: int) -> None:
         for name, read in tables:
-            messages.put(sinks.place.notes, f"at/id-{name}.{read}", messages.At(read, position(to), "lost", 7))
+            messages.send(
+                sinks.place.notes, f"at/id-{name}.{read}", messages.ReaderPosition(read, position(to), "lost", 7)
+            )
 
     def log() -> str:
         entry = sinks.place.entry(0)
@@ -464,7 +466,7 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
 
 def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(tmp_path: Path, server: Server) -> None:
     """And no generation begins for it again and again."""
-    said = [Reshaped(replace(table(), columns=()), "it is in no publication", lost=True)]
+    said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Unsent(FakeStream):
         def receive(self, seconds: float) -> Sequence[Event]:
@@ -478,7 +480,7 @@ def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(
         running.confirms()
         kinds = [entry.kind for number in sinks.place.numbers() if (entry := sinks.place.entry(number))]
         assert kinds.count("begin") == 1
-        said.append(Reshaped(table()))
+        said.append(SchemaChanged(table()))
         running.until(lambda: not said)
         once(sinks)
     assert sinks.rows() == server.rows()
@@ -486,7 +488,7 @@ def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(
 
 def test_sink_is_not_told_of_what_was_put_right_before_it_asks(tmp_path: Path, server: Server) -> None:
     """The server is looked at now and then: what it said last may be of before."""
-    said = [Reshaped(replace(table(), columns=()), "it is in no publication", lost=True)]
+    said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Seldom(FakeStream):
         looked = False
@@ -498,7 +500,7 @@ def test_sink_is_not_told_of_what_was_put_right_before_it_asks(tmp_path: Path, s
             if self.looked:
                 return True
             self.looked = True
-            said.append(Reshaped(table()))
+            said.append(SchemaChanged(table()))
             return False
 
     sinks = Sinks(tmp_path)
@@ -565,7 +567,7 @@ def test_tries_that_fail_as_they_begin_add_nothing_to_the_log(tmp_path: Path, se
 def test_lost_log_begins_again_where_the_server_still_has_what_it_confirmed(
     tmp_path: Path, server: Server, how: str
 ) -> None:
-    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with Running(sinks):
         once(sinks)
     server.commit([("t", 2, "two")])

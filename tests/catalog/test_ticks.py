@@ -15,9 +15,9 @@ from sinkql.catalog.open_store import open_store
 from sinkql.catalog.system import LAYOUT
 from sinkql.runtime.batch.tick import Ticks
 from sinkql.storage import failpoint
-from sinkql.storage.numbered_log import Numbered, Numbers
+from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog
 
-Make = Callable[[], Numbers]
+Make = Callable[[], NumberedLog]
 
 
 @pytest.fixture(params=[True, False], ids=["catalog", "folder"])
@@ -25,7 +25,7 @@ def make(request: pytest.FixtureRequest, place: Address, tmp_path: Path) -> Make
     """Return what opens the same ticks again, as each process does."""
     if request.param:
         return lambda: TickTable(open_store(place, LAYOUT))
-    return lambda: Numbered(tmp_path / "ticks")
+    return lambda: FolderNumberedLog(tmp_path / "ticks")
 
 
 def test_of_two_that_make_a_tick_at_once_one_does(make: Make) -> None:

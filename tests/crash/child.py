@@ -29,8 +29,8 @@ from sinkql.connector_api.stream import Context, JobOffsets
 from sinkql.connectors.files import reader
 from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.storage import failpoint
 from support.eager import compact_eagerly, expire_hastily
@@ -61,13 +61,13 @@ def run(pipeline: Pipeline, *, again: str = "never") -> int:
         loop = open_loop(pipeline)
         try:
             loop.start(epoch=1, once=True)
-            if loop.rebuilds():
-                loop.rebuild()
+            if loop.needs_full_refresh():
+                loop.full_refresh()
             failures += drain(loop, _TRIES if again == "batch" else 1)
             for each in pipeline.then:
                 _then(each, loop)
             return failures
-        except (failpoint.FaultError, DivergedError):
+        except (failpoint.FaultError, OutdatedStartError):
             failures += 1
             if again == "never" or failures > _TRIES:
                 raise
@@ -88,11 +88,11 @@ def _then(deed: str, loop: BatchLoop) -> None:
 def drain(loop: BatchLoop, tries: int, done: Callable[[], None] = lambda: None) -> int:
     """Process batches up to all there is now, each until it succeeds; return how many attempts failed."""
     pacer = Pacer(loop.readers)
-    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     failures = 0
     while not loop.caught_up():
         start = loop.marker.end
-        failures += _process(loop, start, pacer.offer(start, orders, time.time_ns() // 1_000_000), tries)
+        failures += _process(loop, start, pacer.next_end(start, orders, time.time_ns() // 1_000_000), tries)
         done()
     return failures
 

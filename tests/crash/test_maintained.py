@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.commit import maintenance
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from support.access import Access
 from support.eager import compact_eagerly
 from support.maintainer import Maintainer
@@ -83,10 +83,10 @@ def drain(loop: BatchLoop) -> None:
     """Commit all that is there now, on the claim that the loop has."""
     loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
     pacer = Pacer(loop.readers)
-    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     while not loop.caught_up():
         start = loop.marker.end
-        _process(loop, start, pacer.offer(start, orders, time.time_ns() // 1_000_000))
+        _process(loop, start, pacer.next_end(start, orders, time.time_ns() // 1_000_000))
 
 
 def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets) -> None:

@@ -159,13 +159,15 @@ def test_folder_that_is_read_only_is_no_lost_state(
 
 def test_what_java_says_of_a_full_disk_is_understood() -> None:
     text = "An error occurred\n\tat x.y.Z\nCaused by: java.io.IOException: No space left on device\n\tat java.base"
-    error = failure.coded(RuntimeError(text))
+    error = failure.with_code(RuntimeError(text))
     assert (error.code, error.detail) == ("SQ4306", "Caused by: java.io.IOException: No space left on device")
 
 
 def test_task_tells_of_a_full_disk() -> None:
-    with pytest.raises(failure.TaskError, match="no room is left") as caught, failure.told("key"):
+    with pytest.raises(failure.TaskError, match="no room is left") as caught, failure.as_task_error("key"):
         raise OSError(errno.ENOSPC, "No space left on device", "/state/run")
-    found = failure.find(RuntimeError(f"Job aborted\n\tat x.y.Z\nCaused by: {caught.value}\n\tat java.base"), "key")
+    found = failure.from_spark_error(
+        RuntimeError(f"Job aborted\n\tat x.y.Z\nCaused by: {caught.value}\n\tat java.base"), "key"
+    )
     assert found is not None
     assert (found.code, found.message) == ("SQ4306", 'no room is left for file "/state/run"')

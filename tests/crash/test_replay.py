@@ -16,7 +16,7 @@ from crash.conftest import KILLED, Children
 from crash.pipeline import Pipeline
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Context
-from sinkql.runtime.batch.replay import LateReader
+from sinkql.runtime.batch.replay import DeadLetterReader
 from support.readers import duckdb_folder
 
 ROWS = 60
@@ -132,4 +132,4 @@ def test_records_that_are_kept_are_read_where_they_were_put_by(folder: Path) -> 
     pipeline = Pipeline(folder, "late")
     (read,) = pipeline.job().reads()
     reader = discover().reader(read, Context("s", "id", folder, lambda _: ""))
-    assert LateReader(reader).here()
+    assert DeadLetterReader(reader).local_only()

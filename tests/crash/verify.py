@@ -13,8 +13,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from crash.pipeline import Pipeline, expected
-from sinkql.connector_api.stream import Marker
-from sinkql.connectors.iceberg.commit.checkpoint import ancestry, find, own
+from sinkql.connector_api.stream import Checkpoint
+from sinkql.connectors.iceberg.commit.checkpoint import ancestry, find, own_checkpoint
 from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from sinkql.connectors.iceberg.key_index.rebuild import rebuild
@@ -38,7 +38,7 @@ def at(pipeline: Pipeline) -> Table:
     return BranchTable(table, pipeline.branch) if pipeline.branch is not None else table
 
 
-def marker(pipeline: Pipeline) -> Marker:
+def marker(pipeline: Pipeline) -> Checkpoint:
     """Return the marker that the table has."""
     kept = find(at(pipeline), pipeline.sink_id)
     assert kept is not None
@@ -93,7 +93,7 @@ def check_commits(pipeline: Pipeline, batches: int) -> None:
     offsets: list[dict[str, Any]] = []
     seen = set()
     for snapshot in reversed(list(ancestry(at(pipeline)))):
-        values = own(snapshot, pipeline.sink_id)
+        values = own_checkpoint(snapshot, pipeline.sink_id)
         if values is None or values["commit"] in seen:
             continue  # claims repeat the commit before them
         seen.add(values["commit"])

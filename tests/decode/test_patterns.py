@@ -19,7 +19,7 @@ import pytest
 from files.copying import FORMS
 from sinkql.decode.csv import Fields
 from sinkql.decode.csv_records import Splitter
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 from support.backtracking import TooManyError, characters, nodes, steps
 
 _ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ def _patterns() -> Iterator[tuple[str, re.Pattern[Any], bool]]:
 
 def _within(name: str, holder: object) -> Iterator[tuple[str, re.Pattern[Any], bool]]:
     for each, value in vars(holder).items():
-        if isinstance(value, Repeated):
+        if isinstance(value, RepeatedPattern):
             yield f"{name}.{each}", value._some, False
         elif isinstance(value, re.Pattern):
             yield f"{name}.{each}", value, True

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from sinkql.errors import Family
-from sinkql.errors import codes as declared
+from sinkql.errors import error_codes as declared
 from sinkql.parser.hint.other_dialects import habits
 
 _PACKAGE = Path(__file__).parents[2] / "sinkql"

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.errors import Code, Family, LostStateError, MissingError, Notice, SinkqlError, Span, UnclosedError, codes
+from sinkql.errors import (
+    Code,
+    Family,
+    LostStateError,
+    MissingError,
+    Notice,
+    SinkqlError,
+    Span,
+    UnclosedError,
+    error_codes,
+)
 
 _PACKAGE = Path(__file__).parents[2] / "sinkql"
 _FAMILIES = {
@@ -27,17 +37,21 @@ def test_every_code_in_the_source_is_declared_and_every_declared_one_is_used() -
         if _PACKAGE / "errors" / "declared" not in path.parents
         for code in re.findall(r'"(SQ\d{4})"', path.read_text())
     }
-    assert sorted(used) == sorted(codes)
+    assert sorted(used) == sorted(error_codes)
 
 
 def test_the_first_digit_of_a_code_is_its_family() -> None:
-    assert {code: codes[code].family for code in codes} == {code: _FAMILIES[code[2]] for code in codes}
+    assert {code: error_codes[code].family for code in error_codes} == {
+        code: _FAMILIES[code[2]] for code in error_codes
+    }
 
 
 def test_every_code_has_its_cause_and_its_cure_in_whole_sentences() -> None:
     sentence = re.compile(r"[A-Z\\].*\.", re.DOTALL)
     incomplete = [
-        code for code in codes if not all(sentence.fullmatch(text) for text in (codes[code].cause, codes[code].cure))
+        code
+        for code in error_codes
+        if not all(sentence.fullmatch(text) for text in (error_codes[code].cause, error_codes[code].cure))
     ]
     assert incomplete == []
 
@@ -51,7 +65,7 @@ def test_a_code_that_nothing_declares_is_refused() -> None:
 
 def test_a_code_is_declared_once() -> None:
     with pytest.raises(ValueError, match="SQ1001"):
-        codes.add({"SQ1001": Code(Family.SYNTAX, "…", "…")})
+        error_codes.add({"SQ1001": Code(Family.SYNTAX, "…", "…")})
 
 
 def test_the_declaration_decides_the_exit_code() -> None:
@@ -92,4 +106,4 @@ def test_no_control_flow_goes_by_the_text_of_a_code() -> None:
 def test_every_code_is_in_a_test_or_a_golden_file() -> None:
     folder = Path(__file__).parents[1]
     text = "".join(path.read_text("utf-8") for kind in ("*.py", "*.txt") for path in folder.rglob(kind))
-    assert sorted(code for code in codes if code not in text) == []
+    assert sorted(code for code in error_codes if code not in text) == []

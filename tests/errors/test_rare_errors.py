@@ -23,13 +23,13 @@ from sinkql.catalog.secret import aws
 from sinkql.catalog.sqlite import connection
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import RowError, Split, Tally
-from sinkql.connectors.iceberg.commit.committer import land
+from sinkql.connectors.iceberg.commit.committer import commit_proposal
 from sinkql.connectors.iceberg.file import deletes
 from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.table.failure import explain
-from sinkql.connectors.iceberg.table.tag import Tags
+from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.dead_letter import dead_letters
+from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.local import task
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.jvm import Jvm
@@ -142,7 +142,7 @@ def test_failure_of_catalog_and_storage_is_told(error: Exception, code: str) -> 
 def test_table_that_others_keep_changing_is_told() -> None:
     class Crowded:
         namespace, table, connection = "shop", "orders", "lake"
-        tags = Tags()
+        tags = TagState()
 
         def load(self) -> object:
             return table
@@ -166,7 +166,7 @@ def test_table_that_others_keep_changing_is_told() -> None:
     target: Any = Crowded()
     attempt: Any = Attempt()
     table: Any = SimpleNamespace(metadata=SimpleNamespace(current_snapshot_id=1, next_sequence_number=lambda: 1))
-    assert _code(land, target, table, attempt) == "SQ5203"
+    assert _code(commit_proposal, target, table, attempt) == "SQ5203"
 
 
 def test_item_that_comes_to_depend_on_what_is_dropped_stops_the_drop(
@@ -225,18 +225,18 @@ def test_records_that_do_not_decode_go_to_no_sink_that_has_no_place_for_them(tmp
     job = running.job(running.csv_files(tmp_path), tmp_path)
     keeping = msgspec.structs.replace(job.write.input, options={"tuning": {"on_error": "dead letter"}})
     job = msgspec.structs.replace(job, write=msgspec.structs.replace(job.write, input=keeping))
-    assert dead_letters(registry, job, running.contexts(tmp_path, job)) is not None
+    assert open_dead_letter_table(registry, job, running.contexts(tmp_path, job)) is not None
     sink = replace(registry.sinks["ICEBERG CATALOG"], letters=None)
     registry = replace(registry, sinks={"ICEBERG CATALOG": sink})
-    assert _code(dead_letters, registry, job, running.contexts(tmp_path, job)) == "SQ3393"
+    assert _code(open_dead_letter_table, registry, job, running.contexts(tmp_path, job)) == "SQ3393"
 
 
 def test_split_that_gives_other_rows_the_second_time_is_refused() -> None:
     split: Any = object()
-    words: list[object] = [task.SplitTally("orders", 0, Tally(rows=3)), task.SplitTally("orders", 0, Tally(rows=3))]
-    task.tallies(words, {"orders": [split]})
-    words.append(task.SplitTally("orders", 0, Tally(rows=2)))
-    assert _code(task.tallies, words, {"orders": [split]}) == "SQ3391"
+    words: list[object] = [task.SplitReport("orders", 0, Tally(rows=3)), task.SplitReport("orders", 0, Tally(rows=3))]
+    task.source_tallies(words, {"orders": [split]})
+    words.append(task.SplitReport("orders", 0, Tally(rows=2)))
+    assert _code(task.source_tallies, words, {"orders": [split]}) == "SQ3391"
 
 
 def test_data_file_that_is_not_parquet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import spark_type
-from sinkql.runtime.spark.carriage import into_spark, out_of_spark
+from sinkql.runtime.spark.carriage import from_spark, to_spark
 
 pytestmark = pytest.mark.long
 
@@ -38,7 +38,7 @@ def outcome(expression: logical.Expression, row: tuple[Any, ...]) -> tuple[str, 
         return "unsure", None
     try:
         return "value", function(row)
-    except evaluate.UnsureError:
+    except evaluate.NotEvaluableError:
         return "unsure", None
     except SinkqlError:
         return "error", None
@@ -92,7 +92,7 @@ def _asked(duck: duckdb.DuckDBPyConnection, query: str) -> tuple[str, Any]:
 @pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.soak)])
 def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession, count: int) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in COLUMNS.items())
-    spark.createDataFrame(into_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("guarded")
+    spark.createDataFrame(to_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("guarded")
     guards = Guards(Random(7))
     trees = [guards.any(4) for _ in range(count)]
     expected = [tuple(outcome(tree, row) for tree in trees) for row in ROWS]
@@ -114,7 +114,7 @@ def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession, cou
 @pytest.mark.spark
 def test_python_gives_what_spark_gives(spark: SparkSession) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in COLUMNS.items())
-    spark.createDataFrame(into_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("evaluated")
+    spark.createDataFrame(to_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("evaluated")
     trees = Trees(Random(20))
     counts: Counter[str] = Counter()
     wrong = []
@@ -143,7 +143,7 @@ def _by_row(spark: SparkSession, expression: logical.Expression, rows: list[int]
     chosen = ", ".join(map(str, rows))
     query = spark.sql(f"SELECT row, {spark_sql(expression)} AS x FROM evaluated WHERE row IN ({chosen})")
     try:
-        found = out_of_spark(query.toArrow(), [None, str(expression.type)])
+        found = from_spark(query.toArrow(), [None, str(expression.type)])
         return {row["row"]: ("value", row["x"]) for row in found.to_pylist()}
     except PySparkException:
         if len(rows) == 1:

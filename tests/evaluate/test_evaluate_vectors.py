@@ -46,7 +46,7 @@ def outcomes(vector: dict[str, Any], relation: logical.Relation, run: Any) -> It
             continue  # a time of before Python's first year
         try:
             ((*_, found),) = run(lambda _, values=values: [values])
-        except evaluate.UnsureError:
+        except evaluate.NotEvaluableError:
             yield "unsure", about
         except SinkqlError as error:
             yield "right" if expected == _ERROR or number in may_raise else "wrong", f"{about}, raised {error.message}"

@@ -14,7 +14,7 @@ from expressions import vectors
 from sinkql import evaluate
 from sinkql.logical.expression import single
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.runtime.spark.carriage import into_spark
+from sinkql.runtime.spark.carriage import to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +80,7 @@ def test_in_spark_numerics_are_those_of_postgres(spark: SparkSession, postgres: 
     xs, ys = zip(*rows, strict=True)
     table = pa.table({"n": pa.array(range(len(rows))), "x": pa.array(xs), "y": pa.array(ys, pa.float32())})
     shown = [f"{spark_sql(vectors.expression(each, COLUMNS))} AS c{place}" for place, each in enumerate(CALLS)]
-    frame = spark.createDataFrame(into_spark(table), "n bigint, x double, y float").repartition(2)
+    frame = spark.createDataFrame(to_spark(table), "n bigint, x double, y float").repartition(2)
     found = [tuple(row)[1:] for row in frame.selectExpr("n", *shown).orderBy("n").collect()]
     wrong = [(row, want, got) for row, want, got in zip(rows, judged, found, strict=True) if want != got]
     assert not wrong, wrong[:3]

@@ -14,7 +14,7 @@ from expressions import vectors
 from sinkql import evaluate
 from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.runtime.spark.carriage import into_spark
+from sinkql.runtime.spark.carriage import to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,7 +130,7 @@ def test_in_spark_texts_are_those_of_postgres(spark: SparkSession, postgres: Pos
     table = pa.table([pa.array(each) for each in columns], names=list(COLUMNS)).cast(
         pa.schema([("s", pa.string()), ("j", pa.string()), ("n", pa.int32())])
     )
-    frame = spark.createDataFrame(into_spark(table), "s string, j string, n int").repartition(2)
+    frame = spark.createDataFrame(to_spark(table), "s string, j string, n int").repartition(2)
     shown = [f"{spark_sql(vectors.expression(each, COLUMNS))} AS c{place}" for place, each in enumerate(CALLS)]
     found = frame.selectExpr("n", *shown).orderBy("n").collect()
     wrong = {

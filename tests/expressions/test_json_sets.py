@@ -14,7 +14,7 @@ from expressions import vectors
 from sinkql import ast, evaluate
 from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.spark.query import QuerySql
-from sinkql.planner.query.once import Once, plan_once
+from sinkql.planner.query.once import OneShotQuery, plan_one_shot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _ANSWERS = Path(__file__).with_name("postgres_json_sets.jsonl")
 """A function, a document, and the rows in their order, or the message of an error."""
 _CATALOG = vectors.table({})
-Run = Callable[[Once], Sequence[tuple[Any, ...]]]
+Run = Callable[[OneShotQuery], Sequence[tuple[Any, ...]]]
 
 
 def test_evaluated_rows_are_those_of_postgres() -> None:
-    def run(once: Once) -> Sequence[tuple[Any, ...]]:
+    def run(once: OneShotQuery) -> Sequence[tuple[Any, ...]]:
         found = evaluate.rows_of(once.relation, _CATALOG)
         assert found is not None
         return list(found(lambda _: []))
@@ -60,11 +60,11 @@ def _lines() -> list[str]:
     return _ANSWERS.read_text(encoding="utf-8").splitlines()
 
 
-def _query(name: str, documents: Sequence[str | None]) -> Once:
+def _query(name: str, documents: Sequence[str | None]) -> OneShotQuery:
     columns = "k, v" if "each" in name else "v"
     values = ", ".join(f"({number}, {_literal(each)})" for number, each in enumerate(documents))
     text = f"SELECT i, n, {columns} FROM (VALUES {values}) AS t (i, j), {name}(j) WITH ORDINALITY AS e ({columns}, n)"
-    return plan_once(ast.Query(text, Span(0, len(text))), _CATALOG, datetime(2024, 1, 1))
+    return plan_one_shot(ast.Query(text, Span(0, len(text))), _CATALOG, datetime(2024, 1, 1))
 
 
 def _literal(document: str | None) -> str:

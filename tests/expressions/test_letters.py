@@ -70,13 +70,13 @@ def test_letters_are_those_of_postgres_here(judge: psycopg.Connection[Any]) -> N
     assert len(computed) > 2
     rows = _judged(judge, _SHARE)
     for place, function in computed:
-        wrong = [row[0] for row in rows if letter_case.known(row[0]) and function(row[:1]) != row[place + 1]]
+        wrong = [row[0] for row in rows if letter_case.is_known_letter(row[0]) and function(row[:1]) != row[place + 1]]
         assert wrong == [], _TRIED[place]
 
 
 def _java_knows(character: str) -> bool:
     """Tell whether a character is of a version of Unicode that each Java has."""
-    return ucd_3_2_0.category(character) != "Cn" and letter_case.known(character) and character not in _LATER
+    return ucd_3_2_0.category(character) != "Cn" and letter_case.is_known_letter(character) and character not in _LATER
 
 
 def _hold_in_spark(judge: psycopg.Connection[Any], spark: SparkSession, which: str) -> None:

@@ -124,7 +124,7 @@ def _evaluated(case: Case) -> list[Any]:
     for row in rows:
         try:
             found.append(function(row))
-        except (SinkqlError, evaluate.UnsureError):
+        except (SinkqlError, evaluate.NotEvaluableError):
             found.append(None)
     return found
 

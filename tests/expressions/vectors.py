@@ -11,7 +11,7 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError, Span
-from sinkql.keywords import LANGUAGE, Vocabulary
+from sinkql.keywords import LANGUAGE, Keywords
 from sinkql.logical.expression import without_spans
 from sinkql.planner.expression.typed_expression import settled
 from sinkql.planner.item.setting import DEFAULTS
@@ -54,7 +54,7 @@ class Tables:
         return DEFAULTS[name]
 
     @property
-    def words(self) -> Vocabulary:
+    def words(self) -> Keywords:
         return LANGUAGE
 
 

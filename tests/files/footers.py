@@ -16,7 +16,7 @@ from sinkql import physical
 from sinkql.connector_api.stream.decoding import UndecodableError
 from sinkql.connectors.files.typed_formats import parquet_rows
 from sinkql.connectors.iceberg.file.reader import _at_once, opened
-from sinkql.connectors.iceberg.file_damage import reading
+from sinkql.connectors.iceberg.file_damage import damage_as_error
 from sinkql.errors import SinkqlError
 
 _COLUMNS = (physical.Column("id", "bigint"), physical.Column("v", "text"))
@@ -74,7 +74,7 @@ def read(data: bytes) -> None:
     except UndecodableError:
         pass
     try:
-        with reading("a.parquet"):
+        with damage_as_error("a.parquet"):
             stream = pa.BufferReader(data)
             file, groups = opened(stream, "a.parquet")
             for batch in file.iter_batches(_at_once(groups)):

@@ -132,11 +132,11 @@ def test_a_bad_record_under_each_policy(name: str, tmp_path: Path) -> None:
     if case.raw is None or case.correct is None:
         assert letter.raw
         with pytest.raises(SinkqlError) as refused:
-            list(reader.again([letter]))
+            list(reader.retry_dead_letters([letter]))
         assert refused.value.code == "SQ3394"
         return
     assert letter.raw.strip() == case.raw
     corrected = RowError("a:2", "SQ3101", "", case.correct, about=letter.about)
-    still, found = reader.again([letter, corrected])
+    still, found = reader.retry_dead_letters([letter, corrected])
     assert (list(still.failures), found.failures) == ([0], {})
     assert found.batch.to_pylist() == [{"k": 2, "d": date(2024, 2, 28)}]

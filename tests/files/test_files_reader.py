@@ -22,7 +22,7 @@ from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
 from sinkql.physical import Column
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 _ALL = Limit(1 << 40, 1 << 50)
 _JSON = {"name": "JSON", "whole": False}
@@ -100,10 +100,10 @@ def test_a_file_longer_than_a_batch_is_offered_in_parts_at_once(tmp_path: Path) 
     reader = _reader(tmp_path)
     _put(tmp_path, "a.json", _lines(range(250)))
     at: dict[str, Offsets] = {"f": reader.initial(at_end=False)}
-    pacer, orders = Pacer({"f": reader}), Orders(at, timedelta(seconds=1), 100)
+    pacer, orders = Pacer({"f": reader}), PacingOrders(at, timedelta(seconds=1), 100)
     found = []
     for _ in range(3):
-        end = pacer.offer(at, orders, 0)
+        end = pacer.next_end(at, orders, 0)
         found.append((len(_rows(reader, at["f"], end["f"])), pacer.cut))
         at = dict(end)
     assert found == [(100, True), (100, True), (50, False)]
@@ -201,7 +201,7 @@ def test_the_log_stays_short_and_whole(tmp_path: Path) -> None:
         end = reader.latest(at, _ALL)
         assert [i] == [row["id"] for row in _rows(reader, at, end)]
         at = end
-    assert len(reader.attachments(at)) <= 16
+    assert len(reader.required_files(at)) <= 16
     assert reader.latest(at, _ALL) == at
 
 
@@ -242,7 +242,7 @@ def test_a_damaged_log_is_an_error(tmp_path: Path) -> None:
     reader = _reader(tmp_path)
     _put(tmp_path, "a.json", _lines(range(3)))
     at = reader.latest(reader.initial(at_end=False), _ALL)
-    segment = tmp_path / "state" / reader.attachments(at)[0]
+    segment = tmp_path / "state" / reader.required_files(at)[0]
     segment.write_bytes(segment.read_bytes()[:-5])
     with pytest.raises(SinkqlError) as error:
         _reader(tmp_path).latest(at, _ALL)
@@ -401,7 +401,7 @@ def test_files_without_rows_give_none(tmp_path: Path, text: str) -> None:
     reader = _reader(tmp_path, format=_CSV)
     batches, at = _drain(reader, _ALL)
     assert batches == [[]]
-    assert len(reader.attachments(at)) == 1
+    assert len(reader.required_files(at)) == 1
 
 
 def test_columns_go_by_the_headers_names_that_are_given(tmp_path: Path) -> None:
@@ -475,4 +475,4 @@ def test_few_plain_bytes_in_few_files_are_small(tmp_path: Path, files: dict[str,
     for name, text in files.items():
         _put(tmp_path, name, text)
     start = reader.initial(at_end=False)
-    assert reader.small(reader.splits(start, reader.latest(start, _ALL))) is small
+    assert reader.fits_in_process(reader.splits(start, reader.latest(start, _ALL))) is small

@@ -16,7 +16,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.options import bind
 from sinkql.connector_api.planning import Connector, FormatKind, FormatPlan
 from sinkql.connector_api.registry import Registry, discover, register
-from sinkql.connector_api.stream import Context, Decoded, Decoder, Decoding, Failure, Tally, UndecodableError
+from sinkql.connector_api.stream import Context, Decoded, Decoder, Decoding, RowFailure, Tally, UndecodableError
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower_relation
 from sinkql.parser import parse
@@ -41,7 +41,7 @@ class _TallyDecoder:
         good = [(int(fields[0]), fields[1]) for _, fields in rows if len(fields) == 2]
         arrays = [pa.array([n for n, _ in good], pa.int64()), pa.array([word for _, word in good], pa.string())]
         bad = [
-            Failure(number, "expected 2 fields", b"".join(map(str.encode, fields)))
+            RowFailure(number, "expected 2 fields", b"".join(map(str.encode, fields)))
             for number, fields in rows
             if len(fields) != 2
         ]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import Failure
+from sinkql.connector_api.stream import RowFailure
 from sinkql.connector_api.types import arrow_type
 from sinkql.decode.json_lines import _PIECE, JsonDecoder, _endless, _lines
 from sinkql.decode.messages import JsonMessages
@@ -87,7 +87,7 @@ def _line(seed: random.Random, columns: tuple[Column, ...], wild: float) -> byte
     return text.encode(errors="surrogatepass") + seed.choice((b"", b"", b"\r", b" "))
 
 
-def _decoded(decoder: JsonDecoder, block: bytes) -> tuple[list[dict[str, Any]], list[Failure], int]:
+def _decoded(decoder: JsonDecoder, block: bytes) -> tuple[list[dict[str, Any]], list[RowFailure], int]:
     parts = list(decoder.decode(BytesIO(block)))
     rows = [row for part in parts for row in part.batch.to_pylist()]
     return rows, [failure for part in parts for failure in part.failures], sum(part.records for part in parts)

@@ -15,7 +15,7 @@ import pytest
 from crash.pipeline import Pipeline
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Context
-from sinkql.connectors.files.processed_files import Log
+from sinkql.connectors.files.processed_files import ProcessedFilesLog
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.runtime.batch.loop import BatchLoop
@@ -32,7 +32,7 @@ def _files(numbers: range) -> list[SeenFile]:
     return [SeenFile(f"{number:06}", 1, 2, 3, 4, ((1, 0, "d" * 32),)) for number in numbers]
 
 
-def _appended(log: Log, commits: int) -> list[str]:
+def _appended(log: ProcessedFilesLog, commits: int) -> list[str]:
     heads: list[str] = []
     for number in range(commits):
         heads.append(log.append(heads[-1] if heads else None, _files(range(number, number + 1))))
@@ -40,7 +40,7 @@ def _appended(log: Log, commits: int) -> list[str]:
 
 
 def test_a_log_writes_little_more_than_its_own_files_and_needs_few_segments(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = ProcessedFilesLog(tmp_path)
     heads = _appended(log, 400)
     written = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert written < 400 * 40 * _FILE
@@ -50,11 +50,11 @@ def test_a_log_writes_little_more_than_its_own_files_and_needs_few_segments(tmp_
 
 
 def test_any_two_heads_tell_what_came_between_them(tmp_path: Path) -> None:
-    heads: list[str | None] = [None, *_appended(Log(tmp_path), 200)]
-    log, chance = Log(tmp_path), random.Random(3)
+    heads: list[str | None] = [None, *_appended(ProcessedFilesLog(tmp_path), 200)]
+    log, chance = ProcessedFilesLog(tmp_path), random.Random(3)
     for _ in range(60):
         start, end = sorted(chance.sample(range(201), 2))
-        log = log if chance.random() < 0.7 else Log(tmp_path)
+        log = log if chance.random() < 0.7 else ProcessedFilesLog(tmp_path)
         assert [file.name for file in _files(range(start, end))] == sorted(
             file.name for file in log.added(heads[start], heads[end])
         )
@@ -63,41 +63,41 @@ def test_any_two_heads_tell_what_came_between_them(tmp_path: Path) -> None:
 
 
 def test_what_two_heads_do_not_need_can_go(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = ProcessedFilesLog(tmp_path)
     heads = _appended(log, 300)
     assert log.unneeded(heads[-2:], before=time.time() - 60) == ()
     for name in log.unneeded(heads[-2:], before=time.time() + 60):
         (tmp_path / name).unlink()
     assert len(list(tmp_path.iterdir())) <= 64
     for count, head in ((299, heads[-2]), (300, heads[-1])):
-        assert {file.name: file for file in _files(range(count))} == Log(tmp_path).seen(head)
+        assert {file.name: file for file in _files(range(count))} == ProcessedFilesLog(tmp_path).seen(head)
 
 
 def test_nothing_goes_while_a_head_is_missing_or_damaged(tmp_path: Path) -> None:
     """What it needs is not known then."""
-    *_, head = _appended(Log(tmp_path), 20)
-    assert Log(tmp_path).unneeded([head], before=time.time() + 60)
+    *_, head = _appended(ProcessedFilesLog(tmp_path), 20)
+    assert ProcessedFilesLog(tmp_path).unneeded([head], before=time.time() + 60)
     (tmp_path / head).write_bytes(b"[]")
-    assert Log(tmp_path).unneeded([head], before=time.time() + 60) == ()
+    assert ProcessedFilesLog(tmp_path).unneeded([head], before=time.time() + 60) == ()
     (tmp_path / head).unlink()
-    assert Log(tmp_path).unneeded([head], before=time.time() + 60) == ()
+    assert ProcessedFilesLog(tmp_path).unneeded([head], before=time.time() + 60) == ()
 
 
 def test_a_folder_that_has_just_what_the_last_head_needs_goes_on(tmp_path: Path) -> None:
     """On another host there is no more: not the head before, where it was merged."""
-    heads = _appended(Log(tmp_path / "old"), 70)
+    heads = _appended(ProcessedFilesLog(tmp_path / "old"), 70)
     without = []
     for number, (before, head) in enumerate(itertools.pairwise(heads)):
         new = tmp_path / f"new{number}"
         new.mkdir()
-        for name in Log(tmp_path / "old").names(head):
+        for name in ProcessedFilesLog(tmp_path / "old").names(head):
             shutil.copy(tmp_path / "old" / name, new / name)
         without += [number] if not (new / before).exists() else []
-        log = Log(new)
+        log = ProcessedFilesLog(new)
         for name in log.unneeded([before, head], before=time.time() + 60):
             (new / name).unlink()
         more = log.append(head, _files(range(number + 2, number + 3)))
-        assert set(Log(new).seen(more)) == {f"{each:06}" for each in range(number + 3)}
+        assert set(ProcessedFilesLog(new).seen(more)) == {f"{each:06}" for each in range(number + 3)}
     assert without
 
 
@@ -157,11 +157,11 @@ def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
         os.utime(path, (1, 1))
     loop._sweep_positions()
     ends = [*loop.marker.start.values(), *loop.marker.end.values()]
-    needed = {Path(name).name for end in ends for name in reader.attachments(end)}
+    needed = {Path(name).name for end in ends for name in reader.required_files(end)}
     state, table = _kept(pipeline)
     assert needed == state
     assert table <= needed
-    assert {Path(name).name for end in loop.marker.end.values() for name in reader.attachments(end)} <= table
+    assert {Path(name).name for end in loop.marker.end.values() for name in reader.required_files(end)} <= table
 
 
 @pytest.mark.parametrize(("what", "commits"), [("all", 6), ("all", 12), ("head", 6), ("older", 6), ("damaged", 6)])
@@ -174,7 +174,7 @@ def test_segments_lost_in_the_state_folder_come_back_from_the_table(
         loop = _run(pipeline)
         (pipeline.folder / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
     ((end, reader),) = zip(loop.marker.end.values(), loop.readers.values(), strict=True)
-    head, *older = [pipeline.state / name for name in reader.attachments(end)]
+    head, *older = [pipeline.state / name for name in reader.required_files(end)]
     match what:
         case "all":
             shutil.rmtree(pipeline.state)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from files.test_files_reader import _ALL, _drain, _lines, _put, _reader, _rows
-from sinkql.connectors.files.processed_files import Log
+from sinkql.connectors.files.processed_files import ProcessedFilesLog
 from sinkql.errors import SinkqlError
 
 
@@ -99,7 +99,9 @@ def test_each_row_comes_once_whatever_is_renamed(tmp_path: Path, seed: int) -> N
     assert found == Counter(10 * name + row for name in range(names) for row in range(3))
     for _ in range(20):
         start = chance.choice([None, *heads])
-        before = {file.name for file in Log(tmp_path / "state/files").added(None, start)} if start else set()
-        added = [file.name for file in Log(tmp_path / "state/files").added(start, end["log"])]
+        before = (
+            {file.name for file in ProcessedFilesLog(tmp_path / "state/files").added(None, start)} if start else set()
+        )
+        added = [file.name for file in ProcessedFilesLog(tmp_path / "state/files").added(start, end["log"])]
         assert len(before) + len(added) == names
         assert before.isdisjoint(added)

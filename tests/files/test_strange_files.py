@@ -113,7 +113,7 @@ def test_a_state_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monke
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("sinkql.connectors.files.processed_files.files.write", full)
+        patched.setattr("sinkql.connectors.files.processed_files.files.write_atomic", full)
         with pytest.raises(SinkqlError, match="No space left on device") as error:
             reader.latest(start, _ALL)
     assert (error.value.code, error.value.retryable) == ("SQ3306", True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import redefine
-from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
 from sinkql.explain import to_text
@@ -40,7 +40,7 @@ def with_odd_types(registry: Registry) -> Registry:
     """Return a registry with load generators of shapes that no source has yet: odd types, rows overwritten by key."""
     counter = registry.sources["LOAD GENERATOR COUNTER"]
 
-    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
         name = statement.kind.removeprefix("LOAD GENERATOR ")
         return SourcePlan({"holes": True} if name == "MARKETING" else {}, _ODD[name])
 

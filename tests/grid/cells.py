@@ -64,7 +64,7 @@ def evaluated(expression: logical.Expression, rows: Sequence[tuple[Any, ...]], n
 def _outcome(function: Any, row: tuple[Any, ...]) -> Outcome:
     try:
         return "value", function(row)
-    except evaluate.UnsureError:
+    except evaluate.NotEvaluableError:
         return _UNSURE
     except SinkqlError as error:
         return "error", error.message

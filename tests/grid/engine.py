@@ -27,7 +27,7 @@ from sinkql import logical
 from sinkql.logical.type import parse_type
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import spark_type
-from sinkql.runtime.spark.carriage import into_spark, out_of_spark
+from sinkql.runtime.spark.carriage import from_spark, to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ class Engine:
     def _at_hand(self, numbers: Sequence[int]) -> DataFrame:
         """Return the rows as a relation of the plan's own, over which Spark computes while it plans."""
         if tuple(numbers) not in self._local:
-            rows = into_spark(edges.table().take(list(numbers)))
+            rows = to_spark(edges.table().take(list(numbers)))
             self._local[tuple(numbers)] = self.spark.createDataFrame(rows, _SCHEMA)
         return self._local[tuple(numbers)]
 
@@ -136,14 +136,14 @@ def _columns(shown: DataFrame) -> list[pa.ChunkedArray]:
 
 def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any]:
     within = pc.struct_field(column, "v")
-    return values.listed(out_of_spark(pa.table({"v": within}), [str(expression.type)]).column(0))
+    return values.listed(from_spark(pa.table({"v": within}), [str(expression.type)]).column(0))
 
 
 @contextmanager
 def engine(spark: SparkSession, folder: Path, sampled: int = 1, first: int = 0) -> Iterator[Engine]:
     """Give Spark the grid's rows until the block ends; groups of expressions are counted from the first."""
     path = folder / "grid.parquet"
-    pq.write_table(into_spark(edges.table()), path)
+    pq.write_table(to_spark(edges.table()), path)
     spark.read.schema(_SCHEMA).parquet(str(path)).createOrReplaceTempView(_VIEW)
     yield Engine(spark, sampled, groups=first)
     spark.catalog.dropTempView(_VIEW)

@@ -18,7 +18,7 @@ def _run(moving: Pipeline, sink: str) -> tuple[bool, int | None]:
     (job,) = moving.session.jobs([sink])
     moving.engine = LocalEngine(job.buckets or 2)
     loop = moving.run(sink, batches=False)
-    anew = loop.rebuilds()
+    anew = loop.needs_full_refresh()
     drain(loop)
     moving.check(sink)
     state = loop.marker.state

@@ -22,7 +22,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.state import manifest
 from sinkql.session.server_check import checks_of_clusters
 from sinkql.state_store import directory as homes
-from sinkql.state_store.directory import BucketState, Home
+from sinkql.state_store.directory import ObjectStateStore, StateDirectory
 from sinkql.storage import failpoint
 from support.fault import armed
 from support.proxy import Rule, proxy
@@ -128,7 +128,7 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
     loop = moving.run("joined")
     moving.check("joined")
     assert not _rebuilt(moving)
-    index = Home(loop.folder / "index", moving.store("joined"))
+    index = StateDirectory(loop.folder / "index", moving.store("joined"))
     assert loop.marker.index is not None
     assert {f"index/{name}" for name in files(index.folder, loop.marker.index)} <= moving.kept("joined")
 
@@ -157,12 +157,12 @@ def test_a_store_that_takes_no_deletes_keeps_no_sink_from_its_commits(
     moving.put(60)
     moving.run("sums")
 
-    def delete(self: BucketState, names: Iterable[str]) -> None:
+    def delete(self: ObjectStateStore, names: Iterable[str]) -> None:
         asked.extend(names)
         raise SinkqlError("SQ3308", "it denies access")
 
     asked: list[str] = []
-    monkeypatch.setattr(BucketState, "delete", delete)
+    monkeypatch.setattr(ObjectStateStore, "delete", delete)
     for _ in range(4):
         moving.put(60)
         moving.run("sums")
@@ -223,7 +223,7 @@ def test_what_is_nowhere_else_makes_no_room(tmp_path: Path, monkeypatch: pytest.
         os.utime(moving.local("sums"), (0, 0))
         before = sorted(moving.local("sums").rglob("*"))
         monkeypatch.setattr(homes, "_crowded", lambda folder: True)
-        assert homes.trim(tmp_path / "sinks") == 0
+        assert homes.free_disk_space(tmp_path / "sinks") == 0
         assert sorted(moving.local("sums").rglob("*")) == before
 
 

@@ -134,7 +134,7 @@ def test_what_the_store_lost_is_made_again(tmp_path: Path, suffix: str, *, damag
         if moved:
             moving.move()
         if moved and not damaged and suffix == ".arrow":  # it is known before a task misses it
-            assert moving.run("sums", batches=False).due == 0
+            assert moving.run("sums", batches=False).next_temporal_change == 0
         for _ in range(2):
             moving.put(40)
             moving.run("sums")
@@ -178,7 +178,7 @@ def test_a_machine_forgets_what_no_task_uses(
     for path in used:
         os.utime(path)
     monkeypatch.setattr(homes, "_crowded", lambda folder: crowded)
-    homes.tidy(root)
+    homes.evict_old_files(root)
     assert {path for path in root.rglob("*") if path.is_file()} == {*used, root / "tidied"}
     moving.put(40)
     for sink in SINKS:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connector_api.stream import StaleFilesError
 from sinkql.connectors.iceberg.table.target import Patience
 from sinkql.errors import LostIndexError, SinkqlError
 from support.damage import damaged
@@ -86,10 +86,10 @@ def _batch(sink: Sink, *rows: tuple[int, str]) -> None:
         try:
             sink.put(*rows)
             break
-        except RedoBatchError:
+        except StaleFilesError:
             continue
         except LostIndexError:
-            sink.writer.doubt()
+            sink.writer.invalidate_index()
     else:
         raise AssertionError("the batch does not get through")
     sink.writer.maintain()

@@ -273,8 +273,8 @@ def test_compaction_goes_on_over_batches(lake: Lake, name: str) -> None:
 
 
 def test_share_of_the_time_is_what_the_sink_says(lake: Lake, name: str) -> None:
-    assert Sink(lake, name).writer.share() == 0.15
-    assert Sink(lake, name, options={"maintenance_share": 2.5}).writer.share() == 0.025
+    assert Sink(lake, name).writer.maintenance_share() == 0.15
+    assert Sink(lake, name, options={"maintenance_share": 2.5}).writer.maintenance_share() == 0.025
 
 
 def test_sink_without_maintenance_leaves_files(lake: Lake, name: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.commit.committer import land
+from sinkql.connectors.iceberg.commit.committer import commit_proposal
 from sinkql.connectors.iceberg.compact import selection
 from sinkql.connectors.iceberg.compact import upsert as compact_upsert
 from sinkql.connectors.iceberg.file.deletes import live_files
@@ -20,7 +20,7 @@ from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.connectors.iceberg.key_index.live import live_rows
 from sinkql.connectors.iceberg.key_index.run import Entries
 from sinkql.connectors.iceberg.write import upsert
-from sinkql.storage.sorted_run import Tiers
+from sinkql.storage.sorted_run import MergePolicy
 from support import strangers
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
@@ -72,9 +72,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
         def late(*arguments: Any, **limits: Any) -> Table:
             if left:
                 left.pop()()
-            return land(*arguments, **limits)
+            return commit_proposal(*arguments, **limits)
 
-        monkeypatch.setattr("sinkql.connectors.iceberg.write.compaction.land", late)
+        monkeypatch.setattr("sinkql.connectors.iceberg.write.compaction.commit_proposal", late)
 
     return arrange
 
@@ -228,7 +228,7 @@ def test_file_of_no_rows_that_another_adds_leaves_the_table(lake: Lake, name: st
 def test_delete_file_that_cannot_be_read_is_left_as_it_is(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = Tiers(100, small=0)
+    many = MergePolicy(100, small=0)
     monkeypatch.setattr(selection, "_LEAST", replace(selection._LEAST, files=many, as_well=(100, 2)))
     sink = Sink(lake, name, upsert=True)
     sink.start()
@@ -262,19 +262,19 @@ def test_a_commit_of_which_no_reply_came_brings_its_index(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     def unheard(*arguments: Any, **limits: Any) -> Table:
-        land(*arguments, **limits)
+        commit_proposal(*arguments, **limits)
         raise OSError("no reply")
 
     monkeypatch.setattr(compaction, "_SLACK", 1 << 16)
     sink = churned(lake, name)
     with monkeypatch.context() as patch:
         if lost == "compaction":
-            patch.setattr("sinkql.connectors.iceberg.write.compaction.land", unheard)
+            patch.setattr("sinkql.connectors.iceberg.write.compaction.commit_proposal", unheard)
             (told,) = sink.writer.maintain()
             assert told.problem == "no reply"
             assert replaced(lake.table(name)) == 1
         else:
-            patch.setattr("sinkql.connectors.iceberg.write.writer.land", unheard)
+            patch.setattr("sinkql.connectors.iceberg.write.writer.commit_proposal", unheard)
             with pytest.raises(OSError, match="no reply"):
                 sink.put(*churn(BATCHES))
     sink.put(*churn(BATCHES))

@@ -133,7 +133,7 @@ def test_nothing_but_a_strangers_marker_is_an_error_by_that_name(lake: Lake, nam
             _set(lake.table(name), sink, None)
         case _:
             _set(lake.table(name), sink, "{")
-    for refused in (sink.writer.refresh, sink.writer.marker, Sink(lake, name).start):
+    for refused in (sink.writer.refresh, sink.writer.load_checkpoint, Sink(lake, name).start):
         with pytest.raises(SinkqlError) as caught:
             refused()
         assert caught.value.code == "SQ3508"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sinkql import physical
-from sinkql.connector_api.stream import Marker, Switch
+from sinkql.connector_api.stream import Checkpoint, PlanChange
 from sinkql.errors import FencedError, SinkqlError
 from support.lake import Lake, Sink
 
@@ -15,9 +15,9 @@ _MORE = physical.Column("more", "numeric(9,2)")
 _MANY = 1 << 40
 
 
-def _claim(sink: Sink, epoch: int, renamed: dict[str, str]) -> Marker:
+def _claim(sink: Sink, epoch: int, renamed: dict[str, str]) -> Checkpoint:
     sink.writer.open()
-    return sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=Switch("plan", {"plan": renamed}))
+    return sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=PlanChange("plan", {"plan": renamed}))
 
 
 def test_columns_are_renamed_widened_and_added_by_claims(any_lake: Lake, name: str) -> None:
@@ -45,7 +45,7 @@ def test_another_plan_changes_no_column(lake: Lake, name: str) -> None:
     new = Sink(lake, name, columns=_WIDE)
     new.writer.open()
     with pytest.raises(SinkqlError) as refused:
-        new.writer.claim({}, epoch=2, switch=Switch("third", {"second": {"name": "title"}}))
+        new.writer.claim({}, epoch=2, switch=PlanChange("third", {"second": {"name": "title"}}))
     assert refused.value.code == "SQ3504"
     assert lake.table(name).schema().column_names == ["id", "name"]
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connector_api.stream import StaleFilesError
 from sinkql.connectors.iceberg.commit import leftover
 from sinkql.storage import failpoint
 from support import strangers
@@ -170,7 +170,7 @@ def test_batch_that_is_to_be_redone_leaves_no_files(lake: Lake, name: str) -> No
     attempt = sink.attempt([(2, "c")])
     written = on_disk(lake, name) - before
     strangers.append(lake.table(name), (6, "b"))
-    with pytest.raises(RedoBatchError):
+    with pytest.raises(StaleFilesError):
         sink.finish(attempt)
     assert written
     assert written & on_disk(lake, name) == set()

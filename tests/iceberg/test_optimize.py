@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, WrongIndexError
-from sinkql.connectors.iceberg.compact.upsert import Rewriting
+from sinkql.connectors.iceberg.compact.upsert import UpsertCompaction
 from sinkql.connectors.iceberg.file.deletes import live_files
-from sinkql.connectors.iceberg.write.compaction import Compacting
-from sinkql.runtime.sink.requests import Work
+from sinkql.connectors.iceberg.write.compaction import CompactionSchedule
+from sinkql.runtime.sink.requests import OptimizeProgress
 from support.lake import Lake, Sink
 
 ROUNDS = 200
@@ -38,8 +38,8 @@ def expected(*, upsert: bool, batches: int) -> list[tuple[int, str | None]]:
     return sorted(dict(rows).items()) if upsert else rows
 
 
-def optimize(sink: Sink, lake: Lake, name: str) -> Work:
-    work = Work()
+def optimize(sink: Sink, lake: Lake, name: str) -> OptimizeProgress:
+    work = OptimizeProgress()
     while not work.finished:
         sink.writer.refresh()
         work.add(*sink.writer.optimize())
@@ -51,7 +51,7 @@ def optimize(sink: Sink, lake: Lake, name: str) -> Work:
 def test_it_ends_though_batches_come_between(lake: Lake, name: str, *, upsert: bool, steps: int) -> None:
     sink = started(lake, name, upsert=upsert, retain_snapshots=1)
     before = live_files(lake.table(name)).data.keys()
-    work, batch = Work(), 7
+    work, batch = OptimizeProgress(), 7
     while not work.finished:
         sink.put(*churn(batch))
         batch += 1
@@ -88,7 +88,7 @@ class Mode:
         yield False
         yield True
 
-    def left_out(self) -> str | None:
+    def skipped_files(self) -> str | None:
         return None
 
 
@@ -97,12 +97,12 @@ def test_what_had_been_begun_is_not_all() -> None:
     target: Any = SimpleNamespace()
     table: Any = object()
     kept: Any = object()
-    compacting = Compacting(target, mode, target)
+    compacting = CompactionSchedule(target, mode, target)
     left = iter([True, False])
-    compacting.run(table, kept, go_on=lambda begun: next(left))
+    compacting.compact_next(table, kept, go_on=lambda begun: next(left))
     told = []
     for _ in range(4):
-        compacting.run(table, kept, go_on=lambda begun: True, whole=True)
+        compacting.compact_next(table, kept, go_on=lambda begun: True, whole=True)
         told.append(compacting.finished)
     assert mode.whole == [False, True, True]
     assert told == [False, False, True, False]
@@ -126,15 +126,15 @@ def test_a_file_that_cannot_be_read_is_left_and_told_of(lake: Lake, name: str, *
 
 def test_an_index_that_is_wrong_is_made_anew(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = started(lake, name, upsert=True)
-    finish, left = Rewriting._finish, [True]
+    finish, left = UpsertCompaction._finish, [True]
 
-    def wrong_once(self: Rewriting, *arguments: Any) -> tuple[Compaction, Any] | None:
+    def wrong_once(self: UpsertCompaction, *arguments: Any) -> tuple[Compaction, Any] | None:
         if left:
             left.pop()
             raise WrongIndexError("a file", "it has other rows")
         return finish(self, *arguments)
 
-    monkeypatch.setattr(Rewriting, "_finish", wrong_once)
+    monkeypatch.setattr(UpsertCompaction, "_finish", wrong_once)
     assert optimize(sink, lake, name).total().problem is None
     assert len(live_files(lake.table(name)).data) <= 2
     assert lake.rows(name) == expected(upsert=True, batches=7)

@@ -13,7 +13,7 @@ import pytest
 import requests
 from pyiceberg.table import Table
 
-from sinkql.connector_api.stream import Switch
+from sinkql.connector_api.stream import PlanChange
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, LeaseLostError
 from support import strangers
@@ -44,19 +44,19 @@ def deeds(sink: Sink, renew: Callable[[], None]) -> Iterator[None]:
         writer.maintain(lambda begun: True)
         yield
     if sink.upsert:
-        again = Switch("new", {"plan": {}}, again=frozenset({"plan"}))
+        again = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
         marker = writer.claim({"numbers": {"batch": 0}}, epoch=1, switch=again, renew=renew)
         writer.refresh()
         yield
         rows = [(number, "first") for number in range(3)]
-        results = sink.write(writer.collect(0, buckets=2), rows)
-        writer.rebuild(results, replace(marker, plan="plan", start=marker.end, end={"numbers": {"batch": 3}}))
+        results = sink.write(writer.begin_refresh(0, buckets=2), rows)
+        writer.commit_refresh(results, replace(marker, plan="plan", start=marker.end, end={"numbers": {"batch": 3}}))
     else:
         marker = writer.refresh()
-        gone = frozenset(path for path, _ in writer.live())
+        gone = frozenset(path for path, _ in writer.rows_by_file())
         task = writer.begin(bucketing="test", buckets=2)
         rows = [(number, "first") for number in range(4)]
-        writer.exchange(task, sink.write(task, rows), replace(marker, commit=task.commit), gone)
+        writer.replace_files(task, sink.write(task, rows), replace(marker, commit=task.commit), gone)
     yield
     writer.refresh()
     writer.optimize()

@@ -12,10 +12,10 @@ from pyiceberg.types import LongType, NestedField
 from sinkql.connectors.iceberg.compact.selection import choose
 from sinkql.connectors.iceberg.file.name import rewritten_name
 from sinkql.connectors.iceberg.key_index.index import Index
-from sinkql.connectors.iceberg.key_index.layer import DeleteNote, FileNote, Home, Layer
+from sinkql.connectors.iceberg.key_index.layer import DeleteRecord, FileRecord, IndexLocation, Layer
 
 LARGE = 1 << 20
-HOME = Home(0, 1, "hash")
+HOME = IndexLocation(0, 1, "hash")
 
 
 class Files:
@@ -25,18 +25,18 @@ class Files:
         catalog = load_catalog("files", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}")
         catalog.create_namespace("n")
         self.table = catalog.create_table("n.t", Schema(NestedField(1, "k", LongType(), required=True)))
-        self.files: dict[int, FileNote | None] = {}
-        self.deletes: dict[int, DeleteNote | None] = {}
+        self.files: dict[int, FileRecord | None] = {}
+        self.deletes: dict[int, DeleteRecord | None] = {}
 
     def file(self, rows: int, dead: int = 0, deletes: tuple[int, ...] = ()) -> int:
         number = len(self.files)
         path = rewritten_name("s", 1, f"{number}", 0)
-        self.files[number] = FileNote(path, rows, dead, deletes, size=8 * rows, home=HOME)
+        self.files[number] = FileRecord(path, rows, dead, deletes, size=8 * rows, home=HOME)
         return number
 
     def delete(self, rows: int, targets: int = 1) -> int:
         number = len(self.deletes)
-        self.deletes[number] = DeleteNote(f"{number}-deletes", targets, rows)
+        self.deletes[number] = DeleteRecord(f"{number}-deletes", targets, rows)
         return number
 
     def chosen(self) -> list[list[int]] | None:

@@ -15,8 +15,8 @@ from urllib.parse import quote
 import pytest
 
 from sinkql import physical
-from sinkql.connector_api.stream import Switch
-from sinkql.connectors.iceberg.commit.present import rows
+from sinkql.connector_api.stream import PlanChange
+from sinkql.connectors.iceberg.commit.present import current_rows
 from sinkql.connectors.iceberg.table import reader
 from sinkql.connectors.iceberg.table.reader import lines
 from sinkql.errors import SinkqlError
@@ -28,14 +28,14 @@ from support.seaweed import SECRET
 def test_before_there_is_a_table_nothing_is_shown_of_it(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     assert lines(sink.planned, sink.context) == []
-    assert rows(sink.planned, sink.context, sink.columns, 10).num_rows == 0
+    assert current_rows(sink.planned, sink.context, sink.columns, 10).num_rows == 0
 
 
 def test_rows_and_a_way_to_read_them_are_shown_once_they_are_there(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()
     sink.put((1, "a"), (2, None))
-    found = rows(sink.planned, sink.context, sink.columns, 10)
+    found = current_rows(sink.planned, sink.context, sink.columns, 10)
     assert found.column_names == ["id", "name"]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "a"), (2, None)]
 
@@ -48,8 +48,8 @@ def test_a_column_has_the_name_that_the_next_claim_gives_it(any_lake: Lake, name
                physical.Column("name", "text"))  # fmt: skip
     new = Sink(any_lake, name, upsert=True, columns=columns)
     for again in ((), ("plan",)):
-        switch = Switch("new", {"plan": {"name": "title"}}, again=frozenset(again))
-        found = rows(new.planned, new.context, columns, 10, switch=switch).to_pylist()
+        switch = PlanChange("new", {"plan": {"name": "title"}}, again=frozenset(again))
+        found = current_rows(new.planned, new.context, columns, 10, switch=switch).to_pylist()
         assert found == [{"id": 1, "title": None if again else "a", "name": "a" if again else None}]
     assert any_lake.table(name).schema().column_names == ["id", "name"]
 
@@ -61,9 +61,9 @@ def test_a_list_of_arrays_is_not_one_without_elements(lake: Lake, name: str, ver
     sink.start()
     sink.put((1, None), (2, [["gone"]]), (3, [None, [], ["x", None]]))  # type: ignore[arg-type]  # of other columns
     sink.put((2, []))  # type: ignore[arg-type]  # likewise
-    found = rows(sink.planned, sink.context, columns, 10).to_pydict()
+    found = current_rows(sink.planned, sink.context, columns, 10).to_pydict()
     assert sorted(zip(*found.values(), strict=True)) == [(1, None), (2, []), (3, [None, [], ["x", None]])]
-    assert rows(sink.planned, sink.context, columns, 2).num_rows == 2
+    assert current_rows(sink.planned, sink.context, columns, 2).num_rows == 2
 
 
 def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) ->
     assert named is not None
     assert lake.catalog().load_table(ast.literal_eval(named[1])).name() == ("n", "a", "b.c")
     with pytest.raises(SinkqlError, match=r'table "n\.a\."b\.c""'):
-        rows(sink.planned, sink.context, (physical.Column("other", "text"),), 10)
+        current_rows(sink.planned, sink.context, (physical.Column("other", "text"),), 10)
 
 
 @pytest.mark.long

@@ -16,12 +16,12 @@ import pytest
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector_api.stream import NO_PLAN, Committed, Marker, Switch, WriteResult
+from sinkql.connector_api.stream import NO_PLAN, Checkpoint, Committed, PlanChange, WriteResult
 from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
 from sinkql.connectors.iceberg.write import refresh_collect, refresh_diff
 from sinkql.connectors.iceberg.write.digest import digests
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.hash_key import OPEN
+from sinkql.hash_key import PUBLIC_KEY
 from support.lake import Lake, Sink
 
 LAYOUTS: Sequence[Mapping[str, Any]] = (
@@ -30,7 +30,7 @@ LAYOUTS: Sequence[Mapping[str, Any]] = (
     {"partition_by": [{"sql": "name", "transform": "identity", "column": "name"}]},
     {"sort_by": [{"sql": "name DESC", "column": "name", "descending": True, "nulls_first": False}]},
 )
-AGAIN = Switch("new", {"plan": {}}, again=frozenset({"plan"}))
+AGAIN = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
 
 
 def rebuild(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int = 2) -> Committed:
@@ -40,8 +40,8 @@ def rebuild(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int
     marker = sink.writer.refresh()
     results: list[WriteResult] = []
     for number, rows in enumerate(parts):
-        results += sink.write(sink.writer.collect(number, buckets=2), list(rows.items()))
-    return sink.writer.rebuild(results, replace(marker, plan="new"))
+        results += sink.write(sink.writer.begin_refresh(number, buckets=2), list(rows.items()))
+    return sink.writer.commit_refresh(results, replace(marker, plan="new"))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -121,8 +121,8 @@ def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: P
     wider.writer.open()
     wider.writer.claim({"numbers": {"batch": 0}}, epoch=2, switch=replace(AGAIN, follows={"plan": {"name": "title"}}))
     marker = wider.writer.refresh()
-    results = wider.write(wider.writer.collect(0, buckets=2), [(2, "b"), (3, "c")])
-    wider.writer.rebuild(results, replace(marker, plan="new"), look)
+    results = wider.write(wider.writer.begin_refresh(0, buckets=2), [(2, "b"), (3, "c")])
+    wider.writer.commit_refresh(results, replace(marker, plan="new"), look)
     assert seen
     assert seen == [[(1, "a"), (2, "b")]] * len(seen)
     assert sink.lake.rows("t", ("id", "title")) == [(2, "b"), (3, "c")]
@@ -138,12 +138,12 @@ def test_rows_of_others_with_one_key_are_replaced_too(tmp_path: Path) -> None:
     other.put((1, "a"), (1, "b"), (2, "c"))
     sink = Sink(lake, "t", upsert=True, options={"existing_rows": "replace"})
     sink.writer.open()
-    assert sink.writer.replaces()
-    switch = Switch("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
+    assert sink.writer.replaces_foreign_rows()
+    switch = PlanChange("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
     assert sink.writer.claim({"numbers": {"batch": 0}}, epoch=1, switch=switch).plan == NO_PLAN
     marker = sink.writer.refresh()
-    results = sink.write(sink.writer.collect(0, buckets=2), [(1, "x"), (3, "y")])
-    sink.writer.rebuild(results, replace(marker, plan="new"))
+    results = sink.write(sink.writer.begin_refresh(0, buckets=2), [(1, "x"), (3, "y")])
+    sink.writer.commit_refresh(results, replace(marker, plan="new"))
     assert lake.rows("t") == [(1, "x"), (3, "y")]
     sink.put((3, "z"))
     assert lake.rows("t") == [(1, "x"), (3, "z")]
@@ -157,21 +157,21 @@ def test_another_sink_that_adds_rows_while_they_are_replaced_is_named_and_the_ne
     other.start()
     other.put((1, "a"))
     sink = Sink(lake, "t", upsert=True, options={"existing_rows": "replace"})
-    switch = Switch("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
+    switch = PlanChange("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
 
-    def begun(epoch: int) -> tuple[list[WriteResult], Marker]:
+    def begun(epoch: int) -> tuple[list[WriteResult], Checkpoint]:
         sink.writer.open()
         sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=switch)
         marker = replace(sink.writer.refresh(), plan="new")
-        return sink.write(sink.writer.collect(0, buckets=2), [(3, "y")]), marker
+        return sink.write(sink.writer.begin_refresh(0, buckets=2), [(3, "y")]), marker
 
     results, marker = begun(1)
     other.put((4, "b"))
     with pytest.raises(FencedError, match="another sink has committed to table") as told:
-        sink.writer.rebuild(results, marker)
+        sink.writer.commit_refresh(results, marker)
     assert (told.value.code, told.value.detail) == ("SQ5102", "The other sink has the id other.")
     assert lake.rows("t") == [(1, "a"), (4, "b")]
-    sink.writer.rebuild(*begun(2))
+    sink.writer.commit_refresh(*begun(2))
     assert lake.rows("t") == [(3, "y")]
 
 
@@ -183,9 +183,9 @@ def test_values_that_are_stored_otherwise_are_others() -> None:
             "t": pa.array(["a", "a", "a", None, "a", "a"]),
         }
     )
-    d1, d2 = digests(values, OPEN)
+    d1, d2 = digests(values, PUBLIC_KEY)
     assert len(set(zip(d1.tolist(), d2.tolist(), strict=True))) == values.num_rows
-    once, twice = digests(values.slice(2, 2), OPEN), digests(values, OPEN)
+    once, twice = digests(values.slice(2, 2), PUBLIC_KEY), digests(values, PUBLIC_KEY)
     assert [half.tolist() for half in once] == [half[2:4].tolist() for half in twice]
 
 
@@ -215,7 +215,7 @@ def test_columns_change_once_however_often_a_sink_is_claimed_before_it_replaces_
     first = Sink(lake, "t", options=options)
     first.start()
     columns = (first.columns[0], physical.Column("title", "text"), first.columns[1])
-    switch = Switch("new", {NO_PLAN: {"name": "title"}}, empties=True)  # and another one is "name" since
+    switch = PlanChange("new", {NO_PLAN: {"name": "title"}}, empties=True)  # and another one is "name" since
     fields = []
     for epoch in (2, 3):
         sink = Sink(lake, "t", columns=columns, options=options)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connector_api.stream import StaleFilesError
 from sinkql.connectors.iceberg.commit import lineage, manifest_cache
 from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.file.manifest import manifests_of
@@ -96,10 +96,10 @@ class Damaged:
             try:
                 sink.put(*NEXT)
                 break
-            except RedoBatchError:
+            except StaleFilesError:
                 continue
             except LostIndexError:
-                sink.writer.doubt()
+                sink.writer.invalidate_index()
         else:
             raise AssertionError("the batch does not get through")
         sink.writer.maintain()

@@ -20,7 +20,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import RowError, Tally
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
-from sinkql.runtime.sink.replay import replay_asked
+from sinkql.runtime.sink.replay import run_replay_request
 from support.kafka import Kafka
 from support.registry import stub_registry
 from support.running import MemoryControl
@@ -226,7 +226,7 @@ def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline:
             kept = (letter.position, letter.code, letter.key, letter.raw, bool(letter.message))
             assert kept == (f"{topic}/0/1", "SQ3101", *sent[1], True), name
             right = RowError(f"{topic}/0/1", "SQ3101", "", sent[0][1] or b"", sent[0][0])
-            still, found = reader.again([letter, right])
+            still, found = reader.retry_dead_letters([letter, right])
             assert (len(still.failures), len(found.failures), found.batch.num_rows) == (1, 0, 1), name
 
 
@@ -235,7 +235,7 @@ def _replay(pipeline: Pipeline, relation: str) -> None:
     (job,) = (each for each in pipeline.session.jobs() if each.sink.endswith(f".{relation}_sink"))
     result = pipeline.session.execute(f"REPLAY ERRORS FROM {job.reads()[0].name.rpartition('.')[2]}")
     assert [each.code for each in result[0].notices] == ["SQ2355"]
-    replay_asked(pipeline.drain(relation), pipeline.session.context(job).notes, threading.Lock(), lambda: False)
+    run_replay_request(pipeline.drain(relation), pipeline.session.context(job).notes, threading.Lock(), lambda: False)
 
 
 @pytest.mark.parametrize("upsert", [False, True])

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Messages, Planning
+from sinkql.connector_api.planning import PlanningContext, SourceMessages
 from sinkql.connector_api.stream import Context, MessageDecoder
 from sinkql.connectors.kafka.formats import FORMATS
 from sinkql.errors import SinkqlError
@@ -105,5 +105,5 @@ def test_columns_that_a_format_does_not_give_are_refused(format_: ast.Format, ty
     columns = tuple(logical.Column(f"c{place}", logical.Type(type_)) for place, type_ in enumerate(types))
     statement = ast.CreateSource(ast.Name((ast.Ident("s"),)), "KAFKA")
     with pytest.raises(SinkqlError) as caught:
-        kind.plan(Messages("value", "t", statement, format_, columns), cast(Planning, None))
+        kind.plan(SourceMessages("value", "t", statement, format_, columns), cast(PlanningContext, None))
     assert caught.value.code == code

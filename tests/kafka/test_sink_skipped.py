@@ -15,7 +15,7 @@ from kafka.sinking import committed, folded, topic_sink
 from sinkql import physical
 from sinkql.capture import messages
 from sinkql.capture.runner import discard
-from sinkql.connector_api.cdc import Keeping
+from sinkql.connector_api.cdc import LogRetention
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
 from support.kafka import Kafka
@@ -44,7 +44,7 @@ def test_sink_into_a_topic_goes_on_after_changes_that_were_lost(
     topic_sink(pipeline, "people", "skipping", "KEY (id) FORMAT JSON ENVELOPE UPSERT")
     server = Server.make(tmp_path / "server.db")
     server.commit([("t", 1, "ann"), ("t", 2, "bob")])
-    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with Running(sinks):
         drain(_loop(pipeline, sinks))
     server.commit([("t", 1, "lost")])
@@ -55,8 +55,8 @@ def test_sink_into_a_topic_goes_on_after_changes_that_were_lost(
         with pytest.raises(SinkqlError) as failed:
             drain(_loop(pipeline, sinks))
         assert failed.value.code == "SQ3436"
-        messages.put(sinks.place.notes, "skip", messages.Skip(failed.value.code))
-        running.until(lambda: messages.era(sinks.place.notes).begin)
+        messages.send(sinks.place.notes, "skip", messages.LossAcceptance(failed.value.code))
+        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
         server.commit([("t", 2, "ben")])
         drain(_loop(pipeline, sinks))
     assert [each["v"] for each in folded(committed(broker, "skipping")).values()] == ["ann", "ben"]

@@ -23,7 +23,7 @@ from kafka.pipeline import Pipeline
 from kafka.sinking import committed, folded, topic_sink
 from sinkql.connectors.kafka.client import Client, lose
 from sinkql.connectors.kafka.sink import progress, transaction
-from sinkql.connectors.kafka.sink.transaction import Transactions, UndecidedError
+from sinkql.connectors.kafka.sink.transaction import Transactions, UnknownOutcomeError
 from sinkql.connectors.kafka.sink.writer import TopicWriter
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
@@ -95,7 +95,7 @@ def test_a_sink_whose_progress_goes_while_it_runs_is_not_said_to_be_taken_over(
     loop = _started(pipeline)
 
     def unanswered(*arguments: Any) -> NoReturn:
-        raise UndecidedError(SinkqlError("SQ4271", "no answer"))
+        raise UnknownOutcomeError(SinkqlError("SQ4271", "no answer"))
 
     with monkeypatch.context() as patch:
         patch.setattr(Transactions, "send", unanswered)
@@ -211,7 +211,7 @@ def test_an_answer_that_is_lost_while_another_sink_writes_doubles_nothing(
 
     def unanswered(*arguments: Any) -> NoReturn:
         send(*arguments)
-        raise UndecidedError(SinkqlError("SQ4271", "no answer"))
+        raise UnknownOutcomeError(SinkqlError("SQ4271", "no answer"))
 
     producer = _left_open(broker, "meanwhile")
     with monkeypatch.context() as patch:

@@ -87,7 +87,7 @@ def test_few_messages_of_few_partitions_are_a_small_batch(broker: Kafka, pipelin
 def _is_small(pipeline: Pipeline, relation: str) -> bool:
     (reader,) = pipeline.loop(relation).readers.values()
     start = reader.initial(at_end=False)
-    return reader.small(reader.splits(start, reader.latest(start, Limit(1 << 20))))
+    return reader.fits_in_process(reader.splits(start, reader.latest(start, Limit(1 << 20))))
 
 
 def test_large_messages_bound_a_batch_by_their_bytes(broker: Kafka, pipeline: Pipeline) -> None:

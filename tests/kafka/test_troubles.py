@@ -292,13 +292,13 @@ def test_a_target_of_before_partitions_came_or_messages_went_is_reached(broker: 
     _numbers(pipeline, topic)
     (reader,) = pipeline.loop("s").readers.values()
     target = reader.target(reader.initial(at_end=False))
-    assert not reader.reached(reader.initial(at_end=False), target)
+    assert not reader.target_reached(reader.initial(at_end=False), target)
     broker.grow(topic, 2)
     broker.send(topic, *_texts(3))
     broker.send(topic, *_texts(4), partition=1)
-    assert reader.reached(reader.latest(reader.initial(at_end=False), Limit(100), target), target)
+    assert reader.target_reached(reader.latest(reader.initial(at_end=False), Limit(100), target), target)
     broker.forget(topic, 3)
-    assert reader.reached(reader.latest(reader.initial(at_end=False), Limit(100), target), target)
+    assert reader.target_reached(reader.latest(reader.initial(at_end=False), Limit(100), target), target)
 
 
 def test_a_source_begins_where_it_says(broker: Kafka, pipeline: Pipeline) -> None:

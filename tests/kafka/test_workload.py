@@ -151,7 +151,7 @@ def _at(pipeline: Pipeline) -> dict[str, int]:
     """Return the offsets up to which the table was written."""
     loop = pipeline.loop("s")
     loop.writer.open()
-    marker = loop.writer.marker()
+    marker = loop.writer.load_checkpoint()
     found: dict[str, int] = {} if marker is None else dict(marker.end["materialize.public.s"]["partitions"])
     return found
 

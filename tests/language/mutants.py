@@ -126,7 +126,7 @@ def _evaluated(run: Any, row: Any, types: Any, text: str) -> None:
         return  # a time of before Python's first year
     try:
         list(run(lambda _: [values]))
-    except evaluate.UnsureError:
+    except evaluate.NotEvaluableError:
         return
     except SinkqlError as error:
         raise error.within(path=None, text=text) from None

@@ -20,7 +20,7 @@ from language.damage import hurt
 from language.judge import changed
 from language.sentences import sentence
 from sinkql.catalog.system import RELATIONS
-from sinkql.errors import SinkqlError, codes
+from sinkql.errors import SinkqlError, error_codes
 from sinkql.parser import parse
 from sinkql.parser.read import lexer
 from sinkql.session import Session
@@ -149,7 +149,7 @@ def _begun(path: Path) -> Iterator[Session]:
 
 def mistaken(error: SinkqlError, text: str) -> str | None:
     """Say what is wrong with an error itself; None where it is as it should be."""
-    if error.code not in codes:
+    if error.code not in error_codes:
         return f"{error.code} is not declared"
     if not error.message.strip() or error.code not in error.shown():
         return f"{error.code} says nothing"

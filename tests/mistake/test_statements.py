@@ -9,7 +9,7 @@ import pytest
 
 from mistake.source_hint import hints
 from mistake.told import shown
-from sinkql.errors import SinkqlError, codes
+from sinkql.errors import SinkqlError, error_codes
 from sinkql.parser import parse
 from support.words import WORDS
 
@@ -39,7 +39,7 @@ def _texts() -> list[tuple[str, str]]:
     """Return all sentences that a user reads and that may name statements, each with where it is from."""
     found = [(each.file, each.text) for each in hints("") if not each.file.startswith(_OTHER)]
     found += [("golden", each) for each in shown()]
-    return found + [(code, part) for code in codes for part in (codes[code].cause, codes[code].cure)]
+    return found + [(code, part) for code in error_codes for part in (error_codes[code].cause, error_codes[code].cure)]
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from functools import cache
 from golden import casefile
 from golden.test_golden import FILES
 from mistake.source_hint import sentences
-from sinkql.errors import codes
+from sinkql.errors import error_codes
 from sinkql.parser.hint.other_dialects import habits
 
 
@@ -16,7 +16,7 @@ from sinkql.parser.hint.other_dialects import habits
 def told() -> tuple[str, ...]:
     """Return all texts, in order."""
     found = {each.text for each in sentences()}
-    found |= {part for code in codes for part in (codes[code].cause, codes[code].cure)}
+    found |= {part for code in error_codes for part in (error_codes[code].cause, error_codes[code].cure)}
     found |= {form.hint for form in (*habits().statement, *habits().query) if form.hint}
     return tuple(sorted(found.union(shown())))
 

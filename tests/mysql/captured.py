@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sinkql import physical
-from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Changed, Event, Moved
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Event, PositionAdvanced, RowsChanged
 from sinkql.connectors.mysql.stream import MySqlStream, open_stream
 from sinkql.connectors.mysql.type import declared, sql_type
 from support.mariadb import PASSWORD, MariaDb
@@ -67,5 +67,5 @@ def received(stream: MySqlStream, until: str, each: Callable[[Event], None]) -> 
         deadline.check(until)
         for event in stream.receive(1):
             each(event)
-            if isinstance(event, Changed | Moved):
+            if isinstance(event, RowsChanged | PositionAdvanced):
                 there = event.to

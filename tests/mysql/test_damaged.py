@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sinkql.connectors.mysql.binlog import INCIDENT, Log
+from sinkql.connectors.mysql.binlog import INCIDENT, BinlogReader
 from sinkql.connectors.mysql.position import DomainTransactions
 from sinkql.errors import SinkqlError
 
@@ -16,7 +16,7 @@ def _event(code: int, body: bytes = b"") -> bytes:
 
 
 def _walk(*events: bytes) -> Any:
-    log = Log(DomainTransactions(), {("d", "t"): "t1"}, lambda table, layout: True, maria=True)
+    log = BinlogReader(DomainTransactions(), {("d", "t"): "t1"}, lambda table, layout: True, maria=True)
     raw, frames, at = b"".join(events), [], 0
     for each in events:
         frames.append((at, at + len(each)))

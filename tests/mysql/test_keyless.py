@@ -11,9 +11,9 @@ import pytest
 from capture.pipeline import drain
 from mysql.captured import received, stream_of, table_of
 from postgres.pipeline import capturing
-from sinkql.connector_api.cdc import Changed
+from sinkql.connector_api.cdc import RowsChanged
 from sinkql.connectors.mysql.position import NumberedTransactions
-from sinkql.connectors.mysql.snapshot import Look
+from sinkql.connectors.mysql.snapshot import ServerSnapshot
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.mariadb import PASSWORD, MariaDb
@@ -71,7 +71,7 @@ def test_changes_say_which_transactions_they_are_of(server: MariaDb, database: s
             server.run(f"DELETE FROM {database}.odd WHERE x = 1")
 
             def take(event: object) -> None:
-                if isinstance(event, Changed):
+                if isinstance(event, RowsChanged):
                     parts = [part for parts in event.tables.values() for part in parts]
                     found.extend(each for part in parts if part.transactions is not None for each in part.transactions)
 
@@ -84,7 +84,7 @@ def test_changes_say_which_transactions_they_are_of(server: MariaDb, database: s
 def test_of_transactions_that_commit_meanwhile_mysql_does_not_tell_whether_they_are_seen() -> None:
     server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     before, after = (NumberedTransactions(f"{server}:1-{last}") for last in (5, 7))
-    look = Look(before.contains, after.contains)
+    look = ServerSnapshot(before.contains, after.contains)
     assert look.certain([f"{server}:5", f"{server}:8"])
     assert look.unseen([f"{server}:5", f"{server}:6"]) == 1
     assert not look.certain([f"{server}:6"])

@@ -95,7 +95,7 @@ class _Pair:
         self.near = socket.create_connection(listener.getsockname())
         self.far, _ = listener.accept()
         listener.close()
-        self.silence = dead_connection.Silence(self.near.fileno, lambda: False)
+        self.silence = dead_connection.ResponseWatch(self.near.fileno, lambda: False)
 
     def closed(self) -> bool:
         """Tell whether the connection was shut down."""
@@ -116,14 +116,14 @@ def test_an_answer_that_comes_before_the_server_is_asked_counts(
     pair, deadline = _Pair(), Deadline()
     with pair.silence:
         hasty()
-        while not pair.silence.due():
+        while not pair.silence.is_due():
             deadline.check("silence")
         if answered:
             pair.far.sendall(b"x")
             pair.near.recv(1)
             while dead_connection._unheard(pair.near.fileno()) < dead_connection._LOOK_S:
                 deadline.check("the thread's beginning")
-        pair.silence.ask()
+        pair.silence.probe()
         assert pair.closed() is not answered
     pair.near.close()
     pair.far.close()

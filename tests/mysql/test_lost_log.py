@@ -8,7 +8,7 @@ import pytest
 
 from mysql.captured import stream_of, table_of
 from postgres.pipeline import capturing, catch_up
-from sinkql.capture.log import LogFolder
+from sinkql.capture.log import LogDirectory
 from sinkql.capture.runner import discard
 from sinkql.session import Session
 from support.mariadb import PASSWORD, MariaDb
@@ -39,7 +39,7 @@ def test_sinks_read_on_without_the_log(
             catch_up(session)
         server.run(f"UPDATE {database}.t SET v = 'b'", f"INSERT INTO {database}.t VALUES (2, 'c')")
         (folder,) = Path(".sinkql").glob("**/capture/*")
-        discard(LogFolder.local(folder))
+        discard(LogDirectory.local(folder))
         with capturing(session):
             catch_up(session, turn=2)
     assert duckdb_folder("lake/n/a") == [(1, "b"), (2, "c")]

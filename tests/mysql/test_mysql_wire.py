@@ -14,8 +14,8 @@ import pytest
 
 from sinkql import physical
 from sinkql.connector_api.cdc import CapturedTable
-from sinkql.connectors.mysql.binlog import Log, Section
-from sinkql.connectors.mysql.binlog_client import ready
+from sinkql.connectors.mysql.binlog import BinlogReader, TransactionPart
+from sinkql.connectors.mysql.binlog_client import prepare_session
 from sinkql.connectors.mysql.gtid import set_bytes, tagged
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.snapshot import _owned
@@ -81,7 +81,7 @@ _TABLE = CapturedTable(
 _CHARSETS = {255: "utf8mb4"}
 
 
-def _walk(*events: bytes, log: Log | None = None) -> tuple[list[Any], list[str]]:
+def _walk(*events: bytes, log: BinlogReader | None = None) -> tuple[list[Any], list[str]]:
     """Return the rows that events give, and the ends of their transactions."""
     log = log or _log()
     raw, frames, at = b"".join(events), [], 0
@@ -93,7 +93,7 @@ def _walk(*events: bytes, log: Log | None = None) -> tuple[list[Any], list[str]]
     rows: list[Any] = []
     ends: list[str] = []
     for section in found:
-        assert isinstance(section, Section), section
+        assert isinstance(section, TransactionPart), section
         ends += section.ends
         for part in (part for parts in section.parts.values() for part in parts):
             changed = changed_rows(Block(block), part, match(_TABLE, part.layout, _CHARSETS))
@@ -106,8 +106,8 @@ def _fits(table: str, layout: TableMap) -> bool:
     return match(_TABLE, layout, _CHARSETS).problem is None
 
 
-def _log(after: str = "") -> Log:
-    return Log(NumberedTransactions(after), {("d", "t"): "t1"}, _fits)
+def _log(after: str = "") -> BinlogReader:
+    return BinlogReader(NumberedTransactions(after), {("d", "t"): "t1"}, _fits)
 
 
 _DOCUMENT = b"\x04\x01"
@@ -167,7 +167,7 @@ def test_the_time_of_a_commit_has_microseconds() -> None:
         frames.append((at, at + len(each)))
         at += len(each)
     _, (section,), _ = log.walk(b"".join(events), frames, whole=True)
-    assert isinstance(section, Section)
+    assert isinstance(section, TransactionPart)
     assert {1_700_000_000_123_456} == set(section.parts["t1"][0].at)
 
 
@@ -284,6 +284,6 @@ def test_a_damaged_document_is_an_error(data: bytes) -> None:
 def test_a_connection_with_a_high_number_is_waited_for() -> None:
     one, other = socket.socketpair()
     with one, other, socket.socket(fileno=fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 1100)) as high:
-        assert not ready(high, 0)
+        assert not prepare_session(high, 0)
         other.send(b"x")
-        assert ready(high, PATIENCE_S)
+        assert prepare_session(high, PATIENCE_S)

@@ -11,7 +11,7 @@ import pytest
 from mysql.captured import received, stream_of, table_of
 from mysql.test_vectors import expected, plain, printed
 from mysql.vectors import VECTORS
-from sinkql.connector_api.cdc import Changed, Event, TableRows
+from sinkql.connector_api.cdc import Event, RowsChanged, TableRows
 from support.mariadb import MariaDb
 
 pytestmark = pytest.mark.server
@@ -49,7 +49,7 @@ def test_rows_are_the_servers(server: MariaDb, database: str, seed: int) -> None
     parts: list[TableRows] = []
 
     def keep(event: Event) -> None:
-        assert isinstance(event, Changed), event
+        assert isinstance(event, RowsChanged), event
         for rows in event.tables.values():
             parts.extend(rows)
 
@@ -92,7 +92,7 @@ def test_null_may_be_the_last_value_that_the_log_has(server: MariaDb, database: 
             cursor.execute(f"INSERT INTO {name} SELECT seq, seq, NULL FROM seq_1_to_40")
             received(stream, stream.end(), found.append)
             (rows,) = (
-                part for each in found if isinstance(each, Changed) for part in each.tables[f"{database}.{name}"]
+                part for each in found if isinstance(each, RowsChanged) for part in each.tables[f"{database}.{name}"]
             )
             assert [(row["id"], row["v"]) for row in rows.rows.to_pylist()] == [(each, None) for each in range(1, 41)]
     server.run("SET GLOBAL log_bin_compress = OFF")

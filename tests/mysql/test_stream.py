@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from mysql.captured import received, stream_of, table_of
-from sinkql.connector_api.cdc import CapturedTable, Changed, Event, Moved, Reshaped
+from sinkql.connector_api.cdc import CapturedTable, Event, PositionAdvanced, RowsChanged, SchemaChanged
 from sinkql.connectors.mysql import stream as module
 from sinkql.connectors.mysql.setting import check_settings
 from sinkql.connectors.mysql.stream import MySqlStream
@@ -119,7 +119,7 @@ def test_a_column_of_another_type_than_was_declared_is_not_read(server: MariaDb,
         with stream_of(server) as stream:
             stream.begin(stream.create(), [table])
             _run(server, database, f"ALTER TABLE t MODIFY {column}", "INSERT INTO t (id) VALUES (1)")
-            said = [each.problem for each in _events(stream) if isinstance(each, Reshaped)]
+            said = [each.problem for each in _events(stream) if isinstance(each, SchemaChanged)]
             logged[column] = (said or [None])[0]
             try:
                 with stream.chunk(table) as chunk:
@@ -160,14 +160,14 @@ def _changes(events: list[Event]) -> list[Any]:
     found: list[Any] = []
     for event in events:
         match event:
-            case Changed():
+            case RowsChanged():
                 found += ["emptied"] * len(event.emptied)
                 for rows in (rows for parts in event.tables.values() for rows in parts):
                     assert not rows.errors
                     found += [(row["$diff"], row["id"], row.get("v", ...)) for row in rows.rows.to_pylist()]
-            case Reshaped():
+            case SchemaChanged():
                 found.append(event.problem)
-            case Moved():
+            case PositionAdvanced():
                 pass
     return found
 
@@ -223,7 +223,7 @@ def test_a_prepared_transaction_comes_when_it_is_committed(
     _run(server, database, "INSERT INTO t VALUES (2, 'b')")
     events = _events(stream)
     assert _changes(events) == [(1, 2, "b")]
-    last = next(each.to for each in reversed(events) if isinstance(each, Changed | Moved))
+    last = next(each.to for each in reversed(events) if isinstance(each, RowsChanged | PositionAdvanced))
     _finish(server, "XA COMMIT 'one'")
     _run(server, database, "INSERT INTO t VALUES (3, 'c')")
     assert _changes(_events(stream)) == [(1, 1, "a"), (1, 3, "c")]
@@ -244,7 +244,7 @@ def test_a_prepared_transaction_comes_however_often_the_log_is_read_anew_before_
             again.begin(position, [table])
             events = _events(again)
         assert _changes(events) == [(1, number, "b")]
-        position = next(each.to for each in reversed(events) if isinstance(each, Changed | Moved))
+        position = next(each.to for each in reversed(events) if isinstance(each, RowsChanged | PositionAdvanced))
     _finish(server, "XA COMMIT 'far'")
     with stream_of(server) as again:
         again.begin(position, [table])
@@ -386,7 +386,7 @@ def test_what_no_sink_can_go_on_with_is_told(
         _run(server, database, "INSERT INTO t (id, v) VALUES (2, '6')")
     events = _events(stream)
     assert _changes(events)[0] == (1, 1, "5")
-    said = [(each.problem, each.lost) for each in events if isinstance(each, Reshaped)]
+    said = [(each.problem, each.lost) for each in events if isinstance(each, SchemaChanged)]
     assert said[0] == (problem.format(d=database), lost)
     assert all(each == (None, False) for each in said[1:])  # and that it may be read anew
     assert len(said) > 1 or "MODIFY" in statement or "KEY" in statement
@@ -397,7 +397,7 @@ def test_a_table_that_is_as_it_was_again_is_told(server: MariaDb, stream: MySqlS
         server, database, "ALTER TABLE t DROP PRIMARY KEY", "INSERT INTO t VALUES (1, 'a')",
         "ALTER TABLE t ADD PRIMARY KEY (id)",
     )  # fmt: skip
-    said = [each for each in _events(stream) if isinstance(each, Reshaped)]
+    said = [each for each in _events(stream) if isinstance(each, SchemaChanged)]
     assert [each.problem for each in said] == [_KEYLESS.format(d=database), None]
     assert [len(each.table.columns) for each in said] == [0, 2]
 
@@ -438,7 +438,7 @@ def test_a_section_ends_where_it_is_to_stop(server: MariaDb, table: CapturedTabl
             ends.append(stream.end())
         stream.begin(start, [table], stops=ends[1:3])
         events = _events(stream)
-    assert ends[1:] == [each.to for each in events if isinstance(each, Changed)]
+    assert ends[1:] == [each.to for each in events if isinstance(each, RowsChanged)]
 
 
 @_of_mariadb

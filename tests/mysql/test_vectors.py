@@ -11,7 +11,7 @@ import pytest
 
 from mysql.captured import received, stream_of, table_of
 from mysql.vectors import BAD, TEXTS, VECTORS
-from sinkql.connector_api.cdc import Changed, Event, TableRows
+from sinkql.connector_api.cdc import Event, RowsChanged, TableRows
 from sinkql.connectors.mysql.charset import SINGLE, decoder
 from sinkql.connectors.mysql.type import declared
 from support.mariadb import MariaDb
@@ -43,7 +43,7 @@ class Tables:
         logged: dict[str, list[TableRows]] = {each.id: [] for each in described.values()}
 
         def keep(event: Event) -> None:
-            assert isinstance(event, Changed), event
+            assert isinstance(event, RowsChanged), event
             for id_, rows in event.tables.items():
                 logged[id_] += rows
 

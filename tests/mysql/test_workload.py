@@ -16,8 +16,8 @@ import pytest
 from capture.pipeline import SOURCE, Running, Sinks, once
 from mysql.captured import source_of, table_of
 from sinkql import physical
-from sinkql.capture.control import Client
-from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
+from sinkql.capture.control import SubscribedSink
+from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options, table_options
 from sinkql.connectors.mysql.stream import open_stream
 from sinkql.errors import GoneError
 from support.mariadb import MariaDb
@@ -47,9 +47,9 @@ class _Sinks(Sinks):
         read = physical.Read("t", "MYSQL", options, self.captured.columns, "upsert", key=self.captured.key)
         return job(read, self.folder, table=name, key=self.captured.key, max_rows=500)
 
-    def clients(self) -> list[Client]:
+    def clients(self) -> list[SubscribedSink]:
         assert self.captured is not None
-        return [Client(f"id-{name}", self.captured) for name in self.names]
+        return [SubscribedSink(f"id-{name}", self.captured) for name in self.names]
 
 
 class _Writer:
@@ -121,7 +121,7 @@ def _run(server: MariaDb, database: str, folder: Path, seed: int) -> None:
         cursor.execute(_CREATE)
         for number in range(draw.choice((0, 700))):
             cursor.execute("INSERT INTO t VALUES (%s, 'old', 'old', %s, NOW(6))", (number, number))
-    sinks = _Sinks(folder, keeping=Keeping("log"), captured=table_of(server, database, "t"))
+    sinks = _Sinks(folder, keeping=LogRetention("log"), captured=table_of(server, database, "t"))
     source = source_of(server, f"{database} {seed}")
 
     def stream() -> Any:  # the fake one has more than others

@@ -12,7 +12,7 @@ from operators.joined import Case
 from operators.pipeline import Change, Pipeline, Row, call, columns, source
 from sinkql import physical
 from sinkql.runtime.state import manifest as state
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 BATCHES = 6
 
@@ -82,7 +82,7 @@ def main(folder: Path, name: str) -> None:
         draft = folder / "marker.draft"
         draft.write_text(json.dumps({"tables": tables, "manifests": pipeline.manifests}))
         draft.replace(marker)
-        state.sweep(Home(folder), set(pipeline.manifests[-2:]), epoch=1)
+        state.sweep(StateDirectory(folder), set(pipeline.manifests[-2:]), epoch=1)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import msgspec
 from operators.joined import KINDS, changes
 from operators.pipeline import Change, Row, output, overwriting, source
 from sinkql import physical
-from sinkql.lowering.together import together
+from sinkql.lowering.together import fuse_joins
 
 
 @dataclass(frozen=True)
@@ -120,4 +120,4 @@ def nested(rng: random.Random, names: str) -> tuple[Nested, Part]:
     """Return joins of sources, all of them in the tasks of one."""
     tree = Nested(rng)
     part = tree.part(names)
-    return tree, Part(together(physical.Graph(part.operator)).root, part.key, part.sql)
+    return tree, Part(fuse_joins(physical.Graph(part.operator)).root, part.key, part.sql)

@@ -10,7 +10,7 @@ import msgspec
 
 from operators.pipeline import Change, Row
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.logical.type import decoded, parse_type
 from sinkql.lowering.job import lower_view
@@ -45,7 +45,7 @@ def registry() -> Registry:
     )
     shape = logical.Shape(columns, (frozenset({"k"}),), logical.Change.UPSERT)
 
-    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
         return SourcePlan({}, shape)
 
     return replace(found, sources=found.sources | {counter.name: replace(counter, plan=plan)})

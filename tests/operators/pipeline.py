@@ -22,12 +22,12 @@ from expressions import vectors
 from sinkql import physical
 from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
 from sinkql.connector_api.types import arrow_type
-from sinkql.runtime.batch.accounting import account
+from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.engine import Batch, Engine
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 Row = tuple[Any, ...]
 Change = tuple[Row, int]
@@ -220,7 +220,7 @@ class Pipeline:
         """Run the last offered batch from the committed state; return its changes and the new state's name."""
         manifest = state.load(self.folder, self.manifests[-1])
         commit = commit or uuid.uuid4().hex
-        arrangements = Arrangements(Home(self.folder), manifest, 1, commit)
+        arrangements = Arrangements(StateDirectory(self.folder), manifest, 1, commit)
         splits: dict[str, list[Split]] = {
             name: [{"batch": len(reader.batches) - 1}] if reader.batches[-1] else []
             for name, reader in self.readers.items()
@@ -229,8 +229,8 @@ class Pipeline:
         clock = self.since, self.now
         batch = Batch(task, splits, self.readers, arrangements, clock=clock, cleared=frozenset(self.cleared))
         outcome = self.engine.run(self.job, batch)
-        account(self.job, outcome)
-        name = state.save(self.folder, state.after(manifest, outcome.runs), epoch=1)
+        check_account(self.job, outcome)
+        name = state.save(self.folder, state.next_manifest(manifest, outcome.runs), epoch=1)
         return [row for result in outcome.results for row in result.data], name
 
     def commit(self, changes: list[Row], manifest: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.lowering.task_input import COUNT, Measure, Preparation, identity, values_of
+from sinkql.lowering.task_input import COUNT, Measure, TaskInput, identity, value_columns
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
@@ -29,14 +29,14 @@ class RowTally(physical.OneInput, frozen=True, tag="row tally"):
 @dataclass(frozen=True, slots=True)
 class RowTallyState:
     name: str
-    preparation: Preparation
+    preparation: TaskInput
 
     @classmethod
     def of(cls, tally: RowTally) -> RowTallyState:
-        keys = values_of("k", tally.key)
+        keys = value_columns("k", tally.key)
         return cls(
             tally.arrangement,
-            Preparation(
+            TaskInput(
                 hashes=identity(keys),
                 values=keys,
                 group=("$h1", "$h2", *(each.name for each in keys)),

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.state.arrangement import Multiset, Place, Values, bucket_folder, merge_start
+from sinkql.runtime.state.arrangement import KeyedRuns, MultisetRuns, RunLocation, bucket_folder, merge_start
 from sinkql.runtime.state.run import Entry, RunWriter, _digest, open_run
 
 
@@ -25,8 +25,8 @@ def write_run(path: Path, table: pa.Table) -> Entry:
     return written[0]
 
 
-def place(folder: Path, batch: int, bucket: int = 0) -> Place:
-    return Place(folder, bucket, f"1-c{batch}-t")
+def place(folder: Path, batch: int, bucket: int = 0) -> RunLocation:
+    return RunLocation(folder, bucket, f"1-c{batch}-t")
 
 
 def values_table(rows: dict[tuple[int, int], int]) -> pa.Table:
@@ -40,7 +40,7 @@ def values_table(rows: dict[tuple[int, int], int]) -> pa.Table:
     )
 
 
-def find(values: Values, asked: list[tuple[int, int]]) -> dict[tuple[int, int], int | None]:
+def find(values: KeyedRuns, asked: list[tuple[int, int]]) -> dict[tuple[int, int], int | None]:
     asked = sorted(asked)
     keys = np.array([key for key, _ in asked], np.uint64)
     found = values.find(keys, np.array([hash_ for _, hash_ in asked], np.int64))
@@ -55,12 +55,12 @@ def test_newest_run_wins_though_first_hashes_collide(tmp_path: Path) -> None:
     for batch in range(40):
         # few first hashes, the greatest among them, so that most keys share theirs with others
         rows = {(rng.choice([0, 7, 2**64 - 1]), rng.randint(-3, 3)): rng.randint(0, 5) for _ in range(6)}
-        values = Values(place(tmp_path, batch), entries)
+        values = KeyedRuns(place(tmp_path, batch), entries)
         values.put(values_table(rows))
         values.close()
         model |= rows
         asked = [(key, hash_) for key in (0, 7, 2**64 - 1) for hash_ in range(-4, 5)]
-        found = find(Values(place(tmp_path, batch + 1), values.entries), asked)
+        found = find(KeyedRuns(place(tmp_path, batch + 1), values.entries), asked)
         assert {key: model.get(key, 0) for key in asked} == {key: count or 0 for key, count in found.items()}
         entries = values.entries
         merged = max(merged, *(run["merges"] for run in entries))
@@ -68,23 +68,23 @@ def test_newest_run_wins_though_first_hashes_collide(tmp_path: Path) -> None:
 
 
 def test_tombstones_go_when_all_runs_are_merged(tmp_path: Path) -> None:
-    values = Values(place(tmp_path, 0), [])
+    values = KeyedRuns(place(tmp_path, 0), [])
     values.put(values_table({(1, 1): 3}))
     values.close()
-    values = Values(place(tmp_path, 1), values.entries)
+    values = KeyedRuns(place(tmp_path, 1), values.entries)
     values.put(values_table({(1, 1): 0}))
     values.close()
     assert values.entries == []
 
 
 def test_row_of_an_aggregate_without_groups_is_no_tombstone(tmp_path: Path) -> None:
-    values = Values(place(tmp_path, 0), [], keeps_empty=True)
+    values = KeyedRuns(place(tmp_path, 0), [], keeps_empty=True)
     values.put(values_table({(0, 0): 3}))
     values.close()
-    values = Values(place(tmp_path, 1), values.entries, keeps_empty=True)
+    values = KeyedRuns(place(tmp_path, 1), values.entries, keeps_empty=True)
     values.put(values_table({(0, 0): 0}))
     values.close()
-    assert find(Values(place(tmp_path, 2), values.entries), [(0, 0)]) == {(0, 0): 0}
+    assert find(KeyedRuns(place(tmp_path, 2), values.entries), [(0, 0)]) == {(0, 0): 0}
 
 
 def multiset_table(rows: Counter[tuple[int, int, int]]) -> pa.Table:
@@ -111,7 +111,7 @@ def test_multiplicities_add_up_though_hashes_collide(tmp_path: Path) -> None:
             # the same low half and different row hashes; the same high half and different second hashes
             row = ((rng.choice([0, 5, 2**32 - 1]) << 32) | low, rng.randint(0, 1), low | rng.randint(0, 1) << 32)
             delta[row] += rng.choice([1, 2, -1])
-        multiset = Multiset(place(tmp_path, batch, bucket=1), entries)
+        multiset = MultisetRuns(place(tmp_path, batch, bucket=1), entries)
         asked = sorted(delta)
         packed, hashes, row_hashes = zip(*asked, strict=True)
         before = multiset.count(np.array(packed, np.uint64), np.array(hashes), np.array(row_hashes))
@@ -132,7 +132,9 @@ def by_key(model: Counter[tuple[int, int, int]]) -> dict[tuple[int, int], dict[i
     return found
 
 
-def all_rows(multiset: Multiset, model: Counter[tuple[int, int, int]], extra: pa.Table) -> dict[Any, dict[int, int]]:
+def all_rows(
+    multiset: MultisetRuns, model: Counter[tuple[int, int, int]], extra: pa.Table
+) -> dict[Any, dict[int, int]]:
     keys = sorted({(packed >> 32, hash_) for packed, hash_, _ in model})
     high = np.array([key << 32 for key, _ in keys], np.uint64)
     owner, rows = multiset.rows_of(high, np.array([hash_ for _, hash_ in keys], np.int64), extra)
@@ -148,7 +150,7 @@ def test_buckets_do_not_all_merge_in_one_batch(tmp_path: Path) -> None:
     for bucket in range(4):
         entries: list[Entry] = []
         for batch in range(24):
-            values = Values(place(tmp_path / f"b{bucket}", batch, bucket), entries)
+            values = KeyedRuns(place(tmp_path / f"b{bucket}", batch, bucket), entries)
             values.put(values_table({(batch, 0): 1}))
             values.close()
             if values.entries[-1]["merges"]:

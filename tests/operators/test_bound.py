@@ -42,7 +42,7 @@ def shown(pipeline: Pipeline, begin: str | None, end: str | None, select: str = 
 
 
 def due(pipeline: Pipeline) -> int | None:
-    return state.least(state.load(pipeline.folder, pipeline.manifests[-1]), DUE)
+    return state.min_note(state.load(pipeline.folder, pipeline.manifests[-1]), DUE)
 
 
 def kept(pipeline: Pipeline, arrangement: str) -> int:

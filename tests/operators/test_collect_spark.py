@@ -11,7 +11,7 @@ import pytest
 from sinkql import ast
 from sinkql.errors import Span
 from sinkql.lowering.spark.query import QuerySql
-from sinkql.planner.query.once import plan_once
+from sinkql.planner.query.once import plan_one_shot
 from sinkql.program.compiler import compile_text
 
 if TYPE_CHECKING:
@@ -56,5 +56,5 @@ def test_in_spark_aggregates_over_all_rows_of_a_group_are_those_of_postgres(spar
 def _run(spark: SparkSession, text: str) -> list[tuple[object, ...]]:
     catalog = compile_text("").catalog
     assert catalog is not None
-    once = plan_once(ast.Query(text, Span(0, len(text))), catalog, datetime(2024, 1, 1))
+    once = plan_one_shot(ast.Query(text, Span(0, len(text))), catalog, datetime(2024, 1, 1))
     return [tuple(row) for row in spark.sql(QuerySql(catalog).once(once)).collect()]

@@ -21,11 +21,11 @@ from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
 from sinkql.errors import SinkqlError
 from sinkql.logical import Reference
-from sinkql.runtime.local.murmur3 import buckets_of
+from sinkql.runtime.local.murmur3 import bucket_numbers
 from sinkql.runtime.spark import engine as spark_engine
 from sinkql.runtime.spark.engine import SparkEngine
-from sinkql.runtime.spark.netting import Netting
-from sinkql.state_store.directory import Home
+from sinkql.runtime.spark.netting import Consolidation
+from sinkql.state_store.directory import StateDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ class Placing(Taking):
         def checked() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 columns = [batch.column(name) for name in self.key]
-                places = buckets_of(columns, [_TYPES[each.type] for each in columns], self.buckets or 0)
+                places = bucket_numbers(columns, [_TYPES[each.type] for each in columns], self.buckets or 0)
                 assert set(places.tolist()) <= {bucket}, (bucket, batch.to_pylist())
                 yield batch
 
@@ -207,7 +207,7 @@ def test_what_comes_and_goes_at_once_is_left_out_in_parts_as_in_one(
     total: Counter[tuple[Any, ...]] = Counter()
     for *row, diff in rows:
         total[tuple(row)] += diff
-    netting = Netting(("g", "h"), ("text", "bigint"), Home(tmp_path))
+    netting = Consolidation(("g", "h"), ("text", "bigint"), StateDirectory(tmp_path))
     for most in (1 << 20, 1):
         monkeypatch.setattr("sinkql.storage.spill.MOST", most)
         monkeypatch.setattr("sinkql.storage.spill.PART", 300)

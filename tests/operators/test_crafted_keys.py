@@ -12,10 +12,10 @@ from sinkql import physical
 from sinkql.hash_key import HashKey
 from sinkql.runtime.local.xxhash64 import prepared, xxhash64
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 _PRIME_1, _PRIME_2 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F
 _WORD = 1 << 64
@@ -46,9 +46,9 @@ def test_crafted_keys_are_groups_of_their_own(tmp_path: Path) -> None:
     operator = stateful(physical.Aggregate(read, "counts", read.columns, counts, "append"))
     rows = prepared(operator.preparation, pa.table({"k": pa.array(values * 2, pa.binary())}))
     assert len(set(rows.column("$h1").to_pylist())) == len(values) // 2
-    home = Home(tmp_path, hash_key=HashKey.new())
+    home = StateDirectory(tmp_path, hash_key=HashKey.new())
     held = Arrangements(home, state.empty(bucketing="local", buckets=1), 1, "c")
-    task = task_of(operator, held, Below())
+    task = task_of(operator, held, InputEvents())
     found = pa.Table.from_batches(task(0, "a", iter(rows.to_batches()), lambda word: None))
     assert sorted(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True)) == sorted(
         (value, 2) for value in values

@@ -19,7 +19,7 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Listed, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
 from sinkql.connector_api.stream import Split
-from sinkql.lowering.together import together
+from sinkql.lowering.together import fuse_joins
 from sinkql.runtime.local import in_process
 from sinkql.runtime.spark.engine import SparkEngine
 
@@ -59,7 +59,7 @@ class Sized(Listed):
 
     small_: list[bool] = field(default_factory=lambda: [False])
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         return self.small_[0]
 
 
@@ -119,7 +119,7 @@ def _joined() -> physical.Operator:
     below = physical.Map(join, (*(output(join, name, name) for name in names), output(join, "u", "coalesce(g, f)")))
     other = physical.Side(source("h", "append", h="text", n="bigint"), "i-r", ("h",), ("n",))
     view = physical.Join("full", physical.Side(below, "", ("u",), tuple(names)), other, "i", (False,))
-    return together(physical.Graph(view)).root
+    return fuse_joins(physical.Graph(view)).root
 
 
 def _computed() -> physical.Operator:
@@ -207,7 +207,7 @@ def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
             before = asked
             with monkeypatch.context() as patch:
                 if name == "large":
-                    patch.setattr(in_process.Here, "_written", _too_large)
+                    patch.setattr(in_process.InProcessBatch, "_written", _too_large)
                 rows, state = pipeline.attempt()
             assert (asked > before) is (name == "large" or not small[0]), name
             pipeline.commit(rows, state)

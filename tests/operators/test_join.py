@@ -41,16 +41,16 @@ from operators.pipeline import Change, Pipeline, Row, output, plain, source
 from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.together import together
+from sinkql.lowering.together import fuse_joins
 from sinkql.row_hash import Hashes
 from sinkql.runtime.local import engine
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.runtime.state.pairs import ROWS
 from sinkql.runtime.state.report import collect
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from support.arrow_memory import most_of
 from support.hashes import KEY, hashes_as
 
@@ -143,7 +143,7 @@ def test_over_many_histories_joins_in_one_task_are_what_their_sql_gives(seed: in
 
 def test_ten_full_joins_keep_each_row_once_and_give_one_old_row_and_one_new_one_of_a_key(tmp_path: Path) -> None:
     view, sql = _full("abcdefghij")
-    pipeline = Pipeline(tmp_path, together(physical.Graph(view)).root)
+    pipeline = Pipeline(tmp_path, fuse_joins(physical.Graph(view)).root)
     rows = {name: [((key, key), 1) for key in range(4)] for name in "abcdefghij"}
     with told() as tables:
         for name in "abcdefghij":
@@ -331,12 +331,14 @@ def test_a_batch_of_a_join_tried_again_in_another_order_gives_the_same(name: str
 def test_a_hot_key_takes_memory_of_its_rows_and_not_of_the_pairs(tmp_path: Path) -> None:
     rows, changes = 100_000, 40
     operator = stateful(Case("inner").view)
-    held = Arrangements(Home(tmp_path), state.empty(bucketing="local", buckets=1), 1, "c1")
+    held = Arrangements(StateDirectory(tmp_path), state.empty(bucketing="local", buckets=1), 1, "c1")
     words: list[object] = []
-    for _ in task_of(operator, held, Below(), Below())(0, "t", iter([_hot(operator, 1, rows)]), words.append):
+    for _ in task_of(operator, held, InputEvents(), InputEvents())(
+        0, "t", iter([_hot(operator, 1, rows)]), words.append
+    ):
         pass
-    manifest = state.after(held.manifest, collect(words, {"j": 1}).runs)
-    task = task_of(operator, Arrangements(Home(tmp_path), manifest, 1, "c2"), Below(), Below())
+    manifest = state.next_manifest(held.manifest, collect(words, {"j": 1}).runs)
+    task = task_of(operator, Arrangements(StateDirectory(tmp_path), manifest, 1, "c2"), InputEvents(), InputEvents())
     given = 0
 
     def work() -> None:

@@ -12,11 +12,11 @@ import pytest
 from operators.pipeline import overwriting
 from sinkql import physical
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulTask, task_of
 from sinkql.runtime.state.report import collect
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from support.arrow_memory import most_of
 
 ROWS = 4096
@@ -47,8 +47,8 @@ def test_many_rows_take_no_more_than_a_quarter_of_them(tmp_path: Path, monkeypat
         manifest, folder = state.empty(bucketing="local", buckets=1), tmp_path / str(count)
         most = []
         for batch in range(3):  # and then its runs are merged
-            held = Arrangements(Home(folder), manifest, 1, f"c{batch}")
-            task = task_of(stateful(normalize), held, Below())
+            held = Arrangements(StateDirectory(folder), manifest, 1, f"c{batch}")
+            task = task_of(stateful(normalize), held, InputEvents())
             told, words = 0, list[object]()
 
             def work(
@@ -59,7 +59,7 @@ def test_many_rows_take_no_more_than_a_quarter_of_them(tmp_path: Path, monkeypat
 
             most.append(most_of(work))
             assert told == ROWS * count * (1 if batch == 0 else 2)
-            manifest = state.after(manifest, collect(words, {"rows": 1}).runs)
+            manifest = state.next_manifest(manifest, collect(words, {"rows": 1}).runs)
         assert max(run["merges"] for run in manifest["arrangements"]["rows"]["0"]) > 0
         found[count] = max(most)
     assert found[8] < 1.5 * found[2]

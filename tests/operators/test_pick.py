@@ -46,7 +46,7 @@ def live(pipeline: Pipeline, *key: int) -> dict[Row, set[Row]]:
 
 
 def conflicting(pipeline: Pipeline) -> int:
-    return state.total(state.load(pipeline.folder, pipeline.manifests[-1]), CONFLICTS)
+    return state.sum_notes(state.load(pipeline.folder, pipeline.manifests[-1]), CONFLICTS)
 
 
 def check_updates(pipeline: Pipeline) -> None:

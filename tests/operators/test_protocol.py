@@ -18,7 +18,7 @@ from sinkql.runtime.local.fusion import fusable
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import KINDS
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def test_an_operator_of_one_file_runs_is_merged_and_swept(tmp_path: Path) -> Non
     assert fusable(pipeline.job.write) is None
     assert pipeline.merged > 0
     files = len(list(tmp_path.rglob("*.arrow")))
-    assert state.sweep(Home(tmp_path), pipeline.manifests[-2:], epoch=1) > 0
+    assert state.sweep(StateDirectory(tmp_path), pipeline.manifests[-2:], epoch=1) > 0
     assert len(list(tmp_path.rglob("*.arrow"))) < files
     pipeline.batch(a=[(("x", 1), 1)])
 

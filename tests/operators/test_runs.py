@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinkql.storage import sorted_run
-from sinkql.storage.sorted_run import Tiers, find, hits, newest, repeats, sort_places, sweep
+from sinkql.storage.sorted_run import MergePolicy, duplicates_mask, find, matches, newest, sort_indices, sweep
 
 FEW = st.integers(0, 3)  # hashes that collide in one half, and in both
 Keys = list[tuple[int, int]]
@@ -30,10 +30,10 @@ def columns(keys: Keys) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint64]], ..
 @given(KEYS)
 def test_order_is_by_both_halves_and_stable(keys: Keys) -> None:
     expected = sorted(range(len(keys)), key=lambda place: (*keys[place], place))
-    order = sort_places(*columns(keys))
+    order = sort_indices(*columns(keys))
     assert expected == order.tolist()
     again = [place > 0 and keys[expected[place - 1]] == keys[each] for place, each in enumerate(expected)]
-    assert again == repeats(*(column[order] for column in columns(keys))).tolist()
+    assert again == duplicates_mask(*(column[order] for column in columns(keys))).tolist()
 
 
 @settings(deadline=None)
@@ -41,7 +41,7 @@ def test_order_is_by_both_halves_and_stable(keys: Keys) -> None:
 def test_the_newest_run_that_has_a_key_knows_it(given_runs: list[Keys], asked: Keys) -> None:
     whole = [sorted(set(keys)) for keys in given_runs]
     found: dict[int, tuple[int, int]] = {}
-    for number, (which, places) in enumerate(hits(map(columns, whole), *columns(asked))):  # type: ignore[arg-type]  # pairs
+    for number, (which, places) in enumerate(matches(map(columns, whole), *columns(asked))):  # type: ignore[arg-type]  # pairs
         assert not found.keys() & set(which.tolist())
         found |= {each: (number, place) for each, place in zip(which.tolist(), places.tolist(), strict=True)}
     expected = {
@@ -123,11 +123,11 @@ def test_few_hashes_of_a_large_run_are_looked_at_for_a_key(monkeypatch: pytest.M
     ],
 )
 def test_runs_are_merged_when_there_are_enough_of_like_size(sizes: list[int], due: int) -> None:
-    assert due == Tiers(fan=4, small=10).due(sizes)
+    assert due == MergePolicy(fan=4, small=10).due(sizes)
 
 
 def test_rows_are_rewritten_few_times_and_few_runs_stay() -> None:
-    tiers, written, most = Tiers(fan=4, small=256), 0, 0
+    tiers, written, most = MergePolicy(fan=4, small=256), 0, 0
     sizes: list[int] = []
     for _ in range(1000):
         sizes.insert(0, 10_000)

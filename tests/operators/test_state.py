@@ -17,7 +17,7 @@ from operators.crash_child import changes as crash_changes
 from operators.pipeline import Pipeline, plain
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state import manifest as state
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from support.fault import armed
 from support.patience import PATIENCE_S
 
@@ -92,7 +92,7 @@ def test_batch_tried_again_from_the_old_state_gives_the_same(tmp_path: Path) -> 
 
 
 def test_manifest_comes_back_by_its_name_alone(tmp_path: Path) -> None:
-    manifest = state.after(state.empty(bucketing="local", buckets=1), {"a": {"0": []}})
+    manifest = state.next_manifest(state.empty(bucketing="local", buckets=1), {"a": {"0": []}})
     name = state.save(tmp_path, manifest, epoch=3)
     assert state.save(tmp_path, manifest, epoch=3) == name
     assert manifest == state.load(tmp_path, name)
@@ -121,9 +121,9 @@ def test_state_with_other_buckets_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SinkqlError) as caught:
         state.check(manifest, bucketing="local")
     assert code_of(caught) == "SQ3408"
-    known = state.after(manifest, {"a": {"0": [], "1": []}})
+    known = state.next_manifest(manifest, {"a": {"0": [], "1": []}})
     with pytest.raises(SinkqlError) as caught:
-        state.after(known, {"a": {"0": []}})
+        state.next_manifest(known, {"a": {"0": []}})
     assert code_of(caught) == "SQ3408"
 
 
@@ -139,7 +139,7 @@ def test_sweep_leaves_the_last_two_states_and_what_later_epochs_wrote(tmp_path: 
     stranger = tmp_path / "state" / "above" / "b0" / "notes.txt"
     stranger.touch()
     before = len([path for path in tmp_path.rglob("*") if path.is_file()])
-    removed = state.sweep(Home(tmp_path), set(pipeline.manifests[-2:]), epoch=1)
+    removed = state.sweep(StateDirectory(tmp_path), set(pipeline.manifests[-2:]), epoch=1)
     left = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert before - removed == len(left)
     assert left >= {*newer, stranger}

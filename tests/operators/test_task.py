@@ -16,11 +16,11 @@ from operators.pipeline import Pipeline, call, columns, source
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulTask, task_of
 from sinkql.runtime.state.report import collect
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 
 def totals(change: physical.Change = "retract", type_: str = "bigint") -> physical.Aggregate:
@@ -33,11 +33,11 @@ def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:
 
 
 def arrangements(folder: Path, manifest: state.Manifest | None = None) -> Arrangements:
-    return Arrangements(Home(folder), manifest or state.empty(bucketing="local", buckets=1), 1, "c")
+    return Arrangements(StateDirectory(folder), manifest or state.empty(bucketing="local", buckets=1), 1, "c")
 
 
 def aggregate_task(aggregate: physical.Aggregate, held: Arrangements) -> StatefulTask:
-    return task_of(stateful(aggregate), held, Below())
+    return task_of(stateful(aggregate), held, InputEvents())
 
 
 def delivered(task: StatefulTask, rows: list[tuple[str, int, int]], **extra: int) -> Iterator[pa.RecordBatch]:
@@ -75,9 +75,9 @@ def test_task_run_twice_counts_once(tmp_path: Path) -> None:
     second = run(task, [("b", 7, 2), ("a", 5, 1)], words)
     assert sorted(first) == sorted(second) == [("a", 5, 1, 1), ("b", 14, 1, 1)]
     runs = collect(words, {"totals": 1}).runs
-    manifest = state.after(held.manifest, runs)
+    manifest = state.next_manifest(held.manifest, runs)
     assert [entry["rows"] for entry in manifest["arrangements"]["totals"]["0"]] == [2]
-    later = aggregate_task(totals(), Arrangements(Home(tmp_path), manifest, 1, "d"))
+    later = aggregate_task(totals(), Arrangements(StateDirectory(tmp_path), manifest, 1, "d"))
     assert run(later, [("b", 7, -2)], words) == [("b", 14, 1, -1)]
 
 
@@ -122,9 +122,9 @@ def test_row_taken_back_that_was_never_there_is_refused(before: Any, rows: Any, 
     held = arrangements(tmp_path)
     words: list[object] = []
     run(aggregate_task(totals(), held), before, words)
-    manifest = state.after(held.manifest, collect(words, {"totals": 1}).runs)
+    manifest = state.next_manifest(held.manifest, collect(words, {"totals": 1}).runs)
     with pytest.raises(SinkqlError, match='aggregate "totals", bucket 0') as caught:
-        run(aggregate_task(totals(), Arrangements(Home(tmp_path), manifest, 1, "d")), rows, words)
+        run(aggregate_task(totals(), Arrangements(StateDirectory(tmp_path), manifest, 1, "d")), rows, words)
     assert code_of(caught) == "SQ3401"
 
 

@@ -20,7 +20,7 @@ from operators.test_join import told
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.join_input import prepare
-from sinkql.runtime.state.ordered_run import Sorted
+from sinkql.runtime.state.ordered_run import OrderedRuns
 
 VALUES: dict[str, list[Any]] = {
     "integer": [-(2**31), -1, 0, 1, 7, 2**31 - 1],
@@ -95,14 +95,14 @@ def test_what_shows_is_what_sql_says_wherever_the_value_goes(type_: str, change:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return how many rows of what is kept were read, part by part."""
     found: list[int] = []
-    slices = Sorted.slices
+    slices = OrderedRuns.slices
 
-    def counted(self: Sorted, low: int, high: int) -> Iterator[tuple[list[pa.Table], int, int]]:
+    def counted(self: OrderedRuns, low: int, high: int) -> Iterator[tuple[list[pa.Table], int, int]]:
         for tables, first, last in slices(self, low, high):
             found.append(sum(each.num_rows for each in tables))
             yield tables, first, last
 
-    monkeypatch.setattr(Sorted, "slices", counted)
+    monkeypatch.setattr(OrderedRuns, "slices", counted)
     return found
 
 

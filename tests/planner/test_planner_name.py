@@ -9,7 +9,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
 from sinkql.planner.item.setting import plan_setting
-from sinkql.planner.name import join_name, locate, named, path_parts, resolve, short_name, split_name
+from sinkql.planner.name import locate, named, path_parts, qualified_name, resolve, short_name, split_name
 
 
 def name(*parts: str) -> ast.Name:
@@ -32,7 +32,7 @@ def catalog() -> MemoryCatalog:
 @settings(deadline=None)
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=3))
 def test_split_name_undoes_join_name(parts: list[str]) -> None:
-    assert split_name(join_name(*parts)) == tuple(parts)
+    assert split_name(qualified_name(*parts)) == tuple(parts)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 
 from capture.child import PASSED, prepare
 from capture.pipeline import QUICK, FakeHost, Sinks, once
-from sinkql.capture.runner import Capture
-from sinkql.capture.snapshot import Snapshots
+from sinkql.capture.runner import CaptureRunner
+from sinkql.capture.snapshot import SnapshotReader
 from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.errors import SinkqlError
@@ -42,7 +42,7 @@ def _run(order: dict[str, Any]) -> int:
     server = login_at(order["port"], order["database"])
     host = FakeHost(sinks, epoch=order["epoch"])
     stream = partial(PostgresStream, server, source, failure)
-    Capture(sinks.place, stream, sinks.keeping, host, _PACE).run()
+    CaptureRunner(sinks.place, stream, sinks.keeping, host, _PACE).run()
     return 0
 
 
@@ -68,7 +68,7 @@ def _count(patch: pytest.MonkeyPatch, folder: Path) -> None:
         return call
 
     folder.mkdir(exist_ok=True)
-    patch.setattr(Snapshots, "_add", counted("chunks", Snapshots._add))
+    patch.setattr(SnapshotReader, "_add", counted("chunks", SnapshotReader._add))
     patch.setattr(PostgresStream, "complete", counted("read through", PostgresStream.complete))
 
 

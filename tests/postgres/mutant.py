@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sinkql.capture.session import Session
-from sinkql.capture.snapshot import Snapshots
-from sinkql.capture.unchanged_values import Lacking
+from sinkql.capture.session import CaptureSession
+from sinkql.capture.snapshot import SnapshotReader
+from sinkql.capture.unchanged_values import MissingKeys
 from sinkql.connectors.postgres import slot
 from sinkql.connectors.postgres.stream import PostgresStream
 
@@ -17,36 +17,36 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 def no_hold(patch: pytest.MonkeyPatch) -> None:
     """Publish changes while a chunk is read: it stands after changes that its transaction does not see."""
-    settle = Session._settle
+    settle = CaptureSession._settle
 
-    def settle_and_publish(self: Session) -> bool:
+    def settle_and_publish(self: CaptureSession) -> bool:
         if self._due():
             self.publish()
         return settle(self)
 
-    patch.setattr(Session, "_settle", settle_and_publish)
+    patch.setattr(CaptureSession, "_settle", settle_and_publish)
 
 
 def no_visibility_test(patch: pytest.MonkeyPatch) -> None:
     """Read a chunk with a transaction that does not see all that is in the log."""
-    start = Snapshots.start
-    patch.setattr(Snapshots, "start", lambda self, ready, captured: start(self, ready, []))
+    start = SnapshotReader.start
+    patch.setattr(SnapshotReader, "start", lambda self, ready, captured: start(self, ready, []))
 
 
 def no_visible_end(patch: pytest.MonkeyPatch) -> None:
     """Confirm what no snapshot sees yet: nobody knows of it after the log was lost."""
-    see = Session._see
+    see = CaptureSession._see
 
-    def see_all(self: Session) -> None:
+    def see_all(self: CaptureSession) -> None:
         see(self)
         self.visible = self.log.to
 
-    patch.setattr(Session, "_see", see_all)
+    patch.setattr(CaptureSession, "_see", see_all)
 
 
 def no_read_through(patch: pytest.MonkeyPatch) -> None:
     """Do not ask the server for values that it did not send."""
-    patch.setattr(Session, "_complete", lambda self, table, rows, ids: (rows, None))
+    patch.setattr(CaptureSession, "_complete", lambda self, table, rows, ids: (rows, None))
 
 
 def no_wait(patch: pytest.MonkeyPatch) -> None:
@@ -57,26 +57,28 @@ def no_wait(patch: pytest.MonkeyPatch) -> None:
 
 def no_later_high(patch: pytest.MonkeyPatch) -> None:
     """Hold the table for whole though a value was not found, or came from later."""
-    complete = Session._complete
-    patch.setattr(Session, "_complete", lambda self, table, rows, ids: (complete(self, table, rows, ids)[0], None))
+    complete = CaptureSession._complete
+    patch.setattr(
+        CaptureSession, "_complete", lambda self, table, rows, ids: (complete(self, table, rows, ids)[0], None)
+    )
 
 
 def no_lacking(patch: pytest.MonkeyPatch) -> None:
     """Forget which rows the server did not have any more."""
-    patch.setattr(Lacking, "note", lambda self, table, rows, until: None)
+    patch.setattr(MissingKeys, "note", lambda self, table, rows, until: None)
 
 
 def no_reach(patch: pytest.MonkeyPatch) -> None:
     """Read chunks before the log is again where the sinks are."""
-    patch.setattr(Session, "_ready", lambda self, generation: True)
-    read = Session._read_chunks
+    patch.setattr(CaptureSession, "_ready", lambda self, generation: True)
+    read = CaptureSession._read_chunks
 
-    def unstopped(self: Session) -> None:
+    def unstopped(self: CaptureSession) -> None:
         kept, self.stops = self.stops, []
         read(self)
         self.stops = kept
 
-    patch.setattr(Session, "_read_chunks", unstopped)
+    patch.setattr(CaptureSession, "_read_chunks", unstopped)
 
 
 def no_beginning(patch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sinkql.runtime.batch.engine import Engine
-from sinkql.runtime.process.capture_processes import captured
+from sinkql.runtime.process.capture_processes import captures_running
 from sinkql.session import Session
-from sinkql.session.sink.capture_directory import CatalogDesk
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
+from sinkql.session.sink.workload import CatalogWorkload
 from support import running
 from support.patience import Deadline
 from support.running import loop_of
@@ -18,8 +18,8 @@ from support.running import loop_of
 @contextmanager
 def capturing(session: Session) -> Iterator[None]:
     """Have all sources that sinks read captured for as long as a block lasts."""
-    roster = CatalogRoster(session.catalog, every_seconds=0.0)
-    with captured(CatalogDesk(session.catalog, roster, session.access.secret)):
+    roster = CatalogWorkload(session.catalog, every_seconds=0.0)
+    with captures_running(CatalogCaptureDirectory(session.catalog, roster, session.access.secret)):
         yield
 
 

@@ -11,7 +11,15 @@ import msgspec
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Changed, Event, LogNotes, Moved, TableRows
+from sinkql.connector_api.cdc import (
+    CapturedSource,
+    CapturedTable,
+    Event,
+    LogFiles,
+    PositionAdvanced,
+    RowsChanged,
+    TableRows,
+)
 from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.facts import find
 from sinkql.connectors.postgres.publication import found_of
@@ -54,7 +62,7 @@ class Reading:
         database: str,
         of: Mapping[str, CapturedTable],
         id_: str | None = None,
-        notes: LogNotes | None = None,
+        notes: LogFiles | None = None,
     ) -> None:
         options = {"publication": "p", "tuning": {}}
         self.source = CapturedSource(id_ or str(uuid.uuid4()), "db.public.s", "postgres", None, options, notes=notes)
@@ -73,9 +81,9 @@ class Reading:
         while True:
             events = self.stream.receive(0.05)
             found += events
-            if any(each.to >= end for each in events if isinstance(each, Changed | Moved)):
+            if any(each.to >= end for each in events if isinstance(each, RowsChanged | PositionAdvanced)):
                 self.events += found
-                return [each for each in found if not isinstance(each, Moved)]
+                return [each for each in found if not isinstance(each, PositionAdvanced)]
             deadline.check("the end of the server's log")
 
     def rows(self, table: str) -> list[dict[str, Any]]:
@@ -83,7 +91,7 @@ class Reading:
         return [row for rows in self.changes(table) for row in shown(rows.rows)]
 
     def changes(self, table: str) -> list[TableRows]:
-        return [rows for each in self.read() if isinstance(each, Changed) for rows in each.tables.get(table, ())]
+        return [rows for each in self.read() if isinstance(each, RowsChanged) for rows in each.tables.get(table, ())]
 
 
 def shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:

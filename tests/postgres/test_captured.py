@@ -18,18 +18,18 @@ from pyiceberg.catalog import load_catalog
 
 from capture.pipeline import drain, run_once
 from sinkql.capture import messages
-from sinkql.capture.object_log_store import BucketStore
+from sinkql.capture.object_log_store import ObjectLogStore
 from sinkql.capture.runner import discard
-from sinkql.connector_api.health_check import Check
+from sinkql.connector_api.health_check import HealthCheck
 from sinkql.errors import SinkqlError
 from sinkql.physical.job import encode
 from sinkql.runtime.batch.events import Event
-from sinkql.runtime.batch.metrics import Meter
+from sinkql.runtime.batch.metrics import ProgressMeter
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.server_check import checks_of_catalog
 from sinkql.session.session import Session
-from sinkql.session.sink.capture_directory import CatalogDesk
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
+from sinkql.session.sink.workload import CatalogWorkload
 from support.catalog import server_url
 from support.command import start
 from support.patience import Deadline
@@ -86,11 +86,11 @@ def test_how_far_a_source_is_can_be_asked(tmp_path: Path, database: psycopg.Conn
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         (job,) = session.jobs(None)
         told: list[Event] = []
-        meter = Meter(job.sink_id, session.catalog.control, told.append)
+        meter = ProgressMeter(job.sink_id, session.catalog.control, told.append)
         with capturing(session):
             loop = loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine())
             drain(loop)
-            meter.look(job.sink, loop.readers, loop.marker.end, waits=False, last=True)
+            meter.sample(job.sink, loop.readers, loop.marker.end, waits=False, last=True)
         assert _asked(session, "statistics", "snapshot_records_known, snapshot_records_staged, snapshot_committed") == {
             "s": (1000, 1000, True),
             "orders": (1000, 1000, True),
@@ -150,9 +150,9 @@ def test_changes_that_the_server_lost_are_skipped(
             with pytest.raises(SinkqlError, match=r"SQ3701.*\n?.*\n?.*ALTER SOURCE … SKIP"):
                 run_once(session)
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-            desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
             notes, deadline = desk.folder(desk.captures()[0]).notes, Deadline()
-            while not messages.era(notes).begin:
+            while not messages.latest_epoch(notes).begin:
                 deadline.check("another slot")
             run_once(session)
             database.execute("DELETE FROM orders WHERE id % 3 = 0")
@@ -169,7 +169,7 @@ def test_rows_are_computed_again_if_both_log_and_state_are_lost(
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         with capturing(session):
             run_once(session)
-            desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
             folder = desk.folder(desk.captures()[0])
         discard(folder)
         (job,) = session.jobs()
@@ -184,7 +184,7 @@ def test_rows_are_computed_again_if_both_log_and_state_are_lost(
                 run_once(session)
             loop = loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine())
             loop.start(epoch=2, once=True)
-            loop.rebuild()
+            loop.full_refresh()
             database.execute("DELETE FROM orders WHERE id % 3 = 0")
             run_once(session)
         expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
@@ -360,9 +360,9 @@ def test_another_host_goes_on_at_once_where_one_died(
             session.execute(text.replace("EXPOSE PROGRESS AS p;", f"EXPOSE PROGRESS AS p WITH ({where});"))
             with capturing(session):
                 run_once(session)
-            desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
             store = desk.folder(desk.captures()[0]).store
-            assert isinstance(store, BucketStore)
+            assert isinstance(store, ObjectLogStore)
             head, _ = store._objects.get(store._head_key) or (b"", "")
             late = json.dumps({**json.loads(head), "until": time.time() + 1000})  # as if nobody had released it
             store._objects.put(store._head_key, late.encode())
@@ -390,7 +390,7 @@ def test_log_may_be_in_a_bucket(
             text, where = text.replace("CREATE SOURCE s ", "CREATE SOURCE s IN CLUSTER c "), "MAX LOG SIZE = '1GB'"
         session.execute(text.replace("EXPOSE PROGRESS AS p;", f"EXPOSE PROGRESS AS p WITH (KEEP = 'log', {where});"))
         told = [each for each in checks_of_catalog(session.catalog) if each.name == "s: log"]
-        assert told == ([] if by_cluster else [Check("s: log", "ok", "s3://data/logs/ has conditional writes")])
+        assert told == ([] if by_cluster else [HealthCheck("s: log", "ok", "s3://data/logs/ has conditional writes")])
         (job,) = session.jobs()
         assert server.secret not in encode(job).decode()
         with capturing(session):
@@ -399,7 +399,7 @@ def test_log_may_be_in_a_bucket(
             run_once(session)
             expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
             assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
-        desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+        desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
         log = desk.folder(desk.captures()[0])
         assert len(log.numbers()) > 2
         assert not (log.folder / "log").exists()
@@ -414,5 +414,5 @@ def test_log_may_be_in_a_bucket(
                 session.execute("ALTER SOURCE s SET CLUSTER quickstart")
             assert failed.value.code == "SQ2617"
         session.execute("DROP SOURCE s CASCADE")
-        assert isinstance(log.store, BucketStore)
+        assert isinstance(log.store, ObjectLogStore)
         assert list(log.store._objects.list("logs/")) == []

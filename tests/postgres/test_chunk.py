@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from sinkql.connector_api.cdc import CapturedTable, Changed, Key, TableRows
+from sinkql.connector_api.cdc import CapturedTable, Key, RowsChanged, TableRows
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.errors import SinkqlError, TableError
 from support.postgres import Postgres
@@ -129,7 +129,7 @@ def test_missing_values_of_rows_that_moved_are_asked_for(postgres: Postgres, pos
         run("UPDATE t SET v = 9 WHERE id = 3; UPDATE t SET id = 10 + id WHERE id < 3")
         changes = found.read()
         run("DELETE FROM t WHERE id = 12")
-        (changed,) = [each for each in changes if isinstance(each, Changed)]
+        (changed,) = [each for each in changes if isinstance(each, RowsChanged)]
         (rows,) = changed.tables["t"]
         whole, end = found.stream.complete(found.tables["t"], rows, changed.transactions.ids)
         assert end is not None

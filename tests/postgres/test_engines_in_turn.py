@@ -104,7 +104,7 @@ def test_what_one_engine_keeps_the_other_takes_out(
             asked.clear()
             with monkeypatch.context() as patch:
                 if in_spark:
-                    patch.setattr(in_process.Here, "of", lambda *_: None)
+                    patch.setattr(in_process.InProcessBatch, "of", lambda *_: None)
                 catch_up(session, turn=turn + 1, engine=engine)
             assert bool(asked) is in_spark, f"step {turn} was for {'Spark' if in_spark else 'the driver'}"
             _check(postgres.connect(postgres_database))

@@ -13,8 +13,8 @@ from capture.pipeline import run_once
 from sinkql.capture import messages
 from sinkql.errors import SinkqlError
 from sinkql.session.session import Session
-from sinkql.session.sink.capture_directory import CatalogDesk
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
+from sinkql.session.sink.workload import CatalogWorkload
 from support.patience import Deadline
 from support.postgres import Postgres, run, standby
 from support.postgres import postgres as postgres_server
@@ -154,9 +154,9 @@ def _stopped(session: Session) -> SinkqlError:
 def _skip(session: Session) -> None:
     """Accept what is lost, and have the sink compute its rows again."""
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-    desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+    desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
     notes = desk.folder(desk.captures()[0]).notes
-    _wait(lambda: messages.era(notes).begin)
+    _wait(lambda: messages.latest_epoch(notes).begin)
     run_once(session)
 
 

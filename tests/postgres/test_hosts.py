@@ -14,16 +14,16 @@ import pytest
 
 from capture.pipeline import drained, run_once
 from sinkql.capture import messages
-from sinkql.capture.log import LogFolder
-from sinkql.capture.object_log_store import BucketStore
+from sinkql.capture.log import LogDirectory
+from sinkql.capture.object_log_store import ObjectLogStore
 from sinkql.capture.reader import LogReader
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
-from sinkql.session.sink.capture_directory import CatalogDesk
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
+from sinkql.session.sink.workload import CatalogWorkload
 from sinkql.state_store.directory import EXECUTOR
 from support.catalog import server_address
 from support.patience import Deadline
@@ -74,8 +74,8 @@ def _hosts(server: Postgres, folder: Path) -> Iterator[tuple[Session, Session]]:
             yield one, two
 
 
-def _log(session: Session) -> LogFolder:
-    desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+def _log(session: Session) -> LogDirectory:
+    desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
     return desk.folder(desk.captures()[0])
 
 
@@ -129,7 +129,7 @@ def test_sinks_run_on_a_host_that_does_not_capture_their_source(
 def _loses_a_file(one: Session, two: Session, folder: Path, database: _Connection) -> None:
     """Lose a data file of the log: the host that captures hears of it from the one that cannot read it."""
     store, deadline = _log(one).store, Deadline()
-    assert isinstance(store, BucketStore)
+    assert isinstance(store, ObjectLogStore)
     before = _files(store)
     database.execute("INSERT INTO orders VALUES (20000, 'more')")
     while not (new := _files(store) - before):
@@ -143,7 +143,7 @@ def _loses_a_file(one: Session, two: Session, folder: Path, database: _Connectio
     assert _rows(folder, "b") == _expected(database)
 
 
-def _files(store: BucketStore) -> set[str]:
+def _files(store: ObjectLogStore) -> set[str]:
     return {key for key, _ in store._objects.list("logs/") if "/data/" in key}
 
 
@@ -162,7 +162,7 @@ def _is_told_to_skip(one: Session, two: Session, folder: Path, database: _Connec
     with pytest.raises(SinkqlError, match="SQ3701"):
         run_once(two, "b")
     assert [each.code for each in two.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-    while not messages.era(_log(two).notes).begin:
+    while not messages.latest_epoch(_log(two).notes).begin:
         deadline.check("another slot")
     for session, name in ((one, "a"), (two, "b")):
         run_once(session, name)

@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from capture.pipeline import QUICK, FakeHost
-from sinkql.capture.log import Log
-from sinkql.capture.position import Place
+from sinkql.capture.log import LogWriter
+from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
-from sinkql.capture.retention import Roll
-from sinkql.capture.session import Session
+from sinkql.capture.retention import SinkRegistry
+from sinkql.capture.session import CaptureSession
 from sinkql.connector_api.cdc import CapturedSource, CapturedTable
 from sinkql.connector_api.stream import Limit
 from sinkql.connectors.postgres.chunk import PostgresChunkRead
@@ -65,12 +65,12 @@ class Stepped:
     def begin(self) -> None:
         """Begin a capture."""
         self.sessions += 1
-        log = Log.open(self.sinks.place, self.sessions, new_id=f"log {self.sessions}")
+        log = LogWriter.open(self.sinks.place, self.sessions, new_id=f"log {self.sessions}")
         self.stream = PostgresStream(login(self.server, self.database), self.source, failure)
         host, clients = FakeHost(self.sinks, epoch=self.sessions), self.sinks.clients()
         captured = {each.table.id: each.table for each in clients}
-        roll = Roll(host, self.sinks.place.notes, _PACE.look_seconds)
-        self.session = Session(log, self.stream, host, self.sinks.keeping, _PACE, roll, clients, captured)
+        roll = SinkRegistry(host, self.sinks.place.notes, _PACE.look_seconds)
+        self.session = CaptureSession(log, self.stream, host, self.sinks.keeping, _PACE, roll, clients, captured)
         self.session.begin()
 
     def end(self) -> None:
@@ -85,13 +85,13 @@ class Stepped:
         self.sink(name)
         self.session._look()
 
-    def sink(self, name: str) -> Place:
+    def sink(self, name: str) -> LogPosition:
         """Have a sink commit what there is, entry by entry; return where it is."""
         loop = self.loops[name]
         reader = loop.readers["t"]
         while (end := reader.latest(loop.marker.end["t"], Limit(1))) != loop.marker.end["t"]:
             loop.process(loop.marker.end, {"t": end})
-        return Place(**loop.marker.end["t"])
+        return LogPosition(**loop.marker.end["t"])
 
     def reader(self, name: str) -> LogReader:
         found = self.loops[name].readers["t"]
@@ -255,7 +255,7 @@ def _later_high(stepped: Stepped) -> None:
     stepped.session.publish()
     place = stepped.sink("a")
     now = {row[0]: row for row in stepped.run("SELECT id, v, long FROM t")}
-    assert stepped.reader("a").snapshotting(place.offsets())
+    assert stepped.reader("a").snapshot_running(place.offsets())
     assert stepped.sinks.table("a")[0] == now[0]
     stepped.check("a")
 
@@ -340,7 +340,7 @@ def test_a_snapshot_ends_though_keys_change_all_the_time(stepped: Callable[[], S
         found.run(f"UPDATE t SET id = id + 100 WHERE id = {key + 100}")  # when it is published, its row has moved on
         found.session.publish()
         place = found.sink("a")
-    assert not found.reader("a").snapshotting(place.offsets())
+    assert not found.reader("a").snapshot_running(place.offsets())
     found.check("a")
 
 

@@ -38,7 +38,7 @@ def _read(server: Postgres, notes: MemoryNotes, after: str | None, *, confirmed:
         reading.begin(after)
         ids = [row["id"] for row in reading.rows("t")]
         end = reading.stream._known().position(reading.stream._to)
-        reading.stream._standings.keep()
+        reading.stream._standings.save()
         if confirmed:
             reading.stream.confirm(end)
             reading.stream.receive(0.1)

@@ -16,8 +16,8 @@ import pytest
 
 from capture.pipeline import Running, Sinks, once
 from sinkql import physical
-from sinkql.capture.control import Client
-from sinkql.capture.log import LogFolder, source_folder
+from sinkql.capture.control import SubscribedSink
+from sinkql.capture.log import LogDirectory, source_folder
 from sinkql.connector_api.cdc import CapturedSource, CapturedTable, source_options, table_options
 from sinkql.connectors.postgres.chunk import PostgresChunkRead
 from sinkql.connectors.postgres.client import failure
@@ -50,8 +50,8 @@ class Several(Sinks):
     id: str = field(kw_only=True)
 
     @property
-    def place(self) -> LogFolder:
-        return LogFolder.local(source_folder(self.folder, self.id))
+    def place(self) -> LogDirectory:
+        return LogDirectory.local(source_folder(self.folder, self.id))
 
     def table_of(self, name: str) -> str:
         return name
@@ -63,8 +63,8 @@ class Several(Sinks):
         body = physical.Normalize(read, "rows", table.key) if table.holes else read
         return job(body, self.folder, table=name, key=table.key, max_rows=max_rows)
 
-    def clients(self) -> list[Client]:
-        return [Client(f"id-{name}", self.of[name]) for name in self.names]
+    def clients(self) -> list[SubscribedSink]:
+        return [SubscribedSink(f"id-{name}", self.of[name]) for name in self.names]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from sinkql.connector_api.cdc import Changed, Moved, Reshaped
+from sinkql.connector_api.cdc import PositionAdvanced, RowsChanged, SchemaChanged
 from support.postgres import Postgres
 
 from .reading import Reading, reading, shown
@@ -39,7 +39,7 @@ def test_rows_come_and_go_by_their_key(postgres: Postgres, postgres_database: st
             {"id": 3, "v": None, "$diff": 1, **WHOLE},
             {"id": 1, "v": None, "$diff": -1, **WHOLE},
         ]
-        done = [each.transactions for each in stream.events if isinstance(each, Changed)]
+        done = [each.transactions for each in stream.events if isinstance(each, RowsChanged)]
         assert sum(len(each.ids) for each in done) == 3
         ends = [end for each in done for end in each.ends]
         assert ends == sorted(ends)
@@ -111,7 +111,7 @@ def test_a_row_that_goes_goes_though_what_comes_in_its_place_does_not_fit(
         run("INSERT INTO t VALUES (1, '2024-01-01'), (2, 'infinity'); INSERT INTO u VALUES (1, '2024-01-01')")
         run("UPDATE t SET d = 'infinity' WHERE a = 1; UPDATE t SET d = '2024-01-02' WHERE a = 2; DELETE FROM t")
         run("UPDATE u SET id = 2, d = 'infinity'")
-        changes = [each.tables for each in stream.read() if isinstance(each, Changed)]
+        changes = [each.tables for each in stream.read() if isinstance(each, RowsChanged)]
         found = {
             name: [
                 (tuple(row.values())[:3], len(rows.errors))
@@ -159,7 +159,7 @@ def test_truncated_tables_lose_what_stood_before(postgres: Postgres, postgres_da
                 each.open,
             )
             for each in stream.read()
-            if isinstance(each, Changed)
+            if isinstance(each, RowsChanged)
         ]
         assert found == [
             ([], {"t": [1, 2], "u": [1]}, True),
@@ -189,7 +189,7 @@ def test_columns_that_go_are_told_in_their_place(postgres: Postgres, postgres_da
         run("ALTER TABLE t DROP gone; INSERT INTO t VALUES (3, 'c', 9)")
         run("ALTER TABLE t ALTER v TYPE int USING 1; INSERT INTO t VALUES (4, 8, 9)")
         events = stream.read()
-        problems = [each.problem for each in events if isinstance(each, Reshaped)]
+        problems = [each.problem for each in events if isinstance(each, SchemaChanged)]
         assert problems == [
             'of table "public.t" column "gone" was dropped or renamed',
             'of table "public.t" column "gone" was dropped or renamed; '
@@ -197,10 +197,10 @@ def test_columns_that_go_are_told_in_their_place(postgres: Postgres, postgres_da
         ]
         kept = [
             [row for parts in each.tables.values() for rows in parts for row in shown(rows.rows)]
-            if isinstance(each, Changed)
+            if isinstance(each, RowsChanged)
             else [column.name for column in each.table.columns]
             for each in events
-            if isinstance(each, Changed | Reshaped)
+            if isinstance(each, RowsChanged | SchemaChanged)
         ]
         rows = [
             {name: row[name] for name in row if name[0] != "$"} if isinstance(row, dict) else row
@@ -220,8 +220,8 @@ def test_a_table_that_is_made_anew_is_not_the_same(postgres: Postgres, postgres_
         run("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY)")
         run("INSERT INTO t VALUES (2)")
         changed, told, *_ = stream.read()
-        assert isinstance(changed, Changed)
-        assert isinstance(told, Reshaped)
+        assert isinstance(changed, RowsChanged)
+        assert isinstance(told, SchemaChanged)
         assert (told.problem or "").startswith('table "public.t" was dropped and created again')
         assert told.table.columns == ()
 
@@ -234,7 +234,7 @@ def test_a_long_transaction_comes_in_parts_and_a_stop_ends_one(
         run("INSERT INTO t VALUES (0, '')")
         run("INSERT INTO t SELECT i, repeat('x', 900) FROM generate_series(1, 20000) AS i")
         run("INSERT INTO t VALUES (20001, '')")
-        changed = [each for each in stream.read() if isinstance(each, Changed)]
+        changed = [each for each in stream.read() if isinstance(each, RowsChanged)]
         ids = [row["id"] for each in changed for rows in each.tables["t"] for row in shown(rows.rows)]
         assert ids == list(range(20002))
         opened = [each.open for each in changed]
@@ -245,7 +245,7 @@ def test_a_long_transaction_comes_in_parts_and_a_stop_ends_one(
     again = Reading(postgres, postgres_database, stream.tables, stream.source.id)
     again.begin(stops=[first])
     try:
-        assert next(each.to for each in again.read() if isinstance(each, Changed)) == first
+        assert next(each.to for each in again.read() if isinstance(each, RowsChanged)) == first
     finally:
         again.stream.close()
 
@@ -257,7 +257,7 @@ def test_what_is_confirmed_does_not_come_again_and_the_same_source_takes_over_it
     with reading(postgres, postgres_database) as stream:
         run("INSERT INTO t VALUES (1)")
         assert [row["id"] for row in stream.rows("t")] == [1]
-        end = next(each.to for each in stream.events if isinstance(each, Changed))
+        end = next(each.to for each in stream.events if isinstance(each, RowsChanged))
         stream.stream.confirm(end)
         run("INSERT INTO t VALUES (2)")
         again = Reading(postgres, postgres_database, stream.tables, stream.source.id)
@@ -284,7 +284,7 @@ def test_a_stop_before_a_transaction_that_comes_in_parts_is_told(
         again.begin(stops=[stop])
         again.read()
         again.stream.close()
-    first = next(place for place, each in enumerate(again.events) if isinstance(each, Changed) and each.open)
+    first = next(place for place, each in enumerate(again.events) if isinstance(each, RowsChanged) and each.open)
     before = again.events[first - 1]
-    assert isinstance(before, Moved)
+    assert isinstance(before, PositionAdvanced)
     assert before.to == stop

@@ -17,7 +17,7 @@ from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.pgoutput import HEADER
 from sinkql.connectors.postgres.slot import Timelines, application_name, read_place, slot_name
 from sinkql.connectors.postgres.stream import PostgresStream, forget
-from sinkql.errors import SinkqlError, codes
+from sinkql.errors import SinkqlError, error_codes
 from support.patience import Deadline, joined
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.server
 def _raises(code: str, *, retryable: bool = False) -> Iterator[None]:
     with pytest.raises(SinkqlError) as caught:
         yield
-    assert (caught.value.code, codes[code].retryable) == (code, retryable)
+    assert (caught.value.code, error_codes[code].retryable) == (code, retryable)
     assert caught.value.hint
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from capture.pipeline import drain
 from sinkql.capture import messages
-from sinkql.capture.log import LogFolder
+from sinkql.capture.log import LogDirectory
 from sinkql.capture.runner import discard
 from sinkql.connector_api.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
@@ -72,12 +72,12 @@ def test_log_that_is_lost_begins_again_where_the_sink_is_in_the_table_that_it_re
             database.execute("UPDATE people SET name = 'new'")
             _commits_changes_of(_loop(session), "people")
             (folder,) = (tmp_path / "capture").iterdir()
-            notes = LogFolder.local(folder).notes
-            least = min(at.to for _, at in messages.all_of(notes, "at", messages.At))
+            notes = LogDirectory.local(folder).notes
+            least = min(at.to for _, at in messages.all_of(notes, "at", messages.ReaderPosition))
             deadline = Deadline()
-            while (said := messages.word(notes)) is None or said.confirmed < least:
+            while (said := messages.status(notes)) is None or said.confirmed < least:
                 deadline.check("the confirmation")
-        discard(LogFolder.local(folder))
+        discard(LogDirectory.local(folder))
         database.execute("UPDATE orders SET name = 'new'")
         with capturing(session):
             drain(_loop(session))

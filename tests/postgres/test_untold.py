@@ -62,13 +62,13 @@ class Pipeline:
             raise EndedError
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LogReader, "committed", ended)
+            patch.setattr(LogReader, "after_commit", ended)
             with pytest.raises(EndedError):
                 once(self.sinks)
 
     def has_a_generation(self) -> bool:
         """Tell whether the capture has told the sink, which waits as far as it knows, where to join."""
-        said = messages.word(self.sinks.place.notes)
+        said = messages.status(self.sinks.place.notes)
         first = self.sinks.place.numbers()[:1]
         return bool(said and first and said.joinable and said.log == self.sinks.place.entry(first[0]).log)  # type: ignore[union-attr]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sinkql.connector_api.cdc import CapturedTable, Changed, TableRows
+from sinkql.connector_api.cdc import CapturedTable, RowsChanged, TableRows
 from sinkql.connectors.postgres.column import binary_as_text
 from sinkql.connectors.postgres.type import server_table
 from support.postgres import Postgres
@@ -156,7 +156,7 @@ def test_vectors(postgres: Postgres, postgres_database: str) -> None:
 def _streamed(reading: Reading) -> dict[str, list[TableRows]]:
     found: dict[str, list[TableRows]] = {}
     for each in reading.read():
-        if isinstance(each, Changed):
+        if isinstance(each, RowsChanged):
             for name, parts in each.tables.items():
                 found.setdefault(name, []).extend(parts)
     return found

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.capture.log_store import FolderStore
-from sinkql.connector_api.cdc import Changed, Reshaped
+from sinkql.capture.log_store import FolderLogStore
+from sinkql.connector_api.cdc import RowsChanged, SchemaChanged
 from sinkql.errors import SinkqlError
 from support.patience import Deadline
 from support.postgres import Postgres
@@ -55,7 +55,7 @@ def _told(stream: Reading) -> list[tuple[str, str | None, bool]]:
     for _ in range(2):
         before, deadline = stream.stream._seen, Deadline()
         while (seen := stream.stream._seen) is None or seen is before or not seen.told:
-            said = [each for each in stream.stream.receive(0.01) if isinstance(each, Reshaped)]
+            said = [each for each in stream.stream.receive(0.01) if isinstance(each, SchemaChanged)]
             found += [(each.table.id, each.problem, each.lost) for each in said]
             deadline.check("a look at the publication")
     return found
@@ -245,8 +245,8 @@ def test_a_table_that_is_dropped_is_told_after_its_last_rows(
     run(_PLAIN)
     with reading(postgres, postgres_database) as stream:
         run("INSERT INTO t VALUES (1); DROP TABLE t")
-        events = [each for each in stream.read() if isinstance(each, Changed | Reshaped)]
-        found = [each.problem if isinstance(each, Reshaped) else sorted(each.tables) for each in events]
+        events = [each for each in stream.read() if isinstance(each, RowsChanged | SchemaChanged)]
+        found = [each.problem if isinstance(each, SchemaChanged) else sorted(each.tables) for each in events]
         found += [problem for _, problem, _ in _told(stream)]
         assert found == [["t"], 'table "public.t" was dropped']
 
@@ -255,14 +255,14 @@ def test_what_happens_while_nobody_reads_is_told_to_the_next(
     postgres: Postgres, postgres_database: str, run: Run, tmp_path: Path
 ) -> None:
     run(_PLAIN)
-    first = Reading(postgres, postgres_database, tables(postgres, postgres_database), notes=FolderStore(tmp_path))
+    first = Reading(postgres, postgres_database, tables(postgres, postgres_database), notes=FolderLogStore(tmp_path))
     first.begin()
     assert _told(first) == []
     first.stream.close()
     run("ALTER PUBLICATION p DROP TABLE t")
     run("ALTER PUBLICATION p ADD TABLE t")
     for expected in (["t", "t"], []):
-        again = Reading(postgres, postgres_database, first.tables, first.source.id, notes=FolderStore(tmp_path))
+        again = Reading(postgres, postgres_database, first.tables, first.source.id, notes=FolderLogStore(tmp_path))
         again.begin(first.start)
         assert [name for name, *_ in _told(again)] == expected
         again.stream.close()

@@ -23,8 +23,8 @@ import psycopg
 
 from capture.pipeline import Sinks
 from sinkql import physical
-from sinkql.capture.control import Client
-from sinkql.capture.log import LogFolder, source_folder
+from sinkql.capture.control import SubscribedSink
+from sinkql.capture.log import LogDirectory, source_folder
 from sinkql.capture.runner import discard
 from sinkql.connector_api.cdc import CapturedSource, CapturedTable, source_options, table_options
 from sinkql.connectors.postgres.client import failure
@@ -58,8 +58,8 @@ class ServerSinks(Sinks):
     id: str = field(kw_only=True)
 
     @property
-    def place(self) -> LogFolder:
-        return LogFolder.local(source_folder(self.folder, self.id))
+    def place(self) -> LogDirectory:
+        return LogDirectory.local(source_folder(self.folder, self.id))
 
     def job(self, name: str, *, max_rows: int = 300) -> physical.Job:
         options = table_options(source_options(self.id, "pg", {}, self.keeping), self.of)
@@ -67,8 +67,8 @@ class ServerSinks(Sinks):
         body = physical.Normalize(read, "rows", self.of.key) if self.of.holes else read
         return job(body, self.folder, table=name, key=self.of.key, max_rows=max_rows)
 
-    def clients(self) -> list[Client]:
-        return [Client(f"id-{name}", self.of) for name in self.names]
+    def clients(self) -> list[SubscribedSink]:
+        return [SubscribedSink(f"id-{name}", self.of) for name in self.names]
 
     def table(self, name: str) -> dict[Any, tuple[Any, ...]]:
         rows = duckdb_folder(str(self.folder / "lake" / "n" / name))

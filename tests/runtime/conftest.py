@@ -10,8 +10,8 @@ import pytest
 from pyspark import SparkContext
 
 from sinkql.connector_api.registry import discover
-from sinkql.runtime.process.application import Workload, _Spark
-from sinkql.runtime.spark.session import Starting
+from sinkql.runtime.process.application import RunSpec, _Spark
+from sinkql.runtime.spark.session import SparkStart
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 SparkOfNoProcess = Callable[[str], _Spark]
@@ -20,12 +20,12 @@ SparkOfNoProcess = Callable[[str], _Spark]
 
 @pytest.fixture
 def spark_of_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkOfNoProcess:
-    monkeypatch.setattr(Starting, "_run", lambda starting, then: None)
+    monkeypatch.setattr(SparkStart, "_run", lambda starting, then: None)
     monkeypatch.setattr(SparkContext, "_gateway", None)  # the tests' own Spark has nothing to do with it
 
     def of(master: str) -> _Spark:
         each = job(counter(up_to=5), tmp_path, master=master)
-        workload = Workload(
+        workload = RunSpec(
             FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
             once=False, takeover=False,
         )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sinkql.runtime.batch.allowance import Allowance
+from sinkql.runtime.batch.allowance import MaintenanceBudget
 
 
 @dataclass
@@ -17,10 +17,10 @@ class Clock:
         return self.now
 
 
-def keep_house(allowance: Allowance, clock: Clock, *, step: float, begun: bool = True) -> float:
+def keep_house(allowance: MaintenanceBudget, clock: Clock, *, step: float, begun: bool = True) -> float:
     """Take steps while it is allowed, and return how long they took."""
     before = clock.now
-    with allowance.spent() as go_on:
+    with allowance.record() as go_on:
         while go_on(begun):
             clock.now += step
     return clock.now - before
@@ -31,7 +31,7 @@ def keep_house(allowance: Allowance, clock: Clock, *, step: float, begun: bool =
 @pytest.mark.parametrize("step", [0.01, 0.3, 1.5])
 def test_share_of_the_time_is_kept(interval: float, step: float, share: float) -> None:
     clock = Clock()
-    allowance = Allowance(share, clock=clock)
+    allowance = MaintenanceBudget(share, clock=clock)
     spent = []
     for _ in range(500):
         clock.now += interval
@@ -43,18 +43,18 @@ def test_share_of_the_time_is_kept(interval: float, step: float, share: float) -
 
 
 def test_no_share_is_no_work() -> None:
-    assert keep_house(Allowance(0.0, clock=Clock()), Clock(), step=0.25) == 0.0
+    assert keep_house(MaintenanceBudget(0.0, clock=Clock()), Clock(), step=0.25) == 0.0
 
 
 def test_first_run_is_short() -> None:
     clock = Clock()
-    assert keep_house(Allowance(clock=clock), clock, step=0.25) == 1.0
+    assert keep_house(MaintenanceBudget(clock=clock), clock, step=0.25) == 1.0
 
 
 def test_other_work_does_not_use_it_up() -> None:
     clock = Clock()
-    allowance = Allowance(clock=clock)
-    with allowance.spent() as go_on:
+    allowance = MaintenanceBudget(clock=clock)
+    with allowance.record() as go_on:
         assert go_on(False)
         clock.now += 0.5
         assert go_on(True)
@@ -65,21 +65,21 @@ def test_other_work_does_not_use_it_up() -> None:
 def test_last_call_ends_what_was_begun_and_begins_nothing() -> None:
     clock = Clock()
     steps = iter([False] * 40 + [True])
-    allowance = Allowance(clock=clock, last=lambda: not next(steps))
+    allowance = MaintenanceBudget(clock=clock, last=lambda: not next(steps))
     assert keep_house(allowance, clock, step=0.25) == 11.0
     assert keep_house(allowance, clock, step=0.25, begun=False) == 0.0
 
 
 def test_stop_ends_the_work_at_its_next_step() -> None:
     clock = Clock()
-    allowance = Allowance(clock=clock, last=lambda: True, stops=lambda: clock.now > 100.4)
+    allowance = MaintenanceBudget(clock=clock, last=lambda: True, stops=lambda: clock.now > 100.4)
     assert keep_house(allowance, clock, step=0.25) == 0.5
 
 
 @pytest.mark.parametrize("step", [0.01, 0.1])
 def test_a_batch_that_is_due_waits_for_its_share_of_the_interval_and_the_end_of_a_step(step: float) -> None:
     clock, due_at = Clock(), 0.0
-    allowance = Allowance(clock=clock, left=lambda: due_at - clock.now)
+    allowance = MaintenanceBudget(clock=clock, left=lambda: due_at - clock.now)
     spent, late = [], []
     for number in range(100):
         due_at = clock.now + 1
@@ -93,7 +93,7 @@ def test_a_batch_that_is_due_waits_for_its_share_of_the_interval_and_the_end_of_
 
 def test_time_that_is_left_until_a_batch_is_due_goes_into_what_was_saved_up() -> None:
     clock, due_at = Clock(), 0.0
-    allowance = Allowance(clock=clock, left=lambda: due_at - clock.now)
+    allowance = MaintenanceBudget(clock=clock, left=lambda: due_at - clock.now)
     assert keep_house(allowance, clock, step=0.25) == 0.0
     due_at = clock.now + 0.75
     assert keep_house(allowance, clock, step=0.25) == 0.75

@@ -137,7 +137,7 @@ def test_a_rehearsal_makes_what_java_maps(tmp_path: Path, monkeypatch: pytest.Mo
 def _starts(folder: Path) -> str:
     """Start Spark, and return which files Java has mapped."""
     settings = session.SparkSettings("local[1]", {}, folder / "spark", "sinkql archive")
-    starting = session.Starting(settings)
+    starting = session.SparkStart(settings)
     starting.begin()
     try:
         assert starting.result().range(3).count() == 3

@@ -16,11 +16,11 @@ from pyiceberg.catalog import load_catalog
 
 from sinkql import physical
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Committed, Marker, RedoBatchError, Writer
+from sinkql.connector_api.stream import Checkpoint, Committed, StaleFilesError, Writer
 from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkCompacted, SinkRebuilding
-from sinkql.runtime.batch.loop import BatchLoop, DivergedError
+from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.storage import failpoint
 from support.eager import compact_eagerly
@@ -89,7 +89,7 @@ def test_a_batch_that_the_table_has_is_finished_and_not_written_again(tmp_path: 
 def test_a_batch_that_the_table_does_not_know_is_not_written(tmp_path: Path) -> None:
     loop = open_loop(job(counter(up_to=25), tmp_path), tmp_path)
     begin = loop.start(epoch=1).end["counter"]
-    with pytest.raises(DivergedError):
+    with pytest.raises(OutdatedStartError):
         loop.process({"counter": {**begin, "count": 7}}, {"counter": {**begin, "count": 9}})
     assert rows(tmp_path) == []
 
@@ -176,7 +176,7 @@ class Conflicting:
     def commit(self, *arguments: Any, **named: Any) -> Committed:
         self.left -= 1
         if self.left >= 0:
-            raise RedoBatchError
+            raise StaleFilesError
         return self.writer.commit(*arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
@@ -264,16 +264,16 @@ def test_a_sink_that_idles_writes_again_what_cleaners_take_for_forgotten(
             os.utime(path, (old, old))
             if gone:
                 path.unlink()
-        loop.keep()
+        loop.refresh_files()
         assert not gone or not any(path.exists() for path in newest)  # a few hours later
         monkeypatch.setattr(loop, "_keep_at", 0.0)
-        loop.keep()
+        loop.refresh_files()
         assert {path: path.read_bytes() for path in newest} == newest
         assert all(path.stat().st_mtime > old for path in newest)
     loop.writer.refresh()
 
 
-def _full() -> Marker:
+def _full() -> Checkpoint:
     raise OSError(ENOSPC, "No space left on device")
 
 
@@ -289,7 +289,7 @@ def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     drain(loop)
     folder = tmp_path / "lake" / "n" / "t" / "metadata"
     (source,) = loop.marker.end
-    (kept,) = loop.readers[source].attachments(loop.marker.end[source])
+    (kept,) = loop.readers[source].required_files(loop.marker.end[source])
     (offsets,) = folder.glob(f"_sinkql-*{loop.marker.commit}-offsets*")
     (copy,) = folder.glob(f"_sinkql-*{Path(kept).name}*")
     whole = copy.read_bytes()
@@ -304,6 +304,6 @@ def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     else:
         load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db").drop_table("n.t")
     monkeypatch.setattr(loop, "_keep_at", 0.0)
-    loop.keep()
+    loop.refresh_files()
     assert offsets.exists() == (trouble != "table")
     assert copy.read_bytes() == whole

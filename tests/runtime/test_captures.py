@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sinkql import physical
-from sinkql.connector_api.cdc import CapturedSource, Keeping
+from sinkql.connector_api.cdc import CapturedSource, LogRetention
 from sinkql.runtime.process import capture_processes as module
-from sinkql.runtime.process.desk import Capturing
+from sinkql.runtime.process.desk import CaptureAssignment
 
 
 class _Dead:
@@ -29,9 +29,9 @@ class _Captures:
     now: float = 1000.0
     begun: list[float] = field(default_factory=list)
 
-    def captures(self) -> list[Capturing]:
+    def captures(self) -> list[CaptureAssignment]:
         source = CapturedSource("s1", "s", "MYSQL", physical.Connection("my", "MYSQL", {}))
-        return [Capturing(source, Keeping())]
+        return [CaptureAssignment(source, LogRetention())]
 
     def forked(self, *arguments: object) -> Any:
         self.begun.append(self.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sinkql.runtime.spark.carriage import out_of_spark
+from sinkql.runtime.spark.carriage import from_spark
 
 
 def test_lists_that_spark_gives_have_their_offsets() -> None:
@@ -16,7 +16,7 @@ def test_lists_that_spark_gives_have_their_offsets() -> None:
     lists = pa.ListArray.from_buffers(pa.list_(none.type), 2, [None, offsets], children=[none])
     batch = pa.record_batch({"id": pa.array([1, 2]), "lists": lists})
     for rows in (batch, pa.Table.from_batches([batch])):
-        found = out_of_spark(rows, ["bigint", "text list list"])
+        found = from_spark(rows, ["bigint", "text list list"])
         (column,) = pa.Table.from_batches([found]).column("lists").chunks if rows is batch else found["lists"].chunks
         assert column.values.buffers()[1].size >= 4
         assert found.to_pylist() == [{"id": 1, "lists": []}, {"id": 2, "lists": []}]

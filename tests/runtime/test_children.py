@@ -20,7 +20,7 @@ import pytest
 from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.events import Event, SparkStarting
 from sinkql.runtime.process import child, supervisor
-from sinkql.runtime.process.application import Workload
+from sinkql.runtime.process.application import RunSpec
 from sinkql.runtime.process.child import Child
 from sinkql.runtime.sink.host import SinkOutcome
 from support.patience import PATIENCE_S, Deadline, joined
@@ -30,14 +30,14 @@ _LONG = SparkStarting("x" * (1 << 20))
 """It does not fit into a pipe."""
 
 
-def _workload(folder: Path, *clusters: str, progress: Callable[[Event], None] = lambda _: None) -> Workload:
+def _workload(folder: Path, *clusters: str, progress: Callable[[Event], None] = lambda _: None) -> RunSpec:
     roster = FixedRoster([job(counter(up_to=5), folder, table=name, cluster=name) for name in clusters])
-    return Workload(
+    return RunSpec(
         roster, lambda one: contexts(folder, one), discover(), MemoryControl(), progress, once=True, takeover=False
     )
 
 
-def _until_stopped(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+def _until_stopped(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
     assert stopping.wait(PATIENCE_S)
     return [SinkOutcome(cluster, "stopped")]
 
@@ -49,7 +49,7 @@ class _Family:
         self._alive, self._held = os.pipe()
         self._pids: list[int] = []
 
-    def start(self, workload: Workload) -> None:
+    def start(self, workload: RunSpec) -> None:
         """Start them, and wait until each child is there."""
         self._parent = multiprocessing.get_context("fork").Process(target=self._run, args=(workload,), daemon=False)
         self._parent.start()
@@ -76,7 +76,7 @@ class _Family:
                 os.kill(pid, signal.SIGKILL)
         os.close(self._alive)
 
-    def _run(self, workload: Workload) -> None:
+    def _run(self, workload: RunSpec) -> None:
         children: list[Child] = []
         for work in workload.roster.now():
             children.append(Child.start([work], workload, children))
@@ -101,7 +101,7 @@ def test_children_that_speak_as_their_parent_is_killed_end(
 ) -> None:
     elder_lives, elder = os.pipe()
 
-    def run_here(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+    def run_here(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         family.there()
         if cluster == "younger":  # it ends after the elder, which must not wait for it
             os.close(elder)
@@ -109,7 +109,7 @@ def test_children_that_speak_as_their_parent_is_killed_end(
         workload.progress(_LONG)
         return []
 
-    monkeypatch.setattr(child, "run_here", run_here)
+    monkeypatch.setattr(child, "run_application", run_here)
     family.start(_workload(tmp_path, "elder", "younger"))
     os.close(elder)
     assert family.ends()
@@ -126,7 +126,7 @@ def test_a_child_whose_parent_is_killed_before_it_looks_ends(
             time.sleep(0.01)
 
     monkeypatch.setattr(os, "setpgrp", orphaned)
-    monkeypatch.setattr(child, "run_here", _until_stopped)
+    monkeypatch.setattr(child, "run_application", _until_stopped)
     family.start(_workload(tmp_path, "one"))
     assert family.ends()
 
@@ -135,14 +135,14 @@ def test_a_child_that_is_killed_as_it_speaks_has_ended(tmp_path: Path, monkeypat
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def say_and_die(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+    def say_and_die(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         workload.progress(SparkStarting(cluster))
         setattr(Connection, "_send_bytes", die)  # noqa: B010  # of the fork alone
         workload.progress(SparkStarting("another"))
         return []
 
     heard: list[Event] = []
-    monkeypatch.setattr(child, "run_here", say_and_die)
+    monkeypatch.setattr(child, "run_application", say_and_die)
     outcomes = _ended(_workload(tmp_path, "one", progress=heard.append))
     assert [outcome.error.code for outcome in outcomes if outcome.error is not None] == ["SQ4004"]
     assert heard == [SparkStarting("one")]
@@ -156,18 +156,18 @@ def test_a_signal_that_comes_before_its_handler_is_not_lost(tmp_path: Path, monk
         run(*arguments)
 
     monkeypatch.setattr(child, "_run", signalled)
-    monkeypatch.setattr(child, "run_here", _until_stopped)
+    monkeypatch.setattr(child, "run_application", _until_stopped)
     assert _ended(_workload(tmp_path, "one")) == [SinkOutcome("one", "stopped")]
 
 
-@pytest.mark.parametrize("run", [supervisor.up, supervisor.run])
+@pytest.mark.parametrize("run", [supervisor.run_until_stopped, supervisor.run_until_done])
 def test_who_cannot_be_told_ends_nothing(
-    run: Callable[[Workload], list[SinkOutcome]],
+    run: Callable[[RunSpec], list[SinkOutcome]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def run_here(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+    def run_here(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         for _ in range(3):
             workload.progress(_LONG)
         return [SinkOutcome(f"materialize.public.{cluster}", "caught up")]
@@ -175,8 +175,8 @@ def test_who_cannot_be_told_ends_nothing(
     def closed(event: Event) -> NoReturn:
         raise OSError(errno.EIO, "the terminal is gone")
 
-    monkeypatch.setattr(child, "run_here", run_here)
-    monkeypatch.setattr(supervisor, "run_here", run_here)
+    monkeypatch.setattr(child, "run_application", run_here)
+    monkeypatch.setattr(supervisor, "run_application", run_here)
     outcomes = run(_workload(tmp_path, "one", "two", progress=closed))
     assert [outcome.ending for outcome in outcomes] == ["caught up", "caught up"]
     assert capsys.readouterr().err.count("\nOSError") == 6
@@ -192,10 +192,10 @@ def test_a_run_that_fails_here_ends_its_children(tmp_path: Path, monkeypatch: py
 
     children, begin = list[Child](), Child.start
     monkeypatch.setattr(Child, "start", start)
-    monkeypatch.setattr(child, "run_here", _until_stopped)
-    monkeypatch.setattr(supervisor, "run_here", fail)
+    monkeypatch.setattr(child, "run_application", _until_stopped)
+    monkeypatch.setattr(supervisor, "run_application", fail)
     with pytest.raises(MemoryError):
-        supervisor.run(_workload(tmp_path, "one", "two", "three"))
+        supervisor.run_until_done(_workload(tmp_path, "one", "two", "three"))
     assert [each.process.exitcode for each in children] == [0, 0]
 
 
@@ -212,14 +212,14 @@ class _Desk:
 
 
 def test_a_run_whose_sources_nobody_captures_any_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+    def stopped(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         assert stopping.wait(PATIENCE_S)
         return [SinkOutcome(each.job.sink, "stopped") for each in workload.roster.now() if each.job.cluster == cluster]
 
-    monkeypatch.setattr(child, "run_here", stopped)
-    monkeypatch.setattr(supervisor, "run_here", stopped)
+    monkeypatch.setattr(child, "run_application", stopped)
+    monkeypatch.setattr(supervisor, "run_application", stopped)
     workload = replace(_workload(tmp_path, "one", "two"), desk=cast(Any, _Desk()))
-    outcomes = supervisor.run(workload)
+    outcomes = supervisor.run_until_done(workload)
     assert [(each.ending, each.error and each.error.code) for each in outcomes] == [("failed", "SQ4004")] * 2
 
 
@@ -240,19 +240,19 @@ class _Later:
 def test_source_that_a_sink_reads_while_it_runs_is_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = _Later(tmp_path)
 
-    def altered(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+    def altered(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         desk.from_now.touch()
         deadline = Deadline()
         while not desk.found.exists():
             deadline.check("somebody who captures")
         return [SinkOutcome(each.job.sink, "stopped") for each in workload.roster.now()]
 
-    monkeypatch.setattr(supervisor, "run_here", altered)
-    outcomes = supervisor.run(replace(_workload(tmp_path, "one"), desk=cast(Any, desk), once=False))
+    monkeypatch.setattr(supervisor, "run_application", altered)
+    outcomes = supervisor.run_until_done(replace(_workload(tmp_path, "one"), desk=cast(Any, desk), once=False))
     assert [(each.ending, each.error) for each in outcomes] == [("stopped", None)]
 
 
-def _ended(workload: Workload) -> list[SinkOutcome]:
+def _ended(workload: RunSpec) -> list[SinkOutcome]:
     """Run a child for all there is, and wait for its outcomes."""
     started = Child.start(workload.roster.now(), workload)
     outcomes: list[SinkOutcome] = []

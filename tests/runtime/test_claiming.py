@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sinkql.runtime.sink import claiming
-from sinkql.runtime.sink.claiming import Claiming
+from sinkql.runtime.sink.claiming import ClaimQueue
 from sinkql.runtime.spark.session import CancelledError
 from support.patience import PATIENCE_S, joined
 
@@ -23,7 +23,7 @@ def _never() -> bool:
 class _Claims:
     """Claims in threads, each of which lasts until it is let go; `most` is how many there were at once."""
 
-    turns: Claiming = field(default_factory=Claiming)
+    turns: ClaimQueue = field(default_factory=ClaimQueue)
     at_once: int = 0
     most: int = 0
     done: int = 0
@@ -36,7 +36,7 @@ class _Claims:
 
     def _claim(self, until: threading.Event, error: bool) -> None:
         try:
-            with self.turns.turn(_never):
+            with self.turns.wait_turn(_never):
                 self._count(1)
                 assert until.wait(PATIENCE_S)
                 self._count(-1)
@@ -111,7 +111,7 @@ def test_a_sink_that_is_to_stop_waits_for_no_turn() -> None:
 
         def wait() -> None:
             try:
-                with claims.turns.turn(stopped.is_set):
+                with claims.turns.wait_turn(stopped.is_set):
                     pass
             except CancelledError as error:
                 refused.append(error)
@@ -133,10 +133,10 @@ def test_those_whose_turn_it_is_not_are_left_alone() -> None:
         looks += 1
         return False
 
-    turns, threads, hold = Claiming(), [], threading.Event()
+    turns, threads, hold = ClaimQueue(), [], threading.Event()
 
     def claim() -> None:
-        with turns.turn(stops):
+        with turns.wait_turn(stops):
             assert hold.wait(PATIENCE_S)
 
     for _ in range(waiting):
@@ -150,16 +150,16 @@ def test_those_whose_turn_it_is_not_are_left_alone() -> None:
 
 def test_all_that_wait_can_be_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "_REST_SECONDS", PATIENCE_S)
-    stopped, turns, refused = threading.Event(), Claiming(), list[str]()
+    stopped, turns, refused = threading.Event(), ClaimQueue(), list[str]()
 
     def claim() -> None:
         try:
-            with turns.turn(stopped.is_set):
+            with turns.wait_turn(stopped.is_set):
                 pass
         except CancelledError:
             refused.append("stopped")
 
-    with turns.turn(_never):
+    with turns.wait_turn(_never):
         threads = [threading.Thread(target=claim, daemon=True) for _ in range(20)]
         for thread in threads:
             thread.start()

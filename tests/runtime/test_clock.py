@@ -18,7 +18,7 @@ from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.storage import failpoint
 from support.running import contexts, counter, job, loop_of, rows
 
@@ -52,16 +52,16 @@ class Timed:
     def start(self, *, epoch: int = 1, once: bool = False) -> None:
         self.loop = loop_of(self.job, contexts(self.folder, self.job), discover())
         self.loop.readers = with_clock(self.job, self.loop.readers, lambda: self.now)
-        self.pacer = Pacer(self.loop.readers, comes=lambda: self.loop.due)
+        self.pacer = Pacer(self.loop.readers, comes=lambda: self.loop.next_temporal_change)
         self.loop.start(epoch=epoch, once=once)
 
     def run(self) -> int:
         """Commit what is due; return how many batches that were."""
-        orders = Orders(self.loop.marker.end, timedelta(0), 1_000_000, self.loop.targets)
+        orders = PacingOrders(self.loop.marker.end, timedelta(0), 1_000_000, self.loop.targets)
         batches = 0
-        if self.loop.rebuilds():
-            self.loop.rebuild()
-        while (end := self.pacer.offer(self.loop.marker.end, orders, self.now)) != self.loop.marker.end:
+        if self.loop.needs_full_refresh():
+            self.loop.full_refresh()
+        while (end := self.pacer.next_end(self.loop.marker.end, orders, self.now)) != self.loop.marker.end:
             self.loop.process(self.loop.marker.end, end)
             batches += 1
         return batches
@@ -71,7 +71,7 @@ class Timed:
         return int(self.loop.marker.end[CLOCK]["at"])
 
     def due(self) -> int | None:
-        return self.loop.due
+        return self.loop.next_temporal_change
 
     def numbers(self) -> list[int]:
         return [number for (number,) in rows(self.folder)]
@@ -179,7 +179,7 @@ def test_rows_that_are_computed_again_are_those_of_that_time(tmp_path: Path) -> 
     assert sink.numbers() == [5, 6, 7, 8, 9]
     other = later(Timed(tmp_path, 9, follows=(physical.Earlier(sink.job.plan, again=True),), seconds=2), 4)
     other.start(epoch=2)
-    assert other.loop.rebuilds()
+    assert other.loop.needs_full_refresh()
     assert (other.run(), other.numbers(), other.at) == (0, [3, 4, 5, 6, 7, 8, 9], START + 4000)
     assert (later(other, 6).run(), other.numbers()) == (1, [4, 5, 6, 7, 8, 9])
 

@@ -12,8 +12,8 @@ import pytest
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch import scheduler
-from sinkql.runtime.batch.pacing import Orders, Pacer
-from sinkql.runtime.batch.scheduler import Conductor, Seat
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
+from sinkql.runtime.batch.scheduler import BatchScheduler, ScheduledSink
 from support.lane import ThreadLane
 from support.patience import PATIENCE_S, Deadline, joined, source_of
 
@@ -59,9 +59,9 @@ class _Sink:
             self.changed.notify_all()
         return {"s": {"at": batch[1] + self.further}}
 
-    def seat(self, *, interval_ms: int = 5) -> Seat:
-        orders = Orders({"s": {"at": 0}}, timedelta(milliseconds=interval_ms), 100)
-        return Seat(Pacer({"s": self}), orders, self.process, threading.Event())
+    def seat(self, *, interval_ms: int = 5) -> ScheduledSink:
+        orders = PacingOrders({"s": {"at": 0}}, timedelta(milliseconds=interval_ms), 100)
+        return ScheduledSink(Pacer({"s": self}), orders, self.process, threading.Event())
 
     def has(self, count: int) -> None:
         self._wait(lambda: len(self.batches) >= count)
@@ -82,7 +82,7 @@ def _conductor(
     round_seconds: float = PATIENCE_S,
     tend_seconds: float = PATIENCE_S,
     slow_seconds: float = PATIENCE_S,
-) -> Iterator[Conductor]:
+) -> Iterator[BatchScheduler]:
     def open_lane(round_: Callable[[], None]) -> ThreadLane:
         lanes.append(ThreadLane(round_))
         return lanes[-1]
@@ -90,7 +90,7 @@ def _conductor(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scheduler, "_TEND_SECONDS", tend_seconds)
         patch.setattr(scheduler, "_SLOW_SECONDS", slow_seconds)
-        found = Conductor(open_lane, most, round_seconds=round_seconds)
+        found = BatchScheduler(open_lane, most, round_seconds=round_seconds)
         try:
             yield found
         finally:
@@ -102,7 +102,7 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
     sinks = [_Sink() for _ in range(20)]
     with _conductor(lanes) as found:
         for sink in sinks:
-            found.enrol(sink.seat())
+            found.add(sink.seat())
         for sink in sinks:
             sink.has(5)
     for sink in sinks:
@@ -114,16 +114,16 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
 def test_no_thread_but_the_conductors_asks_how_lanes_are() -> None:
     lanes: list[ThreadLane] = []
     with _conductor(lanes) as found:
-        found.enrol(_Sink().seat())
+        found.add(_Sink().seat())
         (lane,) = lanes
         for _ in range(20):
-            thread = threading.Thread(target=found.enrol, args=(_Sink().seat(),), daemon=True)
+            thread = threading.Thread(target=found.add, args=(_Sink().seat(),), daemon=True)
             thread.start()
             joined(thread)
         assert {thread.name for thread in lane.asked} == {"conductor"}
         lane.broken = OSError("Java has ended")
         late = _Sink()
-        found.enrol(late.seat())  # the lane that is gone does not count
+        found.add(late.seat())  # the lane that is gone does not count
         late.has(1)
     assert len(lanes) == 2
 
@@ -131,7 +131,7 @@ def test_no_thread_but_the_conductors_asks_how_lanes_are() -> None:
 def test_a_batch_that_went_on_further_is_followed_by_what_comes_after_it() -> None:
     sink = _Sink(further=3)
     with _conductor([]) as found:
-        found.enrol(sink.seat())
+        found.add(sink.seat())
         sink.has(3)
     assert sink.batches[:3] == [(0, 4), (4, 8), (8, 12)]
 
@@ -140,7 +140,7 @@ def test_a_round_that_is_over_is_followed_by_another() -> None:
     lanes: list[ThreadLane] = []
     sink = _Sink()
     with _conductor(lanes, round_seconds=0.02) as found:
-        found.enrol(sink.seat())
+        found.add(sink.seat())
         sink.has(10)
     assert lanes[0].calls > 1
 
@@ -150,24 +150,24 @@ def test_a_lane_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None:
     seat = sink.seat(interval_ms=1_800_000)
     seat.pacer.cut = True  # it is due at once
     with _conductor([]) as found:
-        found.enrol(seat)
+        found.add(seat)
         sink.tries(1)
-        assert 0 < found.left(seat) <= 1_800
+        assert 0 < found.idle_seconds(seat) <= 1_800
         seat.pacer.cut = True
-        assert found.left(seat) == 0
+        assert found.idle_seconds(seat) == 0
         seat.pacer.cut = False
-        assert found.left(seat) > 0
+        assert found.idle_seconds(seat) > 0
         waiting = other.seat()
-        found.enrol(waiting)
+        found.add(waiting)
         assert other.looked.wait(PATIENCE_S)
         _until(found, lambda: waiting._state == "ready")
-        assert found.left(seat) == 0
+        assert found.idle_seconds(seat) == 0
         assert sink.slow is not None
         sink.slow.set()
         other.has(1)
 
 
-def _until(found: Conductor, holds: Callable[[], bool]) -> None:
+def _until(found: BatchScheduler, holds: Callable[[], bool]) -> None:
     """Wait for a condition of its places, which it does not tell of where nothing waits for it."""
     deadline = Deadline()
     while True:
@@ -195,7 +195,7 @@ class _BacklogSink(_Sink):
         assert len(self.batches) != 2 or self.may.wait(PATIENCE_S)
         return super().process(start, end, more)
 
-    def backlog(self) -> Seat:
+    def backlog(self) -> ScheduledSink:
         seat = self.seat(interval_ms=1_800_000)
         seat.pacer.cut = True  # it is due at once
         return seat
@@ -210,7 +210,7 @@ def test_a_lane_is_called_before_more_is_due_after_a_round_of_several_batches(
     sink = _BacklogSink()
     sink.may.set()
     with _conductor(lanes, round_seconds=61) as found:
-        found.enrol(sink.backlog())
+        found.add(sink.backlog())
         sink.has(4)
         lanes[0].played(calls)
     assert [lane.calls for lane in lanes] == [calls]
@@ -221,7 +221,7 @@ def test_another_lane_is_there_before_a_round_of_several_batches_is_over(monkeyp
     lanes: list[ThreadLane] = []
     sink = _BacklogSink()
     with _conductor(lanes, most=2) as found:
-        found.enrol(sink.backlog())
+        found.add(sink.backlog())
         _until(
             found,
             lambda: sorted(each.state for each in found._places) in (["called", "running"], ["running", "staying"]),
@@ -235,8 +235,8 @@ def test_no_lane_is_called_where_nothing_is_new() -> None:
     lanes: list[ThreadLane] = []
     sink, other = _Sink(size=0), _Sink(size=1)
     with _conductor(lanes, round_seconds=0.01) as found:
-        found.enrol(sink.seat())
-        found.enrol(other.seat())
+        found.add(sink.seat())
+        found.add(other.seat())
         other.has(1)
         for each in (sink, other):
             each.looked.clear()
@@ -251,12 +251,12 @@ def test_a_source_that_does_not_answer_delays_no_other_sink_and_is_left() -> Non
     assert hung.gate is not None
     with _conductor(lanes) as found:
         seat = hung.seat()
-        found.enrol(seat)
+        found.add(seat)
         assert hung.looked.wait(PATIENCE_S)
-        found.enrol(fine.seat())
+        found.add(fine.seat())
         fine.has(5)
         assert seat.error is None
-        found.leave(seat)
+        found.remove(seat)
         hung.gate.set()
         fine.has(len(fine.batches) + 5)
     assert hung.batches == []
@@ -266,9 +266,9 @@ def test_a_sink_that_fails_for_ever_holds_no_lane_and_tries_the_same_batch_again
     failing, fine = _Sink(fails=True), _Sink()
     with _conductor([]) as found:
         seat = failing.seat()
-        found.enrol(seat)
+        found.add(seat)
         failing.tries(3)
-        found.enrol(fine.seat())
+        found.add(fine.seat())
         fine.has(5)
         failing.fails = False
         failing.has(2)
@@ -283,10 +283,10 @@ def test_a_slow_sink_holds_one_lane_and_no_more_are_opened_than_may_be() -> None
     opened = threading.Event()
     slow, others = _Sink(slow=opened), [_Sink() for _ in range(4)]
     with _conductor(lanes, most=2) as found:
-        found.enrol(slow.seat())
+        found.add(slow.seat())
         slow.tries(1)
         for sink in others:
-            found.enrol(sink.seat())
+            found.add(sink.seat())
         for sink in others:
             sink.has(3)
         assert slow.batches == []
@@ -301,10 +301,10 @@ def test_batches_that_take_long_leave_the_others_as_many_lanes() -> None:
     slow, fine = [_Sink(slow=opened) for _ in range(3)], _Sink()
     with _conductor(lanes, most=1, tend_seconds=0.01, slow_seconds=0.01) as found:
         for sink in slow:
-            found.enrol(sink.seat())
+            found.add(sink.seat())
         for sink in slow:
             sink.tries(1)
-        found.enrol(fine.seat())
+        found.add(fine.seat())
         fine.has(3)
         assert [sink.batches for sink in slow] == [[], [], []]
         assert len(lanes) == 4
@@ -316,16 +316,16 @@ def test_leaving_waits_for_the_batch_that_runs_and_none_begins_after_it() -> Non
     sink, other = _Sink(slow=opened), _Sink()
     with _conductor([]) as found:
         seat = sink.seat()
-        found.enrol(seat)
+        found.add(seat)
         sink.tries(1)
-        leaving = threading.Thread(target=found.leave, args=(seat,), daemon=True)
+        leaving = threading.Thread(target=found.remove, args=(seat,), daemon=True)
         leaving.start()
         leaving.join(0.05)
         assert leaving.is_alive()
         opened.set()
         joined(leaving)
         assert sink.batches == [(0, 1)]
-        found.enrol(other.seat())
+        found.add(other.seat())
         other.has(5)
     assert sink.tried == [(0, 1)]
 
@@ -335,11 +335,11 @@ def test_what_a_batch_raises_ends_its_seat_alone() -> None:
     broken, fine = _Sink(error=error), _Sink()
     with _conductor([]) as found:
         seat = broken.seat()
-        found.enrol(fine.seat())
-        found.enrol(seat)
+        found.add(fine.seat())
+        found.add(seat)
         assert seat.wake.wait(PATIENCE_S)
         assert seat.error is error
-        found.leave(seat)
+        found.remove(seat)
         fine.has(len(fine.batches) + 5)
     assert len(broken.tried) == 1
 
@@ -348,9 +348,9 @@ def test_another_interval_holds_at_once() -> None:
     sink = _Sink()
     with _conductor([]) as found:
         seat = sink.seat(interval_ms=round(PATIENCE_S * 1000))
-        found.enrol(seat)
+        found.add(seat)
         assert sink.looks == 0
-        found.pace(seat, Orders({"s": {"at": 0}}, timedelta(milliseconds=1), 100))
+        found.reschedule(seat, PacingOrders({"s": {"at": 0}}, timedelta(milliseconds=1), 100))
         sink.has(3)
 
 
@@ -359,13 +359,13 @@ def test_sinks_hear_of_a_lane_that_failed_and_may_come_back() -> None:
     sink = _Sink(size=1)
     with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
         seat = sink.seat()
-        found.enrol(seat)
+        found.add(seat)
         sink.has(1)
         lanes[0].broken = error = RuntimeError("Java ended")
         assert seat.wake.wait(PATIENCE_S)
         assert seat.error is error
         again = sink.seat()
-        found.enrol(again)
+        found.add(again)
         sink.has(2)
         assert again.error is None
     assert len(lanes) == 2
@@ -377,7 +377,7 @@ def test_a_lane_without_room_for_a_call_has_failed_and_is_stopped() -> None:
     assert sink.gate is not None
     with _conductor(lanes) as found:
         seat = sink.seat()
-        found.enrol(seat)
+        found.add(seat)
         lanes[0].broken = RuntimeError("unasked")
         sink.gate.set()
         assert seat.wake.wait(PATIENCE_S)
@@ -406,19 +406,19 @@ def test_a_lane_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
     released, opening = threading.Event(), _ToldLock()
     runs, comes = _Sink(slow=released), _Sink()
     with _conductor(lanes) as found, pytest.MonkeyPatch.context() as patch:
-        found.enrol(runs.seat())
+        found.add(runs.seat())
         runs.tries(1)
         lanes[0].broken = RuntimeError("Java ended")
         open_lane = found._open_lane
 
-        def opened_late(round_: Callable[[], None]) -> scheduler.Lane:
+        def opened_late(round_: Callable[[], None]) -> scheduler.Worker:
             released.set()  # and it wants a lane again
             assert opening.waited_for.wait(PATIENCE_S)
             return open_lane(round_)
 
         patch.setattr(found, "_opening", opening)
         patch.setattr(found, "_open_lane", opened_late)
-        found.enrol(comes.seat())
+        found.add(comes.seat())
         runs.has(3)
         comes.has(3)
     assert len(lanes) == 2
@@ -428,17 +428,17 @@ def test_what_nobody_foresaw_is_told_and_others_may_come(monkeypatch: pytest.Mon
     sink, other = _Sink(), _Sink()
     error = RuntimeError("can't start new thread")
 
-    def look(found: Conductor, seat: Seat) -> None:
+    def look(found: BatchScheduler, seat: ScheduledSink) -> None:
         raise error
 
     with _conductor([]) as found, monkeypatch.context() as patch:
-        patch.setattr(Conductor, "_look", look)
+        patch.setattr(BatchScheduler, "_look", look)
         seat = sink.seat()
-        found.enrol(seat)
+        found.add(seat)
         assert seat.wake.wait(PATIENCE_S)
         assert seat.error is error
         patch.undo()
-        found.enrol(other.seat())
+        found.add(other.seat())
         other.has(3)
     assert sink.tried == []
 
@@ -448,7 +448,7 @@ def test_a_worn_lane_makes_place_for_another_where_there_is_always_something_to_
     sinks = [_Sink() for _ in range(5)]
     with _conductor(lanes, round_seconds=0.02) as found:
         for sink in sinks:
-            found.enrol(sink.seat(interval_ms=0))
+            found.add(sink.seat(interval_ms=0))
         sinks[0].has(3)
         lanes[0].worn = True
         assert lanes[0].ended.wait(PATIENCE_S)
@@ -463,7 +463,7 @@ def test_a_worn_lane_makes_place_for_another() -> None:
     lanes: list[ThreadLane] = []
     sink = _Sink(size=1)
     with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
-        found.enrol(sink.seat())
+        found.add(sink.seat())
         sink.has(1)
         lanes[0].worn = True
         sink.size = 3

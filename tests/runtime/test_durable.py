@@ -20,21 +20,21 @@ def mode(path: Path) -> int:
 
 def test_a_file_is_replaced_whole_and_nothing_else_stays(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file"
-    storage_files.write(path, b"first, which is longer")
-    storage_files.write(path, b"second")
+    storage_files.write_atomic(path, b"first, which is longer")
+    storage_files.write_atomic(path, b"second")
     assert (path.read_bytes(), os.listdir(path.parent)) == (b"second", ["file"])
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
-    storage_files.write(path, b"old")
+    storage_files.write_atomic(path, b"old")
 
     def full(handle: int) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        storage_files.write(path, b"new")
+        storage_files.write_atomic(path, b"new")
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["file"])
 
 
@@ -53,7 +53,7 @@ def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(Path, "replace", rename)
-    storage_files.write(tmp_path / "file", b"x")
+    storage_files.write_atomic(tmp_path / "file", b"x")
     assert done == ["file", "rename", "folder"]
 
 
@@ -134,27 +134,27 @@ def test_a_private_file_is_its_owners_alone_and_others_keep_their_mode(tmp_path:
     private, script = tmp_path / "private", tmp_path / "script"
     private.write_bytes(b"")
     private.chmod(0o644)
-    storage_files.write(private, b"x", private=True)
+    storage_files.write_atomic(private, b"x", private=True)
     script.write_bytes(b"")
     script.chmod(0o755)
-    storage_files.write(script, b"x")
+    storage_files.write_atomic(script, b"x")
     assert (mode(private), mode(script)) == (0o600, 0o755)
 
 
 def test_a_link_is_followed_and_a_device_is_written_to(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "file")
-    storage_files.write(link, b"x")
-    storage_files.write(Path("/dev/null"), b"x")
+    storage_files.write_atomic(link, b"x")
+    storage_files.write_atomic(Path("/dev/null"), b"x")
     assert (link.is_symlink(), (tmp_path / "file").read_bytes()) == (True, b"x")
     assert Path("/dev/null").is_char_device()
 
 
 def test_only_one_creates_a_file(tmp_path: Path) -> None:
-    storage_files.create(tmp_path / "key", b"mine", private=True)
+    storage_files.create_new(tmp_path / "key", b"mine", private=True)
     with pytest.raises(FileExistsError):
-        storage_files.create(tmp_path / "key", b"theirs", private=True)
-    with pytest.raises(FileExistsError), storage_files.stream(tmp_path / "key"):
+        storage_files.create_new(tmp_path / "key", b"theirs", private=True)
+    with pytest.raises(FileExistsError), storage_files.write_stream(tmp_path / "key"):
         pass
     assert ((tmp_path / "key").read_bytes(), mode(tmp_path / "key")) == (b"mine", 0o600)
     assert os.listdir(tmp_path) == ["key"]

@@ -219,10 +219,10 @@ def test_a_batch_that_failed_with_its_application_is_told_so_at_once(monkeypatch
 
 def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not_start() -> None:
     told = Py4JError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
-    error = spark_cluster.not_begun(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
+    error = spark_cluster.startup_error(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
     assert error is not None
     assert (error.code, error.detail) == ("SQ4051", "executors are to reach this process at 10.0.0.1")
-    assert spark_cluster.not_begun(Py4JError("no such class"), "spark://far:7077", {}) is None
+    assert spark_cluster.startup_error(Py4JError("no such class"), "spark://far:7077", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not
 )
 def test_an_application_that_kubernetes_refuses_as_it_begins_is_told(told: str, code: str, detail: str) -> None:
     error = Py4JError(f"An error occurred while calling x.\n: io.fabric8.client.KubernetesClientException: {told}")
-    refused = spark_cluster.not_begun(error, "k8s://https://far:6443", {})
+    refused = spark_cluster.startup_error(error, "k8s://https://far:6443", {})
     assert refused is not None
     assert (refused.code, refused.detail, refused.retryable) == (code, detail, True)
 
@@ -281,4 +281,4 @@ def test_a_start_that_found_no_master_is_tried_again(spark_of_no_process: SparkO
     second._session.set_exception(SinkqlError("SQ4053", "not packed"))
     spark.begin()
     assert spark._starting is second
-    spark._folder.leave()
+    spark._folder.release()

@@ -6,7 +6,7 @@ import pytest
 
 from sinkql import physical
 from sinkql.errors import LateError, LostStateError, SinkqlError, line_of
-from sinkql.runtime.batch.failure import TaskError, find, name_source, unforeseen
+from sinkql.runtime.batch.failure import TaskError, from_spark_error, name_source, unforeseen
 
 _JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -102,7 +102,9 @@ def test_the_source_is_named_where_it_can_be_one_alone() -> None:
 def test_what_a_row_says_is_no_error_of_a_task() -> None:
     lost = LostStateError("SQ3404", "state is lost")
     said = f"Caused by: [CAST_INVALID_INPUT] The value '{line_of(lost, 'guessed')}' is no number"
-    assert find(RuntimeError(said), "key") is None
-    found = find(RuntimeError(f"{said}\n{TaskError(SinkqlError('SQ3201', 'no number'), 'key')}\n\tat x"), "key")
+    assert from_spark_error(RuntimeError(said), "key") is None
+    found = from_spark_error(
+        RuntimeError(f"{said}\n{TaskError(SinkqlError('SQ3201', 'no number'), 'key')}\n\tat x"), "key"
+    )
     assert found is not None
     assert (type(found), found.code) == (SinkqlError, "SQ3201")

@@ -18,9 +18,9 @@ from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.process import application
-from sinkql.runtime.process.application import Workload, _Application
+from sinkql.runtime.process.application import RunSpec, _Application
 from sinkql.runtime.sink import runner
-from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from support.patience import PATIENCE_S
 from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
 
@@ -88,13 +88,13 @@ class _Run:
 
     def __post_init__(self) -> None:
         roster = FixedRoster([job(self.body, self.folder)])
-        host = Host(
+        host = SinkHost(
             _no_spark, 2, discover(), self.control, lambda _: None, roster, lambda each: contexts(self.folder, each),
             self.folder, once=False, stopping=self.stopping,
         )  # fmt: skip
         (work,) = roster.now()
         self.runner = runner.SinkRunner(host, work, ran=True)
-        workload = Workload(
+        workload = RunSpec(
             roster, host.contexts, host.registry, host.control, host.progress, once=False, takeover=False
         )
         self.application = _Application(workload, self.stopping, cast(Any, None), [work])
@@ -171,11 +171,11 @@ def test_a_first_batch_that_committed_is_waited_for(tmp_path: Path) -> None:
     run.stopping.set()
     assert run.rows() == 1
     assert not run.application._stuck()
-    assert run.runner.leave() is None
+    assert run.runner.release_for_move() is None
     _end(batch, gate)
     assert len(run.control.commits) == 1
     assert run.application._stuck()
-    assert run.application._told(run.runner, cast(SinkOutcome, run.runner.leave())).exit_code == 0
+    assert run.application._told(run.runner, cast(SinkOutcome, run.runner.release_for_move())).exit_code == 0
 
 
 def test_no_batch_is_young_once_the_sink_has_committed_in_an_earlier_incarnation(tmp_path: Path) -> None:

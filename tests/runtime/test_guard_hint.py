@@ -8,7 +8,7 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
-from sinkql.runtime.batch.failure import guard
+from sinkql.runtime.batch.failure import row_error_hint
 from sinkql.session import Session
 
 _SETUP = """
@@ -45,7 +45,9 @@ def test_the_view_is_replaced_where_the_hint_says_so(
     with Session() as session:
         session.execute(_SETUP.format(columns=columns.format(value), relation=relation))
         session.execute(_SINK.format(view="m", mode=mode))
-        assert ("CREATE OR REPLACE" in guard(lower("materialize.public.m_sink", session.catalog.plans))) is taken
+        assert (
+            "CREATE OR REPLACE" in row_error_hint(lower("materialize.public.m_sink", session.catalog.plans))
+        ) is taken
         query = f"AS SELECT {columns.format(f'NULLIF({value}, 0)')} AS v FROM {relation};"
         refused = None
         try:

@@ -39,11 +39,11 @@ def test_no_file_of_a_key_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         load(context, path, **more)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
-    identity.show(ssl.create_default_context(), certificate, key)
+    identity.load_certificate(ssl.create_default_context(), certificate, key)
     assert (modes, os.listdir(temporary)) == ([0o700, 0o600], [])
 
 
 def test_a_key_with_a_password_is_an_error_and_no_question(tmp_path: Path) -> None:
     certificate, key = _texts(tmp_path, b"opensesame")
     with pytest.raises(ssl.SSLError):
-        identity.show(ssl.create_default_context(), certificate, key)
+        identity.load_certificate(ssl.create_default_context(), certificate, key)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sinkql.runtime.batch.failure import coded
+from sinkql.runtime.batch.failure import with_code
 from support.patience import PATIENCE_S, Deadline, joined
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.batch_worker import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkWorker
 
     played = threading.Semaphore(0)
-    lane = SparkLane(spark, tmp_path / "[my] {own} *?\\ folder", played.release)
+    lane = SparkWorker(spark, tmp_path / "[my] {own} *?\\ folder", played.release)
     try:
         for _ in range(3):
             lane.call()
@@ -37,12 +37,12 @@ def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_p
 
 
 def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.batch_worker import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkWorker
 
     def play() -> None:
         raise ValueError("no round")
 
-    lane = SparkLane(spark, tmp_path / "lane", play)
+    lane = SparkWorker(spark, tmp_path / "lane", play)
     lane.call()
     deadline = Deadline()
     while (failure := lane.failure()) is None:
@@ -51,22 +51,22 @@ def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.batch_worker import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkWorker
 
     def play() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    lane = SparkLane(spark, tmp_path / "lane", play)
+    lane = SparkWorker(spark, tmp_path / "lane", play)
     lane.call()
     deadline = Deadline()
     while (failure := lane.failure()) is None:
         deadline.check("its failure")
-    told = coded(failure)
+    told = with_code(failure)
     assert (told.code, told.message) == ("SQ4306", f'no room is left for file "{tmp_path / "lane"}"')
 
 
 def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_path: Path) -> None:
-    from sinkql.runtime.spark.batch_worker import SparkLane
+    from sinkql.runtime.spark.batch_worker import SparkWorker
 
     begun, ended = threading.Event(), threading.Event()
 
@@ -75,7 +75,7 @@ def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_pat
         assert stopping.wait(PATIENCE_S)
         ended.set()
 
-    lane = SparkLane(spark, tmp_path / "lane", play)
+    lane = SparkWorker(spark, tmp_path / "lane", play)
     stopping = threading.Event()
     lane.call()
     assert begun.wait(PATIENCE_S)

@@ -19,10 +19,10 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
-from sinkql.runtime.batch.scheduler import Conductor
+from sinkql.runtime.batch.scheduler import BatchScheduler
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink import runner
-from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from support.lane import ThreadLane
 from support.patience import PATIENCE_S, joined
 from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
@@ -76,11 +76,11 @@ def _running(sinks: _Sinks) -> Iterator[None]:
     """Run the sinks until they end; those that run yet at the block's end are stopped."""
     roster = FixedRoster(sinks.jobs)
     stopping = threading.Event()
-    host = Host(
+    host = SinkHost(
         object, 2, discover(), sinks.control, sinks.tell, roster,
         lambda each: contexts(sinks.folder, each), sinks.folder, once=False, stopping=stopping,
     )  # fmt: skip
-    host.conductor = Conductor(sinks.lane, 1)
+    host.conductor = BatchScheduler(sinks.lane, 1)
     runs = sinks.runs = [runner.SinkRunner(host, work) for work in roster.now()]
     threads = [threading.Thread(target=lambda run=run: sinks.outcomes.append(run.run()), daemon=True) for run in runs]
     for thread in threads:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sinkql.connector_api.stream import FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import Event, SinkSnapshotting
-from sinkql.runtime.batch.metrics import Meter
+from sinkql.runtime.batch.metrics import ProgressMeter
 from support.running import MemoryControl
 
 
@@ -55,11 +55,11 @@ class _Metered:
     control: MemoryControl = field(default_factory=MemoryControl)
 
     def __post_init__(self) -> None:
-        self.meter = Meter("id", self.control, self.told.append, lambda: self.now)
+        self.meter = ProgressMeter("id", self.control, self.told.append, lambda: self.now)
 
     def look(self, seconds: float, *, waits: bool = False, last: bool = False, **readers: Reader) -> None:
         self.now += seconds
-        self.meter.look("s", readers, {name: {} for name in readers}, waits=waits, last=last)
+        self.meter.sample("s", readers, {name: {} for name in readers}, waits=waits, last=last)
 
 
 def test_sink_is_measured_now_and_then_and_at_its_end() -> None:

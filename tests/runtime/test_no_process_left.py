@@ -13,10 +13,10 @@ from py4j.protocol import Py4JNetworkError
 
 from runtime.conftest import SparkOfNoProcess
 from sinkql.runtime.process.application import _Spark
-from sinkql.runtime.process.stopping import Stopping
+from sinkql.runtime.process.stopping import StopSignal
 from sinkql.runtime.process.supervisor import _signals
 from sinkql.runtime.spark.jvm import Jvm
-from sinkql.runtime.spark.session import CancelledError, SparkSettings, Starting
+from sinkql.runtime.spark.session import CancelledError, SparkSettings, SparkStart
 from support.command import launch
 from support.leftover import left, marked
 from support.patience import PATIENCE_S
@@ -78,7 +78,7 @@ def test_a_spark_of_which_nobody_misses_anything_is_killed(
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", java)
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{submitted} pyspark-shell")
     mark = marked()
-    starting = Starting(SparkSettings(master, conf, tmp_path))
+    starting = SparkStart(SparkSettings(master, conf, tmp_path))
     running = subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark}, start_new_session=True)
     starting._jvm._process, starting._begun = running, True
     starting._session.set_exception(CancelledError())
@@ -109,7 +109,7 @@ def test_a_spark_that_died_is_started_again(
     assert spark._starting is not first
     spark._starting._session.set_result(session)
     assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
-    monkeypatch.setattr(Starting, "end", lambda starting, patience=0.0: None)
+    monkeypatch.setattr(SparkStart, "end", lambda starting, patience=0.0: None)
     spark.end(0.0)
 
 
@@ -121,7 +121,7 @@ def _told(spark: _Spark, session: Any) -> tuple[str, str | None] | None:
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with _signals(Stopping(), []):
+        with _signals(StopSignal(), []):
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -12,9 +12,9 @@ import pytest
 from sinkql.connector_api.registry import discover
 from sinkql.errors import LateError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch.events import Event, SinkStage, SinkStalled, SinkStarted
-from sinkql.runtime.batch.scheduler import Conductor
+from sinkql.runtime.batch.scheduler import BatchScheduler
 from sinkql.runtime.sink import runner
-from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from sinkql.runtime.spark.session import CancelledError
 from support.patience import PATIENCE_S
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
@@ -51,7 +51,7 @@ def _run(
     events: list[Event] = []
     each = job(counter(up_to=5), folder)
     roster = FixedRoster([each])
-    host = Host(
+    host = SinkHost(
         session, 2, discover(), control, events.append, roster, lambda one: contexts(folder, one),
         folder, once=once, death=death,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def test_a_spark_that_died_is_told_also_where_another_sink_has_begun_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "_FIRST_WAIT", 1e-5)
-    monkeypatch.setattr(Conductor, "enrol", _fail)
+    monkeypatch.setattr(BatchScheduler, "add", _fail)
     died = UnforeseenError("SQ4004", "the Java process ended")
     gone, sessions = object(), [object(), object()]
     sessions.append(gone)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 
 class Queue(Reader):
@@ -33,9 +33,9 @@ class Queue(Reader):
         raise NotImplementedError
 
 
-def _orders(*, interval_ms: int = 1000, max_rows: int = 100, target: int | None = None) -> Orders:
+def _orders(*, interval_ms: int = 1000, max_rows: int = 100, target: int | None = None) -> PacingOrders:
     targets = {"q": {"at": target}} if target is not None else None
-    return Orders({"q": {"at": 0}}, timedelta(milliseconds=interval_ms), max_rows, targets)
+    return PacingOrders({"q": {"at": 0}}, timedelta(milliseconds=interval_ms), max_rows, targets)
 
 
 def _at(number: int) -> dict[str, Offsets]:
@@ -50,23 +50,23 @@ def test_the_first_batch_is_due_one_interval_after_the_first_look() -> None:
 def test_a_window_in_which_nothing_came_is_followed_by_a_whole_one() -> None:
     pacer = Pacer({"q": Queue(7)})
     pacer.due(_orders(), 0)
-    assert _at(7) == pacer.offer(_at(7), _orders(), 1300)
+    assert _at(7) == pacer.next_end(_at(7), _orders(), 1300)
     assert [pacer.due(_orders(), now) for now in (2299, 2300)] == [False, True]
 
 
 def test_a_batch_cut_by_the_limit_is_followed_at_once() -> None:
     pacer = Pacer({"q": Queue(250)})
     pacer.due(_orders(), 0)
-    assert _at(100) == pacer.offer(_at(0), _orders(), 1000)
+    assert _at(100) == pacer.next_end(_at(0), _orders(), 1000)
     assert pacer.due(_orders(), 1000)
-    assert _at(200) == pacer.offer(_at(100), _orders(), 1000)
-    assert _at(250) == pacer.offer(_at(200), _orders(), 1001)
+    assert _at(200) == pacer.next_end(_at(100), _orders(), 1000)
+    assert _at(250) == pacer.next_end(_at(200), _orders(), 1001)
     assert not pacer.due(_orders(), 1002)
 
 
 def test_a_source_that_grows_while_it_is_looked_at_is_not_cut() -> None:
     pacer = Pacer({"q": Queue(50, grows=3)})
-    pacer.offer(_at(0), _orders(), 1000)
+    pacer.next_end(_at(0), _orders(), 1000)
     assert not pacer.cut
 
 
@@ -81,10 +81,10 @@ def test_a_run_with_targets_waits_for_no_interval_and_stops_there() -> None:
     pacer = Pacer({"q": Queue(1000)})
     orders = _orders(target=150)
     assert pacer.due(orders, 0)
-    assert [_at(100), _at(150), _at(150)] == [pacer.offer(_at(at), orders, 0) for at in (0, 100, 150)]
+    assert [_at(100), _at(150), _at(150)] == [pacer.next_end(_at(at), orders, 0) for at in (0, 100, 150)]
 
 
 def test_the_limit_of_a_batch_is_shared_by_its_sources() -> None:
     pacer = Pacer({"q": Queue(1000), "r": Queue(1000)})
     start = {"q": {"at": 0}, "r": {"at": 0}}
-    assert pacer.offer(start, _orders(), 0) == {"q": {"at": 50}, "r": {"at": 50}}
+    assert pacer.next_end(start, _orders(), 0) == {"q": {"at": 50}, "r": {"at": 50}}

@@ -44,11 +44,11 @@ def test_executors_of_kubernetes_are_told_where_the_driver_is(tmp_path: Path, mo
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as server:
         master = f"k8s://http://127.0.0.1:{server.getsockname()[1]}"
-        found = cluster.completed(master, {"spark.archives": ""}, tmp_path)
+        found = cluster.with_executor_settings(master, {"spark.archives": ""}, tmp_path)
         folder = "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1.mount.path"
         assert (found["spark.driver.host"], found[folder]) == ("127.0.0.1", "/var/data/spark")
         theirs = {"spark.kubernetes.executor.volumes.hostPath.spark-local-dir-1.mount.path": "/mnt"}
-        assert folder not in cluster.completed(master, {"spark.archives": "", **theirs}, tmp_path)
+        assert folder not in cluster.with_executor_settings(master, {"spark.archives": "", **theirs}, tmp_path)
 
 
 def test_an_api_server_behind_a_proxy_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,12 +86,12 @@ def test_what_is_packed_is_sinkql_with_all_that_it_needs_but_spark() -> None:
 
 def test_executors_get_the_certificates_that_variables_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own.pem").write_text("-----BEGIN CERTIFICATE-----")
-    monkeypatch.setattr(cluster, "packed", lambda: [tmp_path / "a.zip", tmp_path / "b.zip"])
+    monkeypatch.setattr(cluster, "cached_archives", lambda: [tmp_path / "a.zip", tmp_path / "b.zip"])
     for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "own.pem"))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "gone.pem"))
     theirs = {"spark.executorEnv.SSL_CERT_FILE": "/etc/ssl/theirs.pem", "spark.files": "/opt/one.txt"}
-    found = cluster.completed("yarn", theirs, tmp_path)
+    found = cluster.with_executor_settings("yarn", theirs, tmp_path)
     assert found == {
         **theirs,
         **dict.fromkeys(cluster._LEAVING, "true"),
@@ -107,9 +107,9 @@ def test_executors_get_the_certificates_that_variables_name(tmp_path: Path, monk
 
 
 def test_an_archive_that_is_named_is_all_that_executors_get(tmp_path: Path) -> None:
-    found = cluster.completed("yarn", {"spark.archives": "s3a://b/x.zip#sinkql"}, tmp_path)
+    found = cluster.with_executor_settings("yarn", {"spark.archives": "s3a://b/x.zip#sinkql"}, tmp_path)
     assert (found["spark.archives"], found["spark.executorEnv.PYTHONPATH"]) == ("s3a://b/x.zip#sinkql", "sinkql")
-    found = cluster.completed("yarn", {"spark.archives": ""}, tmp_path)
+    found = cluster.with_executor_settings("yarn", {"spark.archives": ""}, tmp_path)
     assert (found["spark.archives"], "spark.executorEnv.PYTHONPATH" in found) == ("", False)
 
 
@@ -117,7 +117,7 @@ def test_an_archive_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: 
     (tmp_path / "sinkql").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(SinkqlError) as refused:
-        package.packed()
+        package.cached_archives()
     assert refused.value.code == "SQ4054"
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from sinkql.connectors.iceberg.key_index.change import check_alike
 from sinkql.errors import SinkqlError
-from sinkql.hash_key import OPEN, HashKey
-from sinkql.row_hash import hashes
+from sinkql.hash_key import PUBLIC_KEY, HashKey
+from sinkql.row_hash import hash_rows
 
 _SECRET = bytes(range(16))
 _EPOCH = datetime(1970, 1, 1)
@@ -25,7 +25,7 @@ _WIDE = Context(prec=60)
 
 
 def _of(columns: list[Any], key: HashKey, **how: int) -> list[str]:
-    return [struct.pack("<QQ", *both).hex() for both in zip(*hashes(key, columns, **how), strict=True)]
+    return [struct.pack("<QQ", *both).hex() for both in zip(*hash_rows(key, columns, **how), strict=True)]
 
 
 def _message(values: list[Any], types: list[pa.DataType], domain: int) -> bytes:
@@ -141,37 +141,37 @@ def test_many_columns_tell_their_nulls() -> None:
 
 def test_rows_that_differ_have_other_hashes() -> None:
     texts = [["ab", "c"], ["a", "bc"], ["abc", None], ["abc", ""], [None, "abc"], ["", "abc"]]
-    hashes = _of([pa.array(each) for each in zip(*texts, strict=True)], OPEN)
+    hashes = _of([pa.array(each) for each in zip(*texts, strict=True)], PUBLIC_KEY)
     assert len(hashes) == len(set(hashes))
     lists = [[], None, [None], [1], [1, None], [None, 1]]
-    hashes = _of([pa.array(lists, pa.list_(pa.int64()))], OPEN)
+    hashes = _of([pa.array(lists, pa.list_(pa.int64()))], PUBLIC_KEY)
     assert len(hashes) == len(set(hashes))
 
 
 def test_other_arrow_forms_of_a_value_hash_alike() -> None:
     strings = pa.array(["x", None, "ya", "x"])
     for other in (strings.cast(pa.large_string()), strings.dictionary_encode(), strings.cast(pa.binary())):
-        assert _of([strings], OPEN) == _of([other], OPEN)
-    assert _of([pa.array([1, -2], pa.int32())], OPEN) == _of([pa.array([1, -2], pa.int64())], OPEN)
-    assert _of([pa.array([1.5, -0.0], pa.float32())], OPEN) == _of([pa.array([1.5, 0.0])], OPEN)
-    assert _of([pa.array([Decimal("1.50")], pa.decimal128(5, 2))], OPEN) == _of(
-        [pa.array([Decimal("1.50")], pa.decimal128(38, 2))], OPEN
+        assert _of([strings], PUBLIC_KEY) == _of([other], PUBLIC_KEY)
+    assert _of([pa.array([1, -2], pa.int32())], PUBLIC_KEY) == _of([pa.array([1, -2], pa.int64())], PUBLIC_KEY)
+    assert _of([pa.array([1.5, -0.0], pa.float32())], PUBLIC_KEY) == _of([pa.array([1.5, 0.0])], PUBLIC_KEY)
+    assert _of([pa.array([Decimal("1.50")], pa.decimal128(5, 2))], PUBLIC_KEY) == _of(
+        [pa.array([Decimal("1.50")], pa.decimal128(38, 2))], PUBLIC_KEY
     )
 
 
 def test_every_slice_of_a_large_batch_is_hashed() -> None:
     column = pa.array(range(60_000), pa.int64())
-    assert _of([column.slice(59_990)], OPEN) == _of([column], OPEN)[59_990:]
+    assert _of([column.slice(59_990)], PUBLIC_KEY) == _of([column], PUBLIC_KEY)[59_990:]
 
 
 def test_no_rows_have_no_hashes() -> None:
-    assert _of([pa.array([], pa.string()), pa.array([], pa.int64())], OPEN) == []
-    assert _of([pa.chunked_array([], pa.int64())], OPEN) == []
+    assert _of([pa.array([], pa.string()), pa.array([], pa.int64())], PUBLIC_KEY) == []
+    assert _of([pa.chunked_array([], pa.int64())], PUBLIC_KEY) == []
 
 
 def test_a_type_that_has_no_hash_is_refused() -> None:
     with pytest.raises(TypeError, match="Arrow type duration"):
-        hashes(OPEN, [pa.array([timedelta(1)])])
+        hash_rows(PUBLIC_KEY, [pa.array([timedelta(1)])])
 
 
 def test_the_secret_decides_and_is_not_shown() -> None:
@@ -179,8 +179,8 @@ def test_the_secret_decides_and_is_not_shown() -> None:
     one, other = HashKey.new(), HashKey.new()
     assert _of(column, one) != _of(column, other)
     assert _of(column, one) == _of(column, pickle.loads(pickle.dumps(one)))
-    assert one.mark != other.mark
-    assert one.secret.hex() not in f"{one!r} {one} {one.mark}"
+    assert one.fingerprint != other.fingerprint
+    assert one.secret.hex() not in f"{one!r} {one} {one.fingerprint}"
     assert repr(one.secret) not in repr(one)
 
 

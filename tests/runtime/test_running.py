@@ -23,8 +23,8 @@ from sinkql.logical import Reference, Type
 from sinkql.logical.function import SINGLE, call
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.metrics import Meter
-from sinkql.runtime.sink.workload import Roster
+from sinkql.runtime.batch.metrics import ProgressMeter
+from sinkql.runtime.sink.workload import Workload
 from support.command import ONLY_LATE
 from support.patience import PATIENCE_S, joined
 from support.readers import duckdb_folder
@@ -50,13 +50,13 @@ def run_sinks(
     once: bool = True,
     takeover: bool = False,
     tell: Callable[[Event], None] = lambda event: None,
-    roster: Roster | None = None,
+    roster: Workload | None = None,
 ) -> list[SinkOutcome]:
-    from sinkql.runtime.sink.host import Host
+    from sinkql.runtime.sink.host import SinkHost
     from sinkql.runtime.sink.runner import SinkRunner
 
     roster = roster or FixedRoster(jobs)
-    host = Host(
+    host = SinkHost(
         lambda: spark,
         2,
         discover(),
@@ -176,9 +176,9 @@ def test_records_that_were_corrected_are_put_in_by_tasks(spark: SparkSession, tm
     raw = pa.array([value.removeprefix(b"x") for value in kept.column("raw").to_pylist()], kept.field(place).type)
     table.overwrite(kept.set_column(place, kept.field(place), raw))
     notes = contexts(tmp_path, each).notes
-    asked = requests.ask(notes, read.source)
+    asked = requests.request_replay(notes, read.source)
     assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
-    answer = requests.answered(notes, read.source, asked)
+    answer = requests.replay_result(notes, read.source, asked)
     assert answer is not None
     assert (answer.replayed, answer.left, answer.error) == (count, 0, None)
     assert rows(tmp_path) == sorted([(7,), *((number,) for number in range(1, count))])
@@ -190,7 +190,7 @@ def test_no_sink_ends_because_it_cannot_tell_how_far_it_is(
     def fails(*given: object, **more: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(Meter, "look", fails)
+    monkeypatch.setattr(ProgressMeter, "sample", fails)
     each = job(counter(up_to=3, rows_per_second=None), tmp_path)
     assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
     assert len(rows(tmp_path)) == 3
@@ -201,7 +201,7 @@ def test_a_running_sink_compacts_its_table_when_asked_to_and_keeps_its_files(
 ) -> None:
     kept = threading.Event()
     monkeypatch.setattr(BatchLoop, "_maintain", lambda loop, before: None)
-    monkeypatch.setattr(BatchLoop, "keep", lambda loop: kept.set())
+    monkeypatch.setattr(BatchLoop, "refresh_files", lambda loop: kept.set())
     control = MemoryControl()
     each = job(counter(rows_per_second=20), tmp_path)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.local_path import located
-from sinkql.runtime.spark.setting_path import with_whole_paths
+from sinkql.local_path import in_project
+from sinkql.runtime.spark.setting_path import with_absolute_paths
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ from sinkql.runtime.spark.setting_path import with_whole_paths
     ],
 )
 def test_the_files_of_a_setting_are_those_of_the_project(name: str, written: str, expected: str) -> None:
-    found = with_whole_paths({name: written}, lambda path: located(path, Path("/p")))
+    found = with_absolute_paths({name: written}, lambda path: in_project(path, Path("/p")))
     assert found == {name: expected}

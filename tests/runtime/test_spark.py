@@ -15,7 +15,7 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.class_archive import Archive
 from sinkql.runtime.spark.java import Java, check_java, unused_home
-from sinkql.runtime.spark.session import SparkSettings, _check_user, _defaults, buckets
+from sinkql.runtime.spark.session import SparkSettings, _check_user, _defaults, bucket_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def test_a_java_without_the_module_that_spark_names_is_started_without_it(
 def test_buckets_are_the_cores_at_least_two_and_twice_those_elsewhere(
     master: str, conf: dict[str, str], expected: int, tmp_path: Path
 ) -> None:
-    assert buckets(SparkSettings(master, conf, tmp_path)) == expected
+    assert bucket_count(SparkSettings(master, conf, tmp_path)) == expected
 
 
 @pytest.mark.spark

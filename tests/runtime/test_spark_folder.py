@@ -7,7 +7,7 @@ import signal
 import threading
 from pathlib import Path
 
-from sinkql.runtime.spark.scratch_folder import Folder
+from sinkql.runtime.spark.scratch_folder import ScratchFolder
 from support.patience import PATIENCE_S, joined
 
 
@@ -16,7 +16,7 @@ def _killed(place: Path, number: int) -> Path:
     reads, writes = os.pipe()
     pid = os.fork()
     if pid == 0:
-        folder = Folder(place, "c")
+        folder = ScratchFolder(place, "c")
         folder.take()
         (folder.path / "spark.log").write_text(str(number))
         (folder.path / "local").mkdir()
@@ -33,11 +33,11 @@ def _killed(place: Path, number: int) -> Path:
 
 def test_what_killed_processes_left_goes_at_the_next_start_but_the_last_logs(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    living = Folder(tmp_path, "other")
+    living = ScratchFolder(tmp_path, "other")
     living.take()
     (living.path / "spill").write_text("x")
     left = [_killed(tmp_path, number) for number in range(5)]
-    own = Folder(tmp_path, "c")
+    own = ScratchFolder(tmp_path, "c")
     own.take()
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(
         path.name for path in (own.path, living.path, tmp_path / "mine", *left[2:])
@@ -45,14 +45,14 @@ def test_what_killed_processes_left_goes_at_the_next_start_but_the_last_logs(tmp
     for path in left[2:]:
         assert sorted(each.name for each in path.iterdir()) == ["lock", "spark.log"]
     assert (living.path / "spill").exists()
-    living.leave()
+    living.release()
     assert sorted(each.name for each in living.path.iterdir()) == ["lock"]
-    own.leave(log=False)
+    own.release(log=False)
     assert not own.path.exists()
 
 
 def test_threads_that_take_a_folder_at_once_have_it_together(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "c")
+    folder = ScratchFolder(tmp_path, "c")
     together = threading.Barrier(8, timeout=PATIENCE_S)
 
     def take() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sinkql.runtime.process.signals import settle, signals_kept
-from sinkql.runtime.process.stopping import Stopping
+from sinkql.runtime.process.signals import become_child, hold_signals
+from sinkql.runtime.process.stopping import StopSignal
 from sinkql.runtime.process.supervisor import _signals
 from support.patience import PATIENCE_S
 
@@ -18,19 +18,19 @@ _RIGHT = 7
 
 
 def _forked(parent: int, number: signal.Signals) -> None:
-    with signals_kept() as kept:
-        stopping = settle(parent, kept)
+    with hold_signals() as kept:
+        stopping = become_child(parent, kept)
     _interrupt(stopping, number)
 
 
 def _supervising(parent: int, number: signal.Signals) -> None:
-    stopping = Stopping()
+    stopping = StopSignal()
     with _signals(stopping, []):
         _interrupt(stopping, number)
         assert stopping.number == number
 
 
-def _interrupt(stopping: Stopping, number: signal.Signals) -> None:
+def _interrupt(stopping: StopSignal, number: signal.Signals) -> None:
     with stopping._cond:  # type: ignore[attr-defined]  # as Event.wait and Event.set hold it
         signal.raise_signal(number)
     assert stopping.wait(PATIENCE_S)

@@ -14,13 +14,13 @@ import pytest
 from runtime.test_batch import open_loop
 from sinkql import physical
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import NO_PLAN, Switch
+from sinkql.connector_api.stream import NO_PLAN, PlanChange
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import silent
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
-from sinkql.runtime.sink.workload import Work
+from sinkql.runtime.sink.workload import SinkAssignment
 from support.lake import Lake, Sink
 from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, drain, job, output, rows
 
@@ -155,7 +155,7 @@ def test_parts_become_longer_where_there_are_many(tmp_path: Path) -> None:
     loop = open_loop(after, tmp_path)
     loop.start(epoch=2, once=True)
     read: list[int] = []
-    loop.rebuild(lambda step, rows: read.append(rows) if step == "reading" else None)
+    loop.full_refresh(lambda step, rows: read.append(rows) if step == "reading" else None)
     assert read[:50] == list(range(50))
     assert read[-1] == count
     assert len(read) < count / 2
@@ -174,7 +174,7 @@ def test_a_sink_that_computes_its_rows_again_stops_when_it_is_told(
     def session() -> Any:
         control.wanted[after.sink_id] = wish
 
-    host = Host(
+    host = SinkHost(
         session, 2, discover(), control, silent, roster, lambda each: contexts(tmp_path, each), tmp_path, once=False
     )
     assert SinkRunner(host, roster.now()[0]).run() == SinkOutcome(after.sink, wish)
@@ -196,10 +196,10 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
         between("reading", 0)
         raise SinkqlError("SQ3415", "begun and not broken off")
 
-    monkeypatch.setattr(BatchLoop, "rebuild", rebuild)
+    monkeypatch.setattr(BatchLoop, "full_refresh", rebuild)
     roster: Any = SimpleNamespace(jobs=[after], work=lambda sink_id: FixedRoster(roster.jobs).work(sink_id))
     session: Any = SimpleNamespace  # no Spark gets anything to do
-    host = Host(
+    host = SinkHost(
         session,
         2,
         discover(),
@@ -210,7 +210,7 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
         tmp_path,
         once=False,
     )
-    assert SinkRunner(host, Work(after)).run().error is not None
+    assert SinkRunner(host, SinkAssignment(after)).run().error is not None
     assert begun == [after.sink]
 
 
@@ -219,9 +219,9 @@ def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) 
     stale = sink.start().end
     sink.put((1, "a"))
     begin = {**stale, "new": {"batch": 7}}
-    marker = sink.writer.claim(begin, epoch=2, switch=Switch("other", {"plan": {}}))
+    marker = sink.writer.claim(begin, epoch=2, switch=PlanChange("other", {"plan": {}}))
     assert (marker.plan, marker.end) == ("other", {"numbers": {"batch": 1}, "new": {"batch": 7}})
-    again = sink.writer.claim(begin, epoch=3, switch=Switch("third", {"plan": {}}))
+    again = sink.writer.claim(begin, epoch=3, switch=PlanChange("third", {"plan": {}}))
     assert (again.plan, again.end) == ("other", marker.end)
 
 

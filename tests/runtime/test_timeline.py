@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sinkql.connector_api.stream import Derived, JobOffsets, Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, Split, Tally, ViewLogReader
 from sinkql.runtime.batch.tick import Ticks
 from sinkql.runtime.batch.timeline import Timeline
-from sinkql.storage.numbered_log import Numbered
+from sinkql.storage.numbered_log import FolderNumberedLog
 
 _LIMIT = Limit(1000)
 
@@ -26,7 +26,7 @@ class _Nothing(Reader):
     def initial(self, *, at_end: bool) -> Offsets:
         return {"at": 0}
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         return bool(offsets["at"] >= target["at"])
 
 
@@ -43,12 +43,12 @@ class Counting(_Nothing):
         end = self.count if until is None else until["at"]
         return {"at": max(start["at"], min(end, start["at"] + limit.rows))}
 
-    def common(self, offsets: Offsets) -> Offsets | None:
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
         return offsets
 
 
 @dataclass
-class Logging(_Nothing, Derived):
+class Logging(_Nothing, ViewLogReader):
     """A log that a job of `name` has written: how far its sources were read at each entry."""
 
     entries: list[JobOffsets] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Job:
     at: JobOffsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.timeline = Timeline(Ticks(Numbered(self.folder)), self.below, self.readers, keeps=True)
+        self.timeline = Timeline(Ticks(FolderNumberedLog(self.folder)), self.below, self.readers, keeps=True)
         self.at = {name: {"at": 0} for name in self.readers}
 
     def step(self, limit: Limit = _LIMIT) -> bool:
@@ -147,7 +147,7 @@ def test_who_waits_for_a_log_makes_no_tick(tmp_path: Path) -> None:
     quick.step()
     source.count = 9
     assert not beside.step()
-    assert [tick.sources["s"]["at"] for _, tick in Ticks(Numbered(tmp_path)).newest_first()] == [7, 5]
+    assert [tick.sources["s"]["at"] for _, tick in Ticks(FolderNumberedLog(tmp_path)).newest_first()] == [7, 5]
     assert slow.step()
     assert beside.step()
     assert beside.at["s"] == {"at": 7}
@@ -158,7 +158,7 @@ def test_a_tick_of_more_sources_takes_none_back(tmp_path: Path) -> None:
     one, two = source_job(tmp_path, s=s), source_job(tmp_path, s=s, t=t)
     one.step()
     two.step(Limit(10))
-    assert [tick.sources for _, tick in Ticks(Numbered(tmp_path)).newest_first()] == [
+    assert [tick.sources for _, tick in Ticks(FolderNumberedLog(tmp_path)).newest_first()] == [
         {"s": {"at": 50}, "t": {"at": 7}},
         {"s": {"at": 50}},
     ]
@@ -206,7 +206,7 @@ def test_ticks_say_of_each_source_what_whoever_reads_it_said_last(tmp_path: Path
     one, two = source_job(tmp_path, s=s), source_job(tmp_path, s=s, t=t)
     one.step()
     two.step()
-    newest = Ticks(Numbered(tmp_path)).newest()
+    newest = Ticks(FolderNumberedLog(tmp_path)).newest()
     assert newest is not None
     assert newest[1].sources == {"s": {"at": 5}, "t": {"at": 7}}
     assert one.timeline.tick(one.timeline.below(one.at)) == 1
@@ -239,7 +239,7 @@ def test_logs_that_came_to_one_place_without_a_tick_meet_there(tmp_path: Path) -
 def test_logs_that_are_behind_the_last_tick_make_none(tmp_path: Path) -> None:
     logs = [Logging([{"s": {"at": 3}}, {"s": {"at": 5}}]), Logging([{"s": {"at": 3}}, {"s": {"at": 5}}])]
     reader = Job(tmp_path, {"a": logs[0], "b": logs[1]}, {"a": ("s",), "b": ("s",)})
-    ticks = Ticks(Numbered(tmp_path))
+    ticks = Ticks(FolderNumberedLog(tmp_path))
     for at in (3, 5, 7):
         ticks.advance({"s": {"at": at}}, {})
     assert reader.timeline.targets(reader.at) == {"a": {"at": 2}, "b": {"at": 2}}
@@ -252,4 +252,4 @@ def test_where_a_log_has_no_place_yet_no_tick_is_made(tmp_path: Path) -> None:
     logs = [Logging([]), Logging([{"s": {"at": 3}}])]
     reader = Job(tmp_path, {"a": logs[0], "b": logs[1]}, {"a": ("s",), "b": ("s",)})
     assert reader.timeline.targets(reader.at) is None
-    assert Ticks(Numbered(tmp_path)).newest() is None
+    assert Ticks(FolderNumberedLog(tmp_path)).newest() is None

@@ -12,8 +12,8 @@ from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
 from sinkql.runtime.sink import wait_for_views
-from sinkql.runtime.sink.host import Host
-from sinkql.runtime.sink.wait_for_views import await_views
+from sinkql.runtime.sink.host import SinkHost
+from sinkql.runtime.sink.wait_for_views import wait_for_views as await_views
 from support.running import COUNTER, FixedRoster, MemoryControl, contexts, counter, job
 
 
@@ -24,11 +24,11 @@ def _jobs(folder: Path) -> tuple[physical.Job, physical.Job]:
     return view, job(read, folder)
 
 
-def _host(folder: Path, *jobs: physical.Job, **more: Any) -> Host:
+def _host(folder: Path, *jobs: physical.Job, **more: Any) -> SinkHost:
     control = MemoryControl()
     given = {"control": control, "roster": FixedRoster(jobs), "registry": discover(), "ended": set(), "failed": {}}
     given |= {"elsewhere": set(), "contexts": lambda each: contexts(folder, each), **more}
-    return cast("Host", SimpleNamespace(**given))
+    return cast("SinkHost", SimpleNamespace(**given))
 
 
 def test_a_view_that_failed_here_fails_its_sink(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.control import Desired
-from sinkql.runtime.sink.watch import Watch
+from sinkql.runtime.sink.watch import DesiredStates
 from support.running import MemoryControl
 
 SINKS = [f"sink{number}" for number in range(100)]
@@ -35,7 +35,7 @@ def control() -> Counting:
 
 
 def test_all_sinks_are_asked_for_at_once(control: Counting) -> None:
-    watch = Watch(control, every_seconds=1000)
+    watch = DesiredStates(control, every_seconds=1000)
     for sink in SINKS:
         watch.now(sink)
     control.wanted["sink7"], control.asking["sink8"] = "stopped", 1
@@ -46,14 +46,14 @@ def test_all_sinks_are_asked_for_at_once(control: Counting) -> None:
 
 
 def test_what_is_old_is_asked_again(control: Counting) -> None:
-    watch = Watch(control, every_seconds=0)
+    watch = DesiredStates(control, every_seconds=0)
     assert watch.desired("sink7") == "running"
     control.wanted["sink7"] = "stopped"
     assert watch.desired("sink7") == "stopped"
 
 
 def test_what_is_asked_at_this_moment_is_known_to_later_looks(control: Counting) -> None:
-    watch = Watch(control, every_seconds=1000)
+    watch = DesiredStates(control, every_seconds=1000)
     control.wanted["sink7"] = "stopped"
     assert watch.desired("sink7") == "stopped"
     control.wanted["sink7"] = "running"
@@ -63,7 +63,7 @@ def test_what_is_asked_at_this_moment_is_known_to_later_looks(control: Counting)
 
 
 def test_catalog_that_does_not_answer_is_not_asked_by_each(control: Counting) -> None:
-    watch = Watch(control, every_seconds=1000)
+    watch = DesiredStates(control, every_seconds=1000)
     control.late = True
     for sink in SINKS:
         with pytest.raises(SinkqlError, match="locked"):

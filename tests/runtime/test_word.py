@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch import failure
-from sinkql.runtime.spark.task_report import words_of
+from sinkql.runtime.spark.task_report import task_reports
 
 _BEYOND = 1100
 
@@ -41,12 +41,12 @@ def test_files_of_any_number_are_waited_for() -> None:
 @pytest.mark.spark
 def test_words_of_tasks_come_to_their_batch(spark: SparkSession) -> None:
     context = spark.sparkContext
-    with words_of(context, "one") as (leave, words), words_of(context, "two") as (_, others):
+    with task_reports(context, "one") as (leave, words), task_reports(context, "two") as (_, others):
         context.parallelize(range(4), 4).foreachPartition(lambda rows: leave(sum(rows)))
         assert sorted(map(str, words)) == ["0", "1", "2", "3"]
         assert others == []
     context.parallelize(range(2), 2).foreachPartition(lambda _: leave("late"))
-    with words_of(context, "one") as (_, words):
+    with task_reports(context, "one") as (_, words):
         assert words == []
 
 
@@ -56,13 +56,13 @@ def test_a_task_that_fails_has_said_nothing_but_why(spark: SparkSession) -> None
 
     def work(rows: Iterator[int]) -> None:
         leave("begun")
-        with failure.told("key"):
+        with failure.as_task_error("key"):
             raise SinkqlError("SQ3404", 'state file "a" is missing or damaged', detail=str(list(rows)), hint="Look.")
 
-    with words_of(context, "failing") as (leave, words):
+    with task_reports(context, "failing") as (leave, words):
         with pytest.raises(Exception, match="SQ3404") as caught:
             context.parallelize([7], 1).foreachPartition(work)
         assert words == []
-    found = failure.find(caught.value, "key")
+    found = failure.from_spark_error(caught.value, "key")
     assert found is not None
     assert (found.code, found.detail, found.hint) == ("SQ3404", "[7]", "Look.")

@@ -10,12 +10,12 @@ import pytest
 
 from session.script import NAME, PIPELINE, fails, sink_id
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import SinkqlError
-from sinkql.runtime.sink.workload import Following
+from sinkql.runtime.sink.workload import WorkloadFollower
 from sinkql.session import Session
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.workload import CatalogWorkload
 
 _AWS = """
 CREATE SECRET key AS 'one';
@@ -31,11 +31,11 @@ def piped(session: Session) -> Session:
     return session
 
 
-def _following(session: Session, sink: str) -> Following:
+def _following(session: Session, sink: str) -> WorkloadFollower:
     (job,) = session.jobs([sink])
-    roster = CatalogRoster(session.catalog, [job], every_seconds=0)
+    roster = CatalogWorkload(session.catalog, [job], every_seconds=0)
     (work,) = roster.now()
-    return Following(roster, work, work.job.cluster, once=False)
+    return WorkloadFollower(roster, work, work.job.cluster, once=False)
 
 
 def _create_sql(session: Session) -> str:
@@ -114,7 +114,7 @@ def test_a_sink_from_another_relation_follows_its_earlier_plans(piped: Session) 
 
 
 def test_sinks_that_users_stopped_are_not_to_run(piped: Session) -> None:
-    roster = CatalogRoster(piped.catalog, every_seconds=0)
+    roster = CatalogWorkload(piped.catalog, every_seconds=0)
     assert [work.job.sink for work in roster.now()] == [NAME]
     piped.stop(NAME)
     assert roster.now() == []
@@ -135,7 +135,7 @@ def _refusing(table: str) -> Registry:
     kind = registry.sinks["ICEBERG CATALOG"]
 
     def find(
-        statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+        statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
     ) -> logical.Facts:
         if sink.options["table"] == table and table in seen:
             raise SinkqlError("SQ4203", "the catalog does not allow this")

@@ -12,17 +12,17 @@ import pytest
 from capture.server import COLUMNS, FakeStream, Server, table
 from sinkql import ast, logical
 from sinkql.capture import messages, open_reader
-from sinkql.capture.control import Doing
-from sinkql.connector_api.cdc import CapturedSource, Keeping, Reveal, source_options, table_options
-from sinkql.connector_api.planning import Planning, SourceKind, SourcePlan
+from sinkql.capture.control import CaptureProgress
+from sinkql.connector_api.cdc import CapturedSource, LogRetention, Reveal, source_options, table_options
+from sinkql.connector_api.planning import PlanningContext, SourceKind, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError, as_data
-from sinkql.runtime.process.capture_processes import captured
-from sinkql.runtime.process.desk import Capturing
+from sinkql.runtime.process.capture_processes import captures_running
+from sinkql.runtime.process.desk import CaptureAssignment
 from sinkql.session.session import Session
-from sinkql.session.sink.capture_directory import CatalogDesk
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
+from sinkql.session.sink.workload import CatalogWorkload
 from support.patience import Deadline
 
 _SQL = """
@@ -36,8 +36,8 @@ CREATE SINK b FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 """
 
 
-def _plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
-    source = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), {}, Keeping())
+def _plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
+    source = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), {}, LogRetention())
     columns = tuple(logical.Column(each.name, parse_type(each.type), each.nullable) for each in COLUMNS)
     shape = logical.Shape(columns, (frozenset({"id"}),), logical.Change.UPSERT)
     tables = (logical.SourceTable(("public", "t"), table_options(source, table("t")), shape),)
@@ -69,8 +69,10 @@ def session(tmp_path: Path, forgotten: list[str]) -> Iterator[Session]:
         yield opened
 
 
-def _desk(session: Session) -> CatalogDesk:
-    return CatalogDesk(session.catalog, CatalogRoster(session.catalog, every_seconds=0.0), session.access.secret)
+def _desk(session: Session) -> CatalogCaptureDirectory:
+    return CatalogCaptureDirectory(
+        session.catalog, CatalogWorkload(session.catalog, every_seconds=0.0), session.access.secret
+    )
 
 
 def test_source_is_captured_for_all_its_sinks_while_one_is_to_run(session: Session) -> None:
@@ -89,7 +91,7 @@ def test_lease_is_one_captures_alone_and_its_status_is_the_sources(session: Sess
     source = desk.captures()[0].source
     first, second = desk.host(source), desk.host(source)
     assert (first.acquire(), second.acquire()) == (1, None)
-    first.tell(Doing("stalled", SinkqlError("SQ3431", "no answer"), {"log_bytes": 5}))
+    first.report(CaptureProgress("stalled", SinkqlError("SQ3431", "no answer"), {"log_bytes": 5}))
     query = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 's'"
     assert list(session.execute(query)[0].rows) == [("stalled", "SQ3431: no answer")]
     first.release()
@@ -104,7 +106,7 @@ def test_each_sink_is_as_far_behind_as_its_source_s_capture_says(session: Sessio
     ids = {name: session.jobs([name])[0].sink_id for name in ("a", "b")}
     far = {ids["a"]: 5 << 20, ids["b"]: (1 << 20) + 17}
     known = {"unit": "bytes", "offset_known": 5 << 20, "offset_committed": (1 << 20) + 17, "retained_bytes": 9 << 20}
-    host.tell(Doing("running", None, {**known, "log_bytes": 2048, "kept_by": "server", "sinks": far}))
+    host.report(CaptureProgress("running", None, {**known, "log_bytes": 2048, "kept_by": "server", "sinks": far}))
     query = "SELECT k.name, p.behind, p.unit FROM mz_internal.mz_sink_progress AS p JOIN mz_sinks AS k ON k.id = p.id"
     assert sorted(session.execute(query)[0].rows) == [("a", 0, "bytes"), ("b", 4194287, "bytes")]
     columns, rows = session.status()
@@ -123,7 +125,7 @@ def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(sessi
     source = desk.captures()[0].source
     control = session.catalog.control
     log = desk.folder(desk.captures()[0])
-    with captured(desk):
+    with captures_running(desk):
         deadline = Deadline()
         pids = set()
         for _ in range(2):
@@ -140,17 +142,17 @@ def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(sessi
 def test_captures_go_on_after_a_failure_that_nobody_foresaw(
     session: Session, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    class Broken(CatalogDesk):
-        def captures(self) -> Sequence[Capturing]:
+    class Broken(CatalogCaptureDirectory):
+        def captures(self) -> Sequence[CaptureAssignment]:
             if broken.is_set():
                 raise RuntimeError("unforeseen")
             return super().captures()
 
     broken = multiprocessing.get_context("fork").Event()
-    desk = Broken(session.catalog, CatalogRoster(session.catalog, every_seconds=0.0), session.access.secret)
+    desk = Broken(session.catalog, CatalogWorkload(session.catalog, every_seconds=0.0), session.access.secret)
     source = desk.captures()[0].source
     control, log, deadline = session.catalog.control, desk.folder(desk.captures()[0]), Deadline()
-    with captured(desk):
+    with captures_running(desk):
         while (holder := control.holder(source.id)) is None or not log.numbers():
             deadline.check("a capture")
         broken.set()
@@ -168,7 +170,7 @@ def test_process_that_keeps_captures_comes_again(session: Session) -> None:
     desk = _desk(session)
     source = desk.captures()[0].source
     control, log, deadline = session.catalog.control, desk.folder(desk.captures()[0]), Deadline()
-    with captured(desk) as captures:
+    with captures_running(desk) as captures:
         while (holder := control.holder(source.id)) is None or not log.numbers():
             deadline.check("a capture")
         keeper = captures._keeper
@@ -183,21 +185,25 @@ def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -
     (capturing,) = _desk(session).captures()
     notes = _desk(session).folder(capturing).notes
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
-    messages.put(
+    messages.send(
         notes,
         "word",
-        messages.Word(1, 0.0, trouble=messages.Trouble(as_data(SinkqlError("SQ4011", "no answer")), 0.0, 0.0)),
+        messages.CaptureStatus(
+            1, 0.0, trouble=messages.CaptureError(as_data(SinkqlError("SQ4011", "no answer")), 0.0, 0.0)
+        ),
     )
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
     assert notes.read("skip") is None
-    messages.put(
+    messages.send(
         notes,
         "word",
-        messages.Word(1, 0.0, trouble=messages.Trouble(as_data(SinkqlError("SQ3436", "the log is lost")), 0.0, 0.0)),
+        messages.CaptureStatus(
+            1, 0.0, trouble=messages.CaptureError(as_data(SinkqlError("SQ3436", "the log is lost")), 0.0, 0.0)
+        ),
     )
     (notice,) = session.execute("ALTER SOURCE s SKIP;")[0].notices
     assert (notice.code, notice.message) == ("SQ2353", "skipped: the log is lost")
-    assert messages.take(notes, "skip", messages.Skip) == messages.Skip("SQ3436")
+    assert messages.receive(notes, "skip", messages.LossAcceptance) == messages.LossAcceptance("SQ3436")
 
 
 def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> None:

@@ -19,7 +19,7 @@ from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import LateError, SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.requests import answer
+from sinkql.runtime.sink.requests import run_optimize_request
 from sinkql.session.session import Session
 from sinkql.session.sink import maintenance
 from support.patience import PATIENCE_S, Deadline, joined
@@ -125,9 +125,9 @@ def test_a_running_sink_compacts_its_table_itself(session: Session, tmp_path: Pa
     loop = run(session)
     before, control = files(tmp_path), session.catalog.control
     with asking(session, tmp_path) as results:
-        answer(loop, control, threading.Lock(), lambda: True)
+        run_optimize_request(loop, control, threading.Lock(), lambda: True)
         assert control.asked(loop.job.sink_id) is not None  # it is to be done after a stop
-        answer(loop, control, threading.Lock(), lambda: False)
+        run_optimize_request(loop, control, threading.Lock(), lambda: False)
     assert results[0][:2] == (before[0] + before[1], files(tmp_path)[0])
     assert files(tmp_path)[0] < before[0]
     put(tmp_path, "b")
@@ -165,7 +165,7 @@ def test_a_running_sink_tells_how_far_it_is(session: Session, tmp_path: Path, mo
         return _one_step()
 
     monkeypatch.setattr("sinkql.runtime.sink.requests._until", step)
-    answer(loop, control, threading.Lock(), lambda: False)
+    run_optimize_request(loop, control, threading.Lock(), lambda: False)
     assert seen[0] == "0 of 0"
     assert seen[-1] == f"{there} of {there}"
     assert dict(zip(*(session.status()[0], session.status()[1][0]), strict=True))["files_optimized"] is None
@@ -187,14 +187,14 @@ def test_a_batch_that_stalls_keeps_no_sink_from_its_stop(session: Session, tmp_p
         return stopping.is_set()
 
     with stalled:
-        answering = in_thread(lambda: answer(loop, control, stalled, stops))
+        answering = in_thread(lambda: run_optimize_request(loop, control, stalled, stops))
         for _ in range(3):
             assert looked.acquire(timeout=PATIENCE_S)
         assert control.outcome(sink_id, number) == (False, None)  # SQ5213 comes to who waits
         stopping.set()
         joined(answering)
     assert control.asked(sink_id) == number
-    answer(loop, control, stalled, lambda: False)
+    run_optimize_request(loop, control, stalled, lambda: False)
     assert control.outcome(sink_id, number)[1] is not None
     assert not stalled.locked()
 
@@ -234,7 +234,7 @@ def test_a_catalog_that_is_locked_ends_no_sink(session: Session, tmp_path: Path)
     number = session.catalog.control.ask(loop.job.sink_id)
     loop.control = control = Locked(session)
     for _ in range(2):
-        answer(loop, control, threading.Lock(), lambda: False)
+        run_optimize_request(loop, control, threading.Lock(), lambda: False)
     done = control.outcome(loop.job.sink_id, number)[1]
     assert done is not None
     assert (done.files_before, done.files_after) == (before[0] + before[1], files(tmp_path)[0])

@@ -17,7 +17,7 @@ from sinkql import ast, physical
 from sinkql.errors import Span
 from sinkql.parser.read import lexer
 from sinkql.planner.item.statement import plan
-from sinkql.planner.query.once import plan_once
+from sinkql.planner.query.once import plan_one_shot
 from sinkql.planner.query.select import plan_select
 from sinkql.planner.syntax.grammar import select
 from sinkql.session import Session
@@ -108,11 +108,11 @@ def test_a_query_that_runs_is_lexed_parsed_and_planned_once(session: Session, te
 def test_an_ordered_query_is_planned_once(session: Session, text: str, width: int, places: list[int]) -> None:
     session.execute(_TABLE)
     query = ast.Query(text, Span(0, len(text)))
-    with calls(parsed=PostgresParser.parse, planned=plan_once, selects=plan_select) as found:
-        once = plan_once(query, session.catalog.plans, datetime(2026, 1, 1))
+    with calls(parsed=PostgresParser.parse, planned=plan_one_shot, selects=plan_select) as found:
+        once = plan_one_shot(query, session.catalog.plans, datetime(2026, 1, 1))
     assert (once.width, [order.place for order in once.order]) == (width, places)
     assert found == {"parsed": 1, "planned": 1} | ({"selects": text.count("SELECT")} if "SELECT" in text else {})
-    assert plan_once(query, session.catalog.plans, datetime(2026, 1, 1)).relation == once.relation
+    assert plan_one_shot(query, session.catalog.plans, datetime(2026, 1, 1)).relation == once.relation
 
 
 @pytest.mark.parametrize("change", ["UPDATE t SET id = id + 1 WHERE name = 'a';", "DELETE FROM t WHERE id = 1;"])

@@ -20,7 +20,7 @@ from sinkql.connector_api.option_help import OptionHelp, offered
 from sinkql.connector_api.registry import discover
 from sinkql.connectors.iceberg.table.catalog import located_url
 from sinkql.errors import SinkqlError
-from sinkql.local_path import located
+from sinkql.local_path import in_project
 from sinkql.planner.item.cluster import ClusterOptions
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
@@ -153,7 +153,7 @@ def test_the_certificates_of_a_database_url() -> None:
     url = make_url(
         "postgresql+psycopg://u@host/db?sslmode=verify-ca&sslrootcert=ca.pem&sslcert=/whole.pem&sslkey=~/key"
     )
-    assert dict(located_url(url, lambda path: located(path, Path("/p"))).query) == {
+    assert dict(located_url(url, lambda path: in_project(path, Path("/p"))).query) == {
         "sslmode": "verify-ca",
         "sslrootcert": "/p/ca.pem",
         "sslcert": "/whole.pem",

@@ -13,7 +13,7 @@ import pytest
 
 from session.script import PIPELINE, fails
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.stream import Context, Reader, Split, Tally
 from sinkql.connectors.generator.reader import GeneratorReader
@@ -100,7 +100,7 @@ def _overwritten() -> Registry:
     registry = discover()
     counter = registry.sources["LOAD GENERATOR COUNTER"]
 
-    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
         planned = counter.plan(statement, facts, planning)
         return replace(planned, shape=replace(planned.shape, change=logical.Change.UPSERT))
 

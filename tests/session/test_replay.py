@@ -17,9 +17,9 @@ from pyiceberg.catalog import load_catalog
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.replay import replay_asked
+from sinkql.runtime.sink.replay import run_replay_request
 from sinkql.session.session import Session
-from sinkql.storage.key_value import FolderNotes, Notes
+from sinkql.storage.key_value import FolderStore, KeyValueStore
 from support.catalog import server_address
 from support.patience import Deadline
 from support.postgres import Postgres
@@ -61,8 +61,8 @@ def _loop(session: Session) -> BatchLoop:
     return loop
 
 
-def _done(loop: BatchLoop, notes: Notes | None = None) -> None:
-    replay_asked(loop, notes or FolderNotes(loop.folder), threading.Lock(), lambda: False)
+def _done(loop: BatchLoop, notes: KeyValueStore | None = None) -> None:
+    run_replay_request(loop, notes or FolderStore(loop.folder), threading.Lock(), lambda: False)
 
 
 def _asked_while_it_runs(session: Session, asking: Session, loop: BatchLoop) -> tuple[Any, ...]:
@@ -220,7 +220,7 @@ def test_records_of_a_batch_that_did_not_commit_are_kept_though_all_rows_are_com
         drain(loop)
     assert len(_rows(tmp_path, "raw", "t__errors")) == 2  # a batch early
     loop = _started(session)
-    loop.rebuild()
+    loop.full_refresh()
     drain(loop)
     assert (_rows(tmp_path), len(_rows(tmp_path, "raw", "t__errors"))) == ([(2, 2), (4, 4)], 2)
 

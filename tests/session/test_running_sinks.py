@@ -13,8 +13,8 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.sink.started import RunningSinks
-from sinkql.session.sink.wait_for_target import Reaching
-from sinkql.storage.key_value import NoNotes
+from sinkql.session.sink.wait_for_target import TargetWait
+from sinkql.storage.key_value import EmptyStore
 
 _SAYS = """
 import signal, sys
@@ -45,10 +45,10 @@ def _running(
     code: int = 0,
     error: str = "",
     last: str = "",
-    reaching: Reaching | None = None,
+    reaching: TargetWait | None = None,
 ) -> RunningSinks:
     script = _SAYS.format(lines=lines, code=code, error=error, last=last)
-    asked = reaching or Reaching((), NoNotes())
+    asked = reaching or TargetWait((), EmptyStore())
     return RunningSinks(Path("catalog.db"), sinks, (sys.executable, "-c", script), reaching=lambda: asked)
 
 
@@ -60,7 +60,7 @@ def test_all_sinks_are_waited_for_and_commits_without_rows_do_not_count() -> Non
             sinks.wait_for_commit(timeout=0.01)
 
 
-class _Asked(Reaching):
+class _Asked(TargetWait):
     """Requests that are called as the sinks are."""
 
     def request(self, sink: str) -> str | None:
@@ -69,7 +69,7 @@ class _Asked(Reaching):
 
 def test_a_sink_that_has_all_is_waited_for_no_longer() -> None:
     lines = [_said("committed", rows=1), _said("reached", _B, requests=[_B])]
-    with _running(*lines, sinks=(_A, _B), reaching=_Asked((), NoNotes())) as sinks:
+    with _running(*lines, sinks=(_A, _B), reaching=_Asked((), EmptyStore())) as sinks:
         sinks.wait_for_commit()
     with _running(*lines, sinks=(_A, _B)) as sinks, pytest.raises(TimeoutError):
         sinks.wait_for_commit(timeout=0.01)

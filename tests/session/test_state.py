@@ -12,7 +12,7 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import silent
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.metrics import Meter
+from sinkql.runtime.batch.metrics import ProgressMeter
 from sinkql.session.session import Session
 from support.running import drain, loop_of
 
@@ -48,8 +48,8 @@ def run(session: Session, sink: str = "s", epoch: int = 1) -> BatchLoop:
     loop = loop_of(job, session.context(job), session.catalog.registry, control=control)
     loop.start(epoch=epoch, once=True)
     drain(loop)
-    meter = Meter(job.sink_id, control, silent)
-    meter.look(job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now)
+    meter = ProgressMeter(job.sink_id, control, silent)
+    meter.sample(job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now)
     return loop
 
 
@@ -103,7 +103,7 @@ def test_the_status_tells_of_rows_that_become_many_and_of_a_wide_key(session: Se
     loop = run(session, epoch=3)
     (first, *_) = loop.figures.now["arrangements"].values()
     first["widest"] = 1_000_001
-    Meter(loop.job.sink_id, session.catalog.control, silent).look(
+    ProgressMeter(loop.job.sink_id, session.catalog.control, silent).sample(
         "s", loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now
     )
     assert status(session, "s")["hint"] == (

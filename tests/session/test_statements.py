@@ -14,7 +14,7 @@ import pytest
 from session.script import COUNTER, LAKE, NAME, PIPELINE, SINK, fails, sink_id
 from sinkql import logical
 from sinkql.catalog.address import address_of
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
@@ -154,7 +154,7 @@ def test_what_another_process_does_while_a_statement_asks_the_network_counts(fol
     registry = discover()
     kind = registry.connections["ICEBERG CATALOG"]
 
-    def meanwhile(connection: logical.Connection, access: Access) -> None:
+    def meanwhile(connection: logical.Connection, access: OutsideAccess) -> None:
         other.execute(LAKE)
 
     registry.connections["ICEBERG CATALOG"] = replace(kind, validate=meanwhile)

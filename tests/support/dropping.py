@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.connectors.iceberg.commit.drop_table import drop_table
+from sinkql.connectors.iceberg.commit.drop_table import drop_table_if_empty
 from sinkql.errors import SinkqlError
 from support.lake import NAMESPACE, Lake, Sink
 
@@ -12,14 +12,14 @@ from support.lake import NAMESPACE, Lake, Sink
 def check_dropping(lake: Lake, name: str) -> None:
     """Assert that a sink's own empty table is dropped, and no other, of a name that is taken again afterwards."""
     sink, stranger = Sink(lake, name), Sink(lake, name, id="5f6e1c1e-0009")
-    assert not drop_table(sink.planned, sink.context, dry=True)  # there is none yet
+    assert not drop_table_if_empty(sink.planned, sink.context, dry=True)  # there is none yet
     sink.start()
     assert _refusal(stranger) == "SQ3571"
-    assert drop_table(sink.planned, sink.context, dry=True)
+    assert drop_table_if_empty(sink.planned, sink.context, dry=True)
     assert _there(lake, name)
-    assert drop_table(sink.planned, sink.context, dry=False)
+    assert drop_table_if_empty(sink.planned, sink.context, dry=False)
     assert not _there(lake, name)
-    assert not drop_table(sink.planned, sink.context, dry=False)
+    assert not drop_table_if_empty(sink.planned, sink.context, dry=False)
 
     again = Sink(lake, name, id="5f6e1c1e-0010")
     again.start()
@@ -34,5 +34,5 @@ def _there(lake: Lake, name: str) -> bool:
 
 def _refusal(sink: Sink) -> str:
     with pytest.raises(SinkqlError) as caught:
-        drop_table(sink.planned, sink.context, dry=False)
+        drop_table_if_empty(sink.planned, sink.context, dry=False)
     return caught.value.code

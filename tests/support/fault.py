@@ -13,7 +13,7 @@ from sinkql.storage import failpoint, files
 def armed(rules: str) -> dict[str, str]:
     """Return the variables that arm these rules, and write the file that confirms them; it goes with this process."""
     path = Path(_folder().name) / hashlib.sha256(rules.encode()).hexdigest()[:16]
-    files.write(path, rules.encode(), sync=False)
+    files.write_atomic(path, rules.encode(), sync=False)
     return {failpoint.RULES: rules, failpoint.CONFIRMED_BY: str(path)}
 
 

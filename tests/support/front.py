@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sinkql.connector_api.dead_connection import Silence
+from sinkql.connector_api.dead_connection import ResponseWatch
 
 _BYTES = 1 << 16
 _RESET = struct.pack("ii", 1, 0)
@@ -151,7 +151,7 @@ class _Pair:
 
 def noting(connection: Any) -> list[bool]:
     """Return what a server will say, each time that it is asked whether it works on what a connection wants."""
-    found: Silence = connection.silence
+    found: ResponseWatch = connection.silence
     said, alive = list[bool](), found.alive
 
     def ask() -> bool:

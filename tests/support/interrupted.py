@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from sinkql.runtime.spark.adhoc import AdhocSpark
-from sinkql.runtime.spark.session import CancelledError, Starting
+from sinkql.runtime.spark.session import CancelledError, SparkStart
 from support.patience import PATIENCE_S, Deadline
 
 _EARLY = ("begun", "script", "java")
@@ -39,7 +39,7 @@ def _forked(stage: str, way: str, folder: Path) -> bool:
 
 def _interrupted(stage: str, way: str, folder: Path) -> int:
     adhoc = AdhocSpark(folder)
-    starting = Starting(adhoc._settings)
+    starting = SparkStart(adhoc._settings)
     if way == "cancel":
         starting.begin()
         _wait(stage, adhoc._settings.folder, starting)
@@ -64,11 +64,11 @@ def _interrupted(stage: str, way: str, folder: Path) -> int:
     return 1
 
 
-def _wait(stage: str, folder: Path, owner: Starting | AdhocSpark) -> None:
+def _wait(stage: str, folder: Path, owner: SparkStart | AdhocSpark) -> None:
     """Wait until a start has come to a stage."""
 
     def command() -> str:
-        starting = owner if isinstance(owner, Starting) else owner._starting
+        starting = owner if isinstance(owner, SparkStart) else owner._starting
         process = None if starting is None else starting._jvm._process
         try:
             return "" if process is None else Path(f"/proc/{process.pid}/cmdline").read_text()

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector_api.stream import Committed, Context, Marker, WriteResult, WriteTask
+from sinkql.connector_api.stream import Checkpoint, Committed, Context, WriteResult, WriteTask
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
@@ -135,13 +135,13 @@ class Sink:
         self.context = Context("s", self.id, folder, lambda _: SECRET, self.lake.store)
         self.writer = open_writer(self.planned, self.context)
 
-    def start(self, *, epoch: int = 1) -> Marker:
+    def start(self, *, epoch: int = 1) -> Checkpoint:
         """Open and claim."""
         self.writer.open()
-        self.writer.marker()
+        self.writer.load_checkpoint()
         return self.writer.claim({"numbers": {"batch": 0}}, epoch=epoch)
 
-    def attempt(self, rows: Pairs) -> tuple[Marker, WriteTask, list[WriteResult]]:
+    def attempt(self, rows: Pairs) -> tuple[Checkpoint, WriteTask, list[WriteResult]]:
         """Refresh, begin and write the files of one batch."""
         marker = self.writer.refresh()
         task = self.writer.begin(bucketing="test", buckets=2)
@@ -155,7 +155,7 @@ class Sink:
             results.append(task(bucket, "a0", iter([_batch(mine, self.columns)] if mine else [])))
         return results
 
-    def finish(self, attempt: tuple[Marker, WriteTask, list[WriteResult]]) -> Committed:
+    def finish(self, attempt: tuple[Checkpoint, WriteTask, list[WriteResult]]) -> Committed:
         """Commit what `attempt` wrote."""
         marker, task, results = attempt
         end = {"numbers": {"batch": marker.end["numbers"]["batch"] + 1}}

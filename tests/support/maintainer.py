@@ -36,7 +36,7 @@ from sinkql.connectors.iceberg.file.deletes import (
     write_position_deletes,
 )
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of
-from sinkql.connectors.iceberg.file.partition import Partitions, Place
+from sinkql.connectors.iceberg.file.partition import Partitions, PartitionValue
 from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.storage import failpoint
 from support.strangers import REWRITTEN
@@ -147,7 +147,7 @@ class Maintainer:
 
     def _begin_data(self) -> None:
         table = self.load()
-        groups: dict[Place, list[DataFile]] = defaultdict(list)
+        groups: dict[PartitionValue, list[DataFile]] = defaultdict(list)
         with _unstable():
             live = live_files(table)
             for file in live.data.values():
@@ -170,7 +170,7 @@ class Maintainer:
         table = self.load()
         with _unstable():
             live = live_files(table)
-            groups: dict[Place, list[str]] = defaultdict(list)
+            groups: dict[PartitionValue, list[str]] = defaultdict(list)
             for path, file in live.deletes.items() if table.metadata.format_version < 3 else ():
                 groups[Partitions(table.metadata).place_of(file)].append(path)
             if not groups:

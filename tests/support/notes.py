@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class MemoryNotes:
-    """Keep notes as those beside a log are kept (`sinkql.connector_api.cdc.LogNotes`)."""
+    """Keep notes as those beside a log are kept (`sinkql.connector_api.cdc.LogFiles`)."""
 
     files: dict[str, bytes] = field(default_factory=dict)
 

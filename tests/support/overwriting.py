@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.stream import Context, Limit, Offsets, Reader, Split, Tally
 from sinkql.connector_api.types import arrow_type
@@ -134,10 +134,10 @@ class LineReader(Reader):
         stops = (at for at in range(start["line"] + 1, end) if _begins(found[at - 1], found[at]))
         return {"line": next(stops, end)}
 
-    def cleared(self, start: Offsets, end: Offsets) -> bool:
+    def truncated_between(self, start: Offsets, end: Offsets) -> bool:
         return CLEARED in self._lines()[start["line"] : end["line"]]
 
-    def snapshotting(self, start: Offsets) -> bool:
+    def snapshot_running(self, start: Offsets) -> bool:
         high = self.path.with_name(HIGH)
         return high.exists() and start["line"] < int(high.read_text())
 
@@ -187,7 +187,7 @@ def registry(path: Path, *, holes: bool = False) -> Registry:
     )
     shape = logical.Shape(columns, (frozenset({"k"}),), logical.Change.UPSERT)
 
-    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
         return SourcePlan({"holes": True} if holes else {}, shape)
 
     def reader(read: physical.Read, context: Context) -> Reader:

@@ -21,13 +21,13 @@ from sinkql.connector_api.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
-from sinkql.runtime.batch.dead_letter import dead_letters
+from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.sink.workload import Work
-from sinkql.state_store.directory import Home
+from sinkql.runtime.sink.workload import SinkAssignment
+from sinkql.state_store.directory import StateDirectory
 from support.patience import PATIENCE_S
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
@@ -128,17 +128,17 @@ def job(
 
 @dataclass(frozen=True, slots=True)
 class FixedRoster:
-    """Keep jobs as they are given; a `Roster`."""
+    """Keep jobs as they are given; a `Workload`."""
 
     jobs: Sequence[physical.Job]
 
-    def now(self) -> Sequence[Work]:
+    def now(self) -> Sequence[SinkAssignment]:
         """Return all of them."""
-        return [Work(job) for job in self.jobs]
+        return [SinkAssignment(job) for job in self.jobs]
 
-    def work(self, sink_id: str) -> Work | None:
+    def work(self, sink_id: str) -> SinkAssignment | None:
         """Return the job of that id."""
-        return next((Work(job) for job in self.jobs if job.sink_id == sink_id), None)
+        return next((SinkAssignment(job) for job in self.jobs if job.sink_id == sink_id), None)
 
 
 def loop_of(
@@ -153,28 +153,28 @@ def loop_of(
     """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
     readers = with_clock(job, {read.source: registry.reader(read, context) for read in job.reads()})
     writer = writer or registry.writer(job.write, context)
-    letters = dead_letters(registry, job, context)
+    letters = open_dead_letter_table(registry, job, context)
     return BatchLoop(
         job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), letters=letters,
-        home=Home.of(context),
+        home=StateDirectory.of(context),
     )  # fmt: skip
 
 
 def drain(loop: BatchLoop) -> int:
     """Commit all that there is now, or up to the loop's targets; return how many batches. `start` came before."""
-    pacer = Pacer(loop.readers, comes=lambda: loop.due, timeline=loop.timeline)
-    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    pacer = Pacer(loop.readers, comes=lambda: loop.next_temporal_change, timeline=loop.timeline)
+    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     batches = 0
-    if loop.rebuilds():
-        loop.rebuild()
+    if loop.needs_full_refresh():
+        loop.full_refresh()
         batches += 1
-        orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
-    if loop.owing():
+        orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    if loop.has_unread_output():
         loop.process(loop.marker.end, loop.marker.end)
         batches += 1
     while True:
         start = loop.marker.end
-        end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
+        end = pacer.next_end(start, orders, time.time_ns() // 1_000_000)
         if json.dumps(start, sort_keys=True) == json.dumps(end, sort_keys=True):
             return batches
         loop.process(start, end)
@@ -183,14 +183,14 @@ def drain(loop: BatchLoop) -> int:
 
 def catch_up(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
     """Commit up to the loop's targets, waiting for what captures have not handed over yet. `start` came before."""
-    if loop.rebuilds():
-        loop.rebuild()
-    pacer = Pacer(loop.readers, comes=lambda: loop.due, timeline=loop.timeline)
-    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    if loop.needs_full_refresh():
+        loop.full_refresh()
+    pacer = Pacer(loop.readers, comes=lambda: loop.next_temporal_change, timeline=loop.timeline)
+    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     until = time.monotonic() + patience
     while not loop.caught_up():
         start = loop.marker.end
-        end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
+        end = pacer.next_end(start, orders, time.time_ns() // 1_000_000)
         if end == start:
             assert time.monotonic() < until, f"no end: {start}, {loop.targets}"
             time.sleep(0.002)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connector_api.stream import StaleFilesError
 from sinkql.connectors.iceberg.commit.publish import publish
 from support.eager import compact_eagerly
 from support.fault import armed
@@ -47,7 +47,7 @@ def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
             return
         try:
             sink.put(*rows_of(batch, upsert=upsert))
-        except RedoBatchError:
+        except StaleFilesError:
             continue
         questions = iter([True, True])
         sink.writer.maintain(lambda begun: mode != "steps" or next(questions, False))  # noqa: B023  # it is called at once

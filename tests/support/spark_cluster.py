@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sinkql.runtime.spark.package import packed
+from sinkql.runtime.spark.package import cached_archives
 from support.java import java
 from support.machine import SPARK, SPARK_THERE, WORK, Machine
 from support.patience import PATIENCE_S, Deadline
@@ -177,7 +177,7 @@ def spark_cluster(
     """
     packages = folder / "packages"
     packages.mkdir(parents=True)
-    for archive in packed():
+    for archive in cached_archives():
         with zipfile.ZipFile(archive) as packed_files:
             packed_files.extractall(packages)
     with held_ports(2) as (port, pages):

@@ -13,7 +13,7 @@ from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.events import Event
 from sinkql.runtime.process import supervisor
-from sinkql.runtime.process.application import Workload
+from sinkql.runtime.process.application import RunSpec
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 
@@ -36,8 +36,8 @@ def main(place: str, clusters: list[str]) -> int:
         options = {"catalog_type": "rest", "url": url, "warehouse": "lake"}
         connection = physical.Connection("lake", "ICEBERG CATALOG", options)
         jobs = [replace(each, write=replace(each.write, connection=connection)) for each in jobs]
-    outcomes = supervisor.run(
-        Workload(
+    outcomes = supervisor.run_until_done(
+        RunSpec(
             FixedRoster(jobs),
             lambda each: contexts(folder, each),
             discover(),

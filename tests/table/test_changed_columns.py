@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sinkql import ast
-from sinkql.connector_api.stream import Marker
+from sinkql.connector_api.stream import Checkpoint
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.runtime.batch.loop import BatchLoop
@@ -22,7 +22,7 @@ from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from sinkql.session.row.dml import run
+from sinkql.session.row.dml import run_dml
 from sinkql.table.file import TableFile, create, put_back
 from sinkql.table.row import Codec
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
@@ -158,7 +158,7 @@ def test_rows_that_came_while_the_sink_was_claimed_stop_it_too(session: Session)
     new = loop(session)
     claim = new.writer.claim
 
-    def late(*given: Any, **named: Any) -> Marker:
+    def late(*given: Any, **named: Any) -> Checkpoint:
         drain(old)  # after the marker was read, before the claim
         return claim(*given, **named)
 
@@ -168,7 +168,7 @@ def test_rows_that_came_while_the_sink_was_claimed_stop_it_too(session: Session)
         new.start(epoch=3)
     assert stopped.value.code == "SQ3413"
     assert old.marker.end != before.end
-    assert new.writer.marker() == old.marker
+    assert new.writer.load_checkpoint() == old.marker
 
 
 def test_two_changes_while_nobody_runs_the_sink_are_made_at_once(session: Session) -> None:
@@ -243,7 +243,7 @@ def test_state_goes_on_where_a_column_stands_above_it(session: Session) -> None:
     session.execute("CREATE OR REPLACE MATERIALIZED VIEW counted AS SELECT v, count(*) AS rows, NULL::text AS note,"
                     " sum(id) AS total FROM t GROUP BY v;")  # fmt: skip
     again = _start(session, 3)
-    assert again.rebuilds()
+    assert again.needs_full_refresh()
     drain(again)
     session.execute("INSERT INTO t VALUES (4, 2)")
     drain(again)
@@ -437,7 +437,7 @@ def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Sess
         (statement,) = parse("UPDATE t SET v = 9")
         assert isinstance(statement, ast.Update)
         with pytest.raises(SinkqlError) as refused:
-            run(statement, other)  # planned before, run after
+            run_dml(statement, other)  # planned before, run after
         assert refused.value.code == "SQ5210"
         other.execute("UPDATE t SET v = 9")
     assert session.execute("SELECT c FROM t WHERE v = 9 ORDER BY id")[0].rows == ((None,), ("two",), ("c",))

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.session import Session
 from support.running import drain
@@ -77,8 +77,8 @@ def _fails(session: Session, kind: str) -> bool:
 def _run(running: BatchLoop, session: Session, random_: random.Random) -> None:
     """Commit what there is; some batches are offered, and rows change before they are run."""
     pacer = Pacer(running.readers)
-    orders = Orders(running.marker.end, timedelta(0), running.job.max_rows_per_commit)
-    while (end := pacer.offer(running.marker.end, orders, time.time_ns() // 1_000_000)) != running.marker.end:
+    orders = PacingOrders(running.marker.end, timedelta(0), running.job.max_rows_per_commit)
+    while (end := pacer.next_end(running.marker.end, orders, time.time_ns() // 1_000_000)) != running.marker.end:
         if random_.random() < 0.2:
             _change(session, random_)
         running.process(running.marker.end, end)
@@ -129,7 +129,7 @@ def test_in_spark_a_sink_recovers_once_the_failing_row_is_deleted(spark: SparkSe
     running.process(start, pinned)  # Spark offers the same batch again
     assert written(False) == expected(session, _KINDS["divided"].expected)
     after = {name: reader.latest(pinned[name], Limit(1)) for name, reader in running.readers.items()}
-    with pytest.raises(DivergedError):
+    with pytest.raises(OutdatedStartError):
         running.process(pinned, after)  # and then one that is in the table already: it begins anew
     assert drain(running) == 0
 

@@ -35,7 +35,7 @@ def _run(session: Session, epoch: int) -> bool:
     """Run the sink over what there is; tell whether it computed its rows again."""
     running = loop(session)
     running.start(epoch=epoch, once=True)
-    rebuilds = running.rebuilds()
+    rebuilds = running.needs_full_refresh()
     drain(running)
     return rebuilds
 
@@ -167,7 +167,7 @@ def test_a_rebuild_that_is_broken_off_leaves_the_table_as_it_is(session: Session
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        running.rebuild(between)
+        running.full_refresh(between)
     assert set(steps) == {"reading", "comparing"}
     assert _read("w", "rows", "total") == [("a", 2, 4), ("b", 2, -2)]
     assert _run(session, 3)

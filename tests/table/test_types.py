@@ -298,7 +298,7 @@ def test_values_stay_what_they_are_in_compactions_and_rebuilds(
             view = f"SELECT {columns}, CASE WHEN id = {min(model)} THEN 2 ELSE 1 END AS v, id FROM t"
             session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW keyed AS {view}")
         for loop in _loops(session, LocalEngine(), epoch=epoch):
-            assert (epoch == 4 and loop.job.write.mode == "upsert") == loop.rebuilds()
+            assert (epoch == 4 and loop.job.write.mode == "upsert") == loop.needs_full_refresh()
             drain(loop)
             assert epoch != 4 or _snapshots("keyed", "overwrite")[-1]["added-records"] == "1"
             loop.optimize(lambda: True)

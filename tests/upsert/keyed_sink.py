@@ -21,14 +21,14 @@ from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact.compaction import Attempt
 from sinkql.connectors.iceberg.compact.selection import choose
-from sinkql.connectors.iceberg.compact.upsert import Rewriting
+from sinkql.connectors.iceberg.compact.upsert import UpsertCompaction
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.key_index.vector import one_each
 from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
 from sinkql.connectors.iceberg.write.upsert_task import UpsertTask
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from support.index import live_entries
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Sink:
         return UpsertTask.of(
             self.table,
             self.index,
-            Home(self.folder),
+            StateDirectory(self.folder),
             epoch=self.epoch,
             commit=uuid4().hex,
             change=self.change,
@@ -128,8 +128,8 @@ class Sink:
             return False
         key = tuple(column.name for column in self.key)
         attempt = Attempt(uuid4().hex, lambda: self.table)
-        rewriting = Rewriting(lambda: self.index, self.folder, attempt, sink=NAME, key=key, epoch=self.epoch)
-        found = whole(rewriting.run(parts), between)
+        rewriting = UpsertCompaction(lambda: self.index, self.folder, attempt, sink=NAME, key=key, epoch=self.epoch)
+        found = whole(rewriting.rewrite(parts), between)
         if found is None:
             return False
         done, index = found

@@ -12,7 +12,7 @@ from sinkql.connectors.iceberg.key_index import change, rebuild
 from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.errors import SinkqlError
 from sinkql.hash_key import HashKey
-from sinkql.row_hash import hashes
+from sinkql.row_hash import hash_rows
 from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows
 
 TYPES = {"id": pa.string(), "note": pa.string(), "$seq": pa.int64(), "$diff": pa.int64()}
@@ -60,7 +60,7 @@ def test_keys_of_one_hash_are_told(sink: Sink, monkeypatch: pytest.MonkeyPatch) 
     flat = [pa.array([1], pa.int64())]
     sink.buckets = 1
     for each in (change, rebuild):
-        monkeypatch.setattr(each, "hashes", lambda key, columns: hashes(key, [flat[0].take([0] * len(columns[0]))]))
+        monkeypatch.setattr(each, "hashes", lambda key, columns: hash_rows(key, [flat[0].take([0] * len(columns[0]))]))
     with pytest.raises(SinkqlError, match="have the same hash") as caught:
         sink.apply(_rows(["x", "y"], "a"))
     assert caught.value.code == "SQ3460"

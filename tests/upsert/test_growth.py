@@ -15,12 +15,12 @@ from pyiceberg.types import LongType, StringType
 
 from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.key_index import compaction
-from sinkql.connectors.iceberg.key_index.compaction import folded
+from sinkql.connectors.iceberg.key_index.compaction import compact_runs
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run, sweep
-from sinkql.connectors.iceberg.key_index.layer import DeleteNote, FileNote, Layer, delete_of, file_of, merged
+from sinkql.connectors.iceberg.key_index.layer import DeleteRecord, FileRecord, Layer, delete_of, file_of, merged
 from sinkql.connectors.iceberg.key_index.run import TOMBSTONE, Entries, write_run
-from sinkql.state_store.directory import Home
-from sinkql.storage.sorted_run import Tiers
+from sinkql.state_store.directory import StateDirectory
+from sinkql.storage.sorted_run import MergePolicy
 from support.index import live_entries
 from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows
 
@@ -126,7 +126,7 @@ class _Files:
         run = f"b0-{NAME}-1-{self.commits}-a.run"
         write_run(self.folder / run, 0, [Entries.none()])
         older = tuple(each.name for each in self.index.runs)
-        file = FileNote(f"data-{id_:060}", 10)
+        file = FileRecord(f"data-{id_:060}", 10)
         deletes = {f"delete-{id_:060}": targets} if targets else {}
         change = IndexChange(self.index.name, {id_: file}, deletes, dead, Run(run, 0), older)
         self.index = self.index.after([change], epoch=1, commit=f"{self.commits:032}")
@@ -156,7 +156,7 @@ def test_folder_holds_what_is_alive(tmp_path: Path) -> None:
         half = {number - 3: 3} if number >= 3 else {}
         files.commit({**dead, **half}, tuple(half))
         if number % 20 == 19:
-            sweep(Home(tmp_path), sink=NAME, epoch=1, manifests=[files.index.name], indexes=[files.index])
+            sweep(StateDirectory(tmp_path), sink=NAME, epoch=1, manifests=[files.index.name], indexes=[files.index])
             sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
     assert len(files.index.files) == 10
     assert len(files.index.deletes) == 7
@@ -171,16 +171,16 @@ def test_layers_merged_anyhow_say_the_same() -> None:
         layers: list[Layer] = []
         for number in range(30):
             known = merged(layers, whole=True)
-            files: dict[int, FileNote | None] = {number: FileNote(f"file {number}", 99)}
-            deletes: dict[int, DeleteNote | None] = {number: DeleteNote(f"delete {number}", 50)}
+            files: dict[int, FileRecord | None] = {number: FileRecord(f"file {number}", 99)}
+            deletes: dict[int, DeleteRecord | None] = {number: DeleteRecord(f"delete {number}", 50)}
             for each in chance.sample(alive, min(len(alive), 4)):
                 if chance.random() < 0.3:
                     files[each] = deletes[each] = None
                     alive.remove(each)
                 elif chance.random() < 0.3:
-                    files[each] = FileNote(f"file {each}", 99, 7, (number,), again=True)
+                    files[each] = FileRecord(f"file {each}", 99, 7, (number,), again=True)
                 else:
-                    files[each], deletes[each] = FileNote("", 0, 1, (number,)), DeleteNote("", -1)
+                    files[each], deletes[each] = FileRecord("", 0, 1, (number,)), DeleteRecord("", -1)
             alive.append(number)
             layers.insert(0, Layer(files, deletes))
             if chance.random() < 0.4:
@@ -207,7 +207,7 @@ def test_layers_merged_anyhow_say_the_same() -> None:
 def test_runs_that_each_look_up_asks_stay_few_without_writing_all_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "_TIERS", Tiers(fan=2, small=64))
+    monkeypatch.setattr(compaction, "_TIERS", MergePolicy(fan=2, small=64))
     rng = random.Random(1)
     index = Index(NAME, 1, "c", ())
     entries: dict[int, tuple[int, int]] = {}
@@ -224,9 +224,9 @@ def test_runs_that_each_look_up_asks_stay_few_without_writing_all_again(
             tmp_path / run.name, len(keys), [Entries(ids, ids, np.array(files, np.uint32), np.array(places, np.uint32))]
         )
         live = sum(file != TOMBSTONE for file, _ in entries.values())
-        index = replace(index, runs=(run, *index.runs), layers=(Layer({0: FileNote("f", live)}),))
+        index = replace(index, runs=(run, *index.runs), layers=(Layer({0: FileRecord("f", live)}),))
         before = set(index.runs)
-        index = folded(index, tmp_path, f"fold-{step}")
+        index = compact_runs(index, tmp_path, f"fold-{step}")
         written += sum(each.rows for each in index.runs if each not in before)
         mixed = [each for each in index.runs if each.mixed or each.bucketing != ("old" if step < 80 else "new")]
         assert len(mixed) < 30

@@ -19,7 +19,7 @@ from sinkql.connectors.iceberg.key_index.index import Index, sweep
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from sinkql.connectors.iceberg.key_index.run import TIERS
 from sinkql.errors import SinkqlError
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from support.fault import armed
 from upsert.keyed_sink import NAME, Sink, batch_of, changes, create_table, duckdb_rows, pyiceberg_rows
@@ -325,8 +325,8 @@ def test_sweep_keeps_what_two_markers_reach(sink: Sink) -> None:
     (sink.folder / "b0-other-1-c-a.run").write_bytes(b"of another sink")
     (sink.folder / f"b0-{NAME}-9-c-a.run").write_bytes(b"of a later epoch")
     (sink.folder / f"b0-{NAME}-1-c-a.run").write_bytes(b"of an attempt that died")
-    assert sweep(Home(sink.folder), sink=NAME, epoch=2, manifests=names[-2:]) == 0, "all are young"
-    deleted = sweep(Home(sink.folder), sink=NAME, epoch=1, manifests=names[-2:], indexes=(sink.index,))
+    assert sweep(StateDirectory(sink.folder), sink=NAME, epoch=2, manifests=names[-2:]) == 0, "all are young"
+    deleted = sweep(StateDirectory(sink.folder), sink=NAME, epoch=1, manifests=names[-2:], indexes=(sink.index,))
     left = {path.name for path in sink.folder.iterdir()}
     assert deleted > 6
     assert {*names[-2:], *linked, "b0-other-1-c-a.run", f"b0-{NAME}-9-c-a.run"} <= left

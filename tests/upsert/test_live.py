@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sinkql.connectors.iceberg.key_index import live
-from sinkql.connectors.iceberg.key_index.compaction import folded
+from sinkql.connectors.iceberg.key_index.compaction import compact_runs
 from sinkql.connectors.iceberg.key_index.index import Index, Run
-from sinkql.connectors.iceberg.key_index.layer import FileNote, Layer
+from sinkql.connectors.iceberg.key_index.layer import FileRecord, Layer
 from sinkql.connectors.iceberg.key_index.live import live_rows, lives
 from sinkql.connectors.iceberg.key_index.run import TOMBSTONE, Entries, map_run, probe, write_run
 
@@ -79,16 +79,16 @@ def test_oldest_runs_that_name_only_files_that_are_gone_are_left_out(tmp_path: P
     alive = {key: place for key, place in model.items() if place[0] != int(TOMBSTONE)}
     assert {file for file, _ in alive.values()} == {3, 5}
     rows = {file: sum(place[0] == file for place in alive.values()) for file in (3, 5)}
-    layer = Layer({file: FileNote(f"f{file}", count) for file, count in rows.items()})
+    layer = Layer({file: FileRecord(f"f{file}", count) for file, count in rows.items()})
     index = Index("s", 1, "c", (), runs=tuple(runs), layers=(layer,))
 
-    after = folded(index, tmp_path, "base")
+    after = compact_runs(index, tmp_path, "base")
     assert [run.name for run in after.runs] == ["5.run", "4.run", "3.run"]
     found = live_rows([(map_run(tmp_path / run.name), True) for run in after.runs], (3, 5))
     assert rows_of(found) == alive
 
     unknown = replace(index, runs=(*runs[:-1], replace_files(runs[-1])))
-    assert folded(unknown, tmp_path, "other").runs == unknown.runs
+    assert compact_runs(unknown, tmp_path, "other").runs == unknown.runs
 
 
 def replace_files(run: Run) -> Run:

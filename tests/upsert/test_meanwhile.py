@@ -13,7 +13,7 @@ from pyiceberg.types import LongType
 from sinkql.connectors.iceberg.compact import selection
 from sinkql.connectors.iceberg.compact.compaction import UnreadableFileError
 from sinkql.connectors.iceberg.key_index import compaction
-from sinkql.connectors.iceberg.key_index.compaction import folded
+from sinkql.connectors.iceberg.key_index.compaction import compact_runs
 from sinkql.connectors.iceberg.key_index.run import TIERS
 from upsert.keyed_sink import Sink, create_table, pyiceberg_rows
 
@@ -100,7 +100,7 @@ def test_a_row_that_goes_meanwhile_stays_away_though_the_index_forgets_it(
         if forgets == "merge":  # the run of a batch becomes one with all older ones
             kept.put([keys[2] for keys in kept.bucket], 100)
         else:  # as a compaction of small files does that is made meanwhile
-            kept.sink.index = folded(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
+            kept.sink.index = compact_runs(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
         assert sum(run.rows for run in kept.sink.index.runs) == len(kept.rows)
 
     if forgets == "merge":
@@ -119,8 +119,8 @@ def test_older_runs_that_become_one_meanwhile_say_nothing_of_newer_rows(
     def deed() -> None:
         newest = kept.sink.index.runs[0]
         with monkeypatch.context() as patch:
-            patch.setattr(compaction, "fold_due", lambda index: slice(1, len(index.runs)))
-            kept.sink.index = folded(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
+            patch.setattr(compaction, "runs_to_compact", lambda index: slice(1, len(index.runs)))
+            kept.sink.index = compact_runs(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
         assert [run.name for run in kept.sink.index.runs] == [newest.name, "folded.run"]
 
     kept.compact(step, deed)

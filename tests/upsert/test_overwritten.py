@@ -22,7 +22,7 @@ from sinkql.errors import SinkqlError
 from sinkql.program.compiler import compile_text
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.local.engine import LocalEngine
 from support.overwriting import CLEARED, HIGH, Line, add, arrow, gone, lacking, lacking_some, registry, row, some
 from support.readers import duckdb_folder
@@ -73,8 +73,8 @@ def catch_up(loop: BatchLoop) -> None:
         targets = {name: reader.target(start[name]) for name, reader in loop.readers.items()}
         if start == targets:
             return
-        orders = Orders(start, timedelta(0), loop.job.max_rows_per_commit, targets)
-        loop.process(start, Pacer(loop.readers).offer(start, orders, 0))
+        orders = PacingOrders(start, timedelta(0), loop.job.max_rows_per_commit, targets)
+        loop.process(start, Pacer(loop.readers).next_end(start, orders, 0))
 
 
 def check(folder: Path, kind: str, lines: list[Line]) -> None:
@@ -212,8 +212,8 @@ def test_rows_computed_again_are_those_after_all_went(tmp_path: Path) -> None:
     other = open_loop(tmp_path, "positive")
     other.job = msgspec.structs.replace(other.job, follows=(physical.Earlier(loop.job.plan, again=True),))
     other.start(epoch=1)
-    assert other.rebuilds()
-    other.rebuild()
+    assert other.needs_full_refresh()
+    other.full_refresh()
     check(tmp_path, "positive", lines)
 
 

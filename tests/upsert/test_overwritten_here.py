@@ -20,7 +20,7 @@ def test_values_that_the_server_left_out_need_no_spark(
     def session() -> Any:
         raise AssertionError("no batch is Spark's")
 
-    monkeypatch.setattr(LineReader, "small", lambda self, splits: True)
+    monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
     rng = random.Random(kind)
     loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=SparkEngine(session, buckets=3))
     loop.start(epoch=1)
@@ -44,7 +44,7 @@ def test_a_sink_whose_state_is_written_by_its_tasks_has_the_buckets_that_it_had(
     def session() -> Any:
         raise AssertionError("no batch is Spark's")
 
-    monkeypatch.setattr(LineReader, "small", lambda self, splits: True)
+    monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
     rng, lines = random.Random(3), list[Line]()
     for number, cores in enumerate((3, 4, 2)):
         loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=SparkEngine(session, buckets=cores))

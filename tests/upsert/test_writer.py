@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connector_api.stream import StaleFilesError
 from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from sinkql.connectors.iceberg.table.target import TargetTable
@@ -34,7 +34,7 @@ def _append(lake: Lake, ids: Sequence[int]) -> None:
 
 
 def _index(sink: Sink) -> Index:
-    marker = sink.writer.marker()
+    marker = sink.writer.load_checkpoint()
     assert marker is not None
     assert marker.index is not None
     found = Index.load(sink.context.folder / "index", marker.index, key_columns(sink.lake.table("orders"), ("id",)))
@@ -77,7 +77,7 @@ def test_foreign_append_during_a_batch_redoes_it(lake: Lake, sink: Sink) -> None
     sink.put((1, "a"))
     attempt = sink.attempt([(1, "b"), (3, "b")])
     _append(lake, [3, 4])
-    with pytest.raises(RedoBatchError):
+    with pytest.raises(StaleFilesError):
         sink.finish(attempt)
     sink.put((1, "b"), (3, "b"))
     assert _rows(lake) == {1: "b", 3: "b", 4: "foreign"}
@@ -87,7 +87,7 @@ def test_foreign_delete_during_a_batch_brings_nothing_back(lake: Lake, sink: Sin
     sink.put((1, "a"), (2, "a"), (4, "a"))
     attempt = sink.attempt([(1, "b")])
     lake.table("orders").delete("id = 2")
-    with pytest.raises(RedoBatchError):
+    with pytest.raises(StaleFilesError):
         sink.finish(attempt)
     sink.put((1, "b"))
     assert _rows(lake) == {1: "b", 4: "a"}

@@ -19,9 +19,9 @@ from sinkql.connector_api.stream import Context, Reader
 from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.connectors.view.rows import read_runs, schema_of
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.runtime.batch.loop import BatchLoop, DivergedError
+from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from support.running import MemoryControl, contexts, drain
 
@@ -147,7 +147,7 @@ class History:
                     zombie, self.loops[name] = self.loops.get(name), self.started(name)
                 drain(self.loops[name])
                 break
-            except (BoomError, DivergedError):
+            except (BoomError, OutdatedStartError):
                 self.failures += 1
                 zombie, self.left = self.loops.pop(name, None), None
             except SinkqlError as error:
@@ -158,7 +158,7 @@ class History:
             raise AssertionError(f"{name} does not get on")
         self.left = None
         if zombie is not None and zombie is not self.loops[name]:
-            with suppress(FencedError, DivergedError):
+            with suppress(FencedError, OutdatedStartError):
                 drain(zombie)
                 self.fenced -= 1
             self.fenced += 1
@@ -168,9 +168,11 @@ class History:
         job = self.jobs[name]
         context = self.context(job)
         readers, writer = self.readers(job), REGISTRY.writer(job.write, context)
-        loop = BatchLoop(job, readers, writer, self.engine(), context.folder, MemoryControl(), home=Home.of(context))
+        loop = BatchLoop(
+            job, readers, writer, self.engine(), context.folder, MemoryControl(), home=StateDirectory.of(context)
+        )
         loop.start(epoch=1)
-        self.rebuilt += loop.rebuilds()
+        self.rebuilt += loop.needs_full_refresh()
         return loop
 
     def context(self, job: physical.Job) -> Context:

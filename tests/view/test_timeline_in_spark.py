@@ -78,7 +78,7 @@ def _check(folder: Path, changes: Sequence[str]) -> dict[str, dict[int, int]]:
     for name in _VIEWS:
         columns, order, at = _columns(name), list[int](), dict[int, int]()
         for snapshot in markers.ancestry(open_table(folder / "lake", f"n.{name}")):
-            told = markers.own(snapshot, markers.writer_of(snapshot) or "")
+            told = markers.own_checkpoint(snapshot, markers.writer_of(snapshot) or "")
             assert told is not None
             rows = Counter(duckdb_folder(folder / "lake" / "n" / name, columns, snapshot=snapshot.snapshot_id))
             assert rows in states[name], (name, json.loads(told["offsets"]), rows)

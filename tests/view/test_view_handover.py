@@ -10,17 +10,17 @@ from unittest.mock import patch
 import pytest
 
 from sinkql.errors import FencedError
-from sinkql.object_store.s3 import Keys
+from sinkql.object_store.s3 import S3Credentials
 from sinkql.state_store import numbered_log
-from sinkql.state_store.directory import BucketState, FolderState, Home, StateStore
+from sinkql.state_store.directory import FolderStateStore, ObjectStateStore, StateDirectory, StateStore
 from sinkql.state_store.numbered_log import StoredNumbered
 from sinkql.storage import failpoint, files
-from sinkql.storage.numbered_log import Numbered, Numbers
+from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog
 from support.running import drain
 from support.seaweed import Seaweed, seaweed
 from view.histories import History
 
-Open = Callable[[str], Numbers]
+Open = Callable[[str], NumberedLog]
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +32,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 @pytest.fixture(params=["folder", "stored", pytest.param("bucket", marks=pytest.mark.server)])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Open]:
     """Return what opens the files of a history, as a host of that name does."""
-    kept = Keys(request.getfixturevalue("server").storage) if request.param == "bucket" else None
+    kept = S3Credentials(request.getfixturevalue("server").storage) if request.param == "bucket" else None
 
     def of(seed: int) -> Open:
-        def at(host: str) -> Numbers:
+        def at(host: str) -> NumberedLog:
             if request.param == "folder":
-                return Numbered(tmp_path / f"{seed}")
-            store: StateStore = FolderState(tmp_path / f"store{seed}")
+                return FolderNumberedLog(tmp_path / f"{seed}")
+            store: StateStore = FolderStateStore(tmp_path / f"store{seed}")
             if kept is not None:
-                store = BucketState("data", f"{tmp_path.name}/{seed}/", kept)
-            return StoredNumbered(Home(tmp_path / f"{host}{seed}", store), "log")
+                store = ObjectStateStore("data", f"{tmp_path.name}/{seed}/", kept)
+            return StoredNumbered(StateDirectory(tmp_path / f"{host}{seed}", store), "log")
 
         return at
 
@@ -58,21 +58,21 @@ def _asleep(at: int, other: Callable[[], None], act: Callable[[], None]) -> None
         if left == 0:
             other()
 
-    really, put = files.create, Home.put_data
+    really, put = files.create_new, StateDirectory.upload_bytes
 
     def create(path: Path, data: bytes) -> None:
         place()
         really(path, data)
         place()
 
-    def put_data(home: Home, name: str, data: bytes) -> None:
+    def put_data(home: StateDirectory, name: str, data: bytes) -> None:
         place()
         put(home, name, data)
         place()
 
     with (
-        patch.object(files, "create", create),
-        patch.object(Home, "put_data", put_data),
+        patch.object(files, "create_new", create),
+        patch.object(StateDirectory, "upload_bytes", put_data),
         patch.object(failpoint, "point", lambda name: place()),
     ):
         act()

@@ -18,7 +18,7 @@ from sinkql.connector_api.stream import Context
 from sinkql.connectors.view.log import Entry, ViewLog, kept_log
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.state_store import numbered_log
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from support.running import contexts
 from view.histories import JOBS, MV, BoomError, History, contents
 
@@ -170,15 +170,15 @@ def _read_whole(history: Wandering) -> None:
 
 def test_what_a_move_did_not_put_it_puts_the_next_time(tmp_path: Path) -> None:
     history = Wandering(tmp_path, random.Random(1))
-    keep, left = Home.keep, [1]
+    keep, left = StateDirectory.ensure_uploaded, [1]
 
-    def broken(home: Home, names: list[str]) -> None:
+    def broken(home: StateDirectory, names: list[str]) -> None:
         if home.folder.name == "stored" and left and left.pop():
             raise BoomError
         keep(home, names)
 
     with patch.object(Wandering, "move", lambda self: None), history.watched():
-        with patch.object(Home, "keep", broken):
+        with patch.object(StateDirectory, "ensure_uploaded", broken):
             assert _moving(history, 0)
         history.turn("mv", failing=False)
         history.turn("copy", failing=False)
@@ -250,7 +250,7 @@ def test_a_commit_is_one_though_the_store_does_not_answer_after_it(tmp_path: Pat
         history.turn("mv", failing=False)
         with (
             patch("sinkql.connectors.view.reader_positions._PUT_SECONDS", 0.0),
-            patch("sinkql.connectors.view.reader_positions.Pins._store", broken),
+            patch("sinkql.connectors.view.reader_positions.ReaderPositions._store", broken),
             patch("sinkql.connectors.view.reader.ViewReader.lag", broken),
         ):
             history.turn("copy", failing=False)

@@ -166,7 +166,7 @@ def newest(name: str) -> dict[str, str]:
     """Return what the newest snapshot of a table says of its sink."""
     snapshot = open_table(Path(), f"n.{name}").current_snapshot()
     assert snapshot is not None
-    told = markers.own(snapshot, markers.writer_of(snapshot) or "")
+    told = markers.own_checkpoint(snapshot, markers.writer_of(snapshot) or "")
     assert told is not None
     return told
 

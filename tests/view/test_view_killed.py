@@ -97,7 +97,7 @@ def _check(folder: Path, name: str, views: dict[int, Rows]) -> int:
     """Hold each snapshot of a table to the view at the entry that it names, and return how many there are."""
     checked = 0
     for snapshot in markers.ancestry(open_table(folder / "lake", f"n.{name}")):
-        told = markers.own(snapshot, markers.writer_of(snapshot) or "")
+        told = markers.own_checkpoint(snapshot, markers.writer_of(snapshot) or "")
         assert told is not None
         ((_, end),) = json.loads(told["offsets"])["end"].items()
         found = Counter(duckdb_folder(folder / "lake" / "n" / name, "g, n, s, most", snapshot=snapshot.snapshot_id))

@@ -10,15 +10,15 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import NO_PLAN, Limit, Marker
+from sinkql.connector_api.stream import NO_PLAN, Checkpoint, Limit
 from sinkql.connectors.view.log import ViewLog, entry_after
-from sinkql.connectors.view.rows import added_up
+from sinkql.connectors.view.rows import consolidate
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.storage import spill
 from support.running import contexts, drain
 from view.histories import COPY, JOBS, MV, REGISTRY, History, Rows, contents, reading
 
-MARKER = Marker("mv", 1, "", "", {}, {}, NO_PLAN, None, None)
+MARKER = Checkpoint("mv", 1, "", "", {}, {}, NO_PLAN, None, None)
 _SEEDS = 6
 _STEPS = 14
 
@@ -157,7 +157,7 @@ def test_equal_values_are_added_up_whatever_their_type() -> None:
             "$diff": pa.array([1, -1, 1, 1, 2, -1]),
         }
     )
-    found = added_up(table).to_pylist()
+    found = consolidate(table).to_pylist()
     assert [(math.isnan(row["a"]) if row["a"] is not None else None, row["b"], row["$diff"]) for row in found] == [
         (True, [2], 2),
         (None, None, 1),

@@ -12,7 +12,7 @@ from sinkql.cli.progress import LiveProgress
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.runtime.batch.events import SinkCommitted, SinkElsewhere, SinkStarting, SinkStopped, silent
-from sinkql.runtime.batch.metrics import Meter
+from sinkql.runtime.batch.metrics import ProgressMeter
 from sinkql.session import Session
 from support.running import drain, loop_of
 from view.test_view_jobs import sink
@@ -28,7 +28,7 @@ def run(session: Session, *names: str) -> None:
         loop = loop_of(job, session.context(job), session.catalog.registry, control=control)
         loop.start(epoch=1, once=True)
         drain(loop)
-        Meter(job.sink_id, control, silent).look(
+        ProgressMeter(job.sink_id, control, silent).sample(
             job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now,
             tick=loop.marker.tick,
         )  # fmt: skip

@@ -10,24 +10,24 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import Marker
+from sinkql.connector_api.stream import Checkpoint
 from sinkql.connectors.view.log import Entry, Run, ViewLog, run_file
-from sinkql.connectors.view.reader_positions import Pins
+from sinkql.connectors.view.reader_positions import ReaderPositions
 from sinkql.connectors.view.writer import ViewWriter
 from sinkql.errors import SinkqlError
-from sinkql.state_store.directory import FolderState, Home
+from sinkql.state_store.directory import FolderStateStore, StateDirectory
 from sinkql.state_store.numbered_log import StoredNumbered
 
 
 @dataclass(frozen=True, slots=True)
-class Slow(FolderState):
+class Slow(FolderStateStore):
     """Say what was there when one thread asked, once it may."""
 
     asked: threading.Event = field(default_factory=threading.Event)
     told: threading.Event = field(default_factory=threading.Event)
 
     def list(self, under: str) -> Iterator[tuple[str, float]]:
-        found = list(FolderState.list(self, under))
+        found = list(FolderStateStore.list(self, under))
         if threading.current_thread().name == "slow":
             self.asked.set()
             assert self.told.wait(60)
@@ -35,7 +35,7 @@ class Slow(FolderState):
 
 
 @dataclass(frozen=True, slots=True)
-class Failing(FolderState):
+class Failing(FolderStateStore):
     """Take nothing while it is `down`."""
 
     down: set[str] = field(default_factory=set)
@@ -43,11 +43,11 @@ class Failing(FolderState):
     def put(self, name: str, path: Path) -> None:
         if self.down:
             raise SinkqlError("SQ3307", "no answer")
-        FolderState.put(self, name, path)
+        FolderStateStore.put(self, name, path)
 
 
-def _marker(number: int) -> Marker:
-    return Marker("v", 1, "claim", f"commit{number}", {}, {}, "plan", None, None)
+def _marker(number: int) -> Checkpoint:
+    return Checkpoint("v", 1, "claim", f"commit{number}", {}, {}, "plan", None, None)
 
 
 def _commit(log: ViewLog, number: int, kept: tuple[Run, ...]) -> Entry:
@@ -55,14 +55,14 @@ def _commit(log: ViewLog, number: int, kept: tuple[Run, ...]) -> Entry:
     run = Run(0, f"1-{number:032x}.arrow", 1, 1)
     log.run_path(run).parent.mkdir(parents=True, exist_ok=True)
     log.run_path(run).write_bytes(b"x")
-    log.home.keep([run_file(run)])
+    log.home.ensure_uploaded([run_file(run)])
     entry = Entry(_marker(number), f"commit{number}", number, number, (run,), {"0": (*kept, run)})
     assert log.publish(number, entry)
     return entry
 
 
-def _home(folder: Path, store: FolderState) -> Home:
-    return Home(folder / "views" / "v" / "stored", store)
+def _home(folder: Path, store: FolderStateStore) -> StateDirectory:
+    return StateDirectory(folder / "views" / "v" / "stored", store)
 
 
 @pytest.mark.parametrize("looks", [False, True])
@@ -89,7 +89,7 @@ def test_an_answer_that_comes_late_takes_nothing_away(tmp_path: Path, looks: boo
 
 
 def test_what_is_live_stays_though_the_log_does_not_list_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FolderState(tmp_path / "store")
+    store = FolderStateStore(tmp_path / "store")
     log = ViewLog.of(_home(tmp_path, store))
     entry = _commit(log, 1, ())
     monkeypatch.setattr(StoredNumbered, "numbers", lambda self: [])
@@ -102,7 +102,7 @@ def test_what_is_live_stays_though_the_log_does_not_list_it(tmp_path: Path, monk
 def test_a_reader_is_known_here_once_the_store_knows_it(tmp_path: Path) -> None:
     """Else the next place, which no store takes either, would pass for one that is behind."""
     store = Failing(tmp_path / "store", {"now"})
-    pins = Pins(_home(tmp_path, store))
+    pins = ReaderPositions(_home(tmp_path, store))
     for _ in range(2):
         with pytest.raises(SinkqlError):
             pins.put("s", 5)
@@ -110,43 +110,44 @@ def test_a_reader_is_known_here_once_the_store_knows_it(tmp_path: Path) -> None:
     store.down.clear()
     assert pins.put("s", 5)
     store.down.add("now")
-    assert not Pins(pins.home).put("s", 7)  # of a later process
+    assert not ReaderPositions(pins.home).put("s", 7)  # of a later process
     assert (pins.of("s"), pins.places()) == (7, [5])
 
 
 def test_a_readers_file_that_another_host_deleted_is_there_again(tmp_path: Path) -> None:
-    store = FolderState(tmp_path / "store")
+    store = FolderStateStore(tmp_path / "store")
     here, there = (
-        ViewWriter("v", ViewLog.of(Home(tmp_path / name, store)), pa.schema([]), (), ()) for name in ("here", "there")
+        ViewWriter("v", ViewLog.of(StateDirectory(tmp_path / name, store)), pa.schema([]), (), ())
+        for name in ("here", "there")
     )
-    here.attach("files-1.json", b"a list")
-    assert there.attached("files-1.json") == b"a list"
-    there.detach("files-1.json")
+    here.store_file("files-1.json", b"a list")
+    assert there.load_file("files-1.json") == b"a list"
+    there.delete_file("files-1.json")
     assert not (store.folder / "attached/files-1.json").exists()
-    again = ViewWriter("v", ViewLog.of(Home(here.home.folder, store)), pa.schema([]), (), ())
+    again = ViewWriter("v", ViewLog.of(StateDirectory(here.home.folder, store)), pa.schema([]), (), ())
     for writer in (again, there):
-        writer.attach("files-1.json", b"a list")
+        writer.store_file("files-1.json", b"a list")
         assert (store.folder / "attached/files-1.json").read_bytes() == b"a list"
-        writer.detach("files-1.json")
+        writer.delete_file("files-1.json")
 
 
 @pytest.mark.parametrize("damaged", ["here", "there"])
 def test_contents_that_are_doubted_are_never_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
 ) -> None:
-    store = FolderState(tmp_path / "store")
-    log = ViewLog.of(Home(tmp_path / "here", store, remote=True))
+    store = FolderStateStore(tmp_path / "store")
+    log = ViewLog.of(StateDirectory(tmp_path / "here", store, remote=True))
     entry = _commit(log, 1, ())
     (run,) = entry.kept
     deleted: list[str] = []
-    monkeypatch.setattr(FolderState, "delete", lambda self, names: deleted.extend(names))
+    monkeypatch.setattr(FolderStateStore, "delete", lambda self, names: deleted.extend(names))
     writer = ViewWriter("v", log, pa.schema([]), (), ())
-    writer.marker()
+    writer.load_checkpoint()
     if damaged == "here":
         log.run_path(run).write_bytes(b"")
         (store.folder / run_file(run)).write_bytes(b"y")
     else:
         (store.folder / run_file(run)).write_bytes(b"")
-    writer.doubt()
+    writer.invalidate_index()
     assert deleted == []
     assert (store.folder / run_file(run)).read_bytes() == (b"y" if damaged == "here" else b"x")

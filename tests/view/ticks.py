@@ -23,7 +23,7 @@ from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.tick import Ticks
 from sinkql.session import Session
-from sinkql.storage.numbered_log import Numbered
+from sinkql.storage.numbered_log import FolderNumberedLog
 from support.running import contexts
 from view.histories import REGISTRY, History, Rows, contents
 
@@ -58,10 +58,10 @@ CREATE SINK snk FROM read INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n',
 class Shared(Listed):
     """A source whose places mean the same to all; a limit lets two batches in."""
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         return bool(offsets["batch"] >= target["batch"])
 
-    def common(self, offsets: Offsets) -> Offsets | None:
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
         return offsets
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
@@ -206,7 +206,7 @@ class TickHistory(History):
     def check_end(self) -> None:
         """All have everything, and no tick goes back."""
         before: dict[str, int] = {}
-        for _, tick in reversed(list(Ticks(Numbered(self.folder / "ticks")).newest_first())):
+        for _, tick in reversed(list(Ticks(FolderNumberedLog(self.folder / "ticks")).newest_first())):
             now = {name: next(iter(place.values())) for name, place in tick.sources.items()}
             assert all(now[name] >= at for name, at in before.items())
             before = now

@@ -307,7 +307,7 @@ class Running:
         self._keyed = job.write.mode == "upsert"
         self._added: Rows = Counter()
         self._loop.start(epoch=1)
-        if self._loop.owing():
+        if self._loop.has_unread_output():
             self._process(self._loop.marker.end)
 
     def to(self, batch: int) -> Rows:

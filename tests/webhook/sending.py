@@ -13,10 +13,10 @@ from typing import Any
 
 from capture.pipeline import drained
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.process.capture_processes import captured
+from sinkql.runtime.process.capture_processes import captures_running
 from sinkql.session.session import Session
-from sinkql.session.sink.capture_directory import CatalogDesk
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
+from sinkql.session.sink.workload import CatalogWorkload
 from support.patience import Deadline
 from support.readers import Rows, duckdb_folder
 from support.running import loop_of
@@ -75,7 +75,9 @@ def path_of(name: str) -> str:
 @contextmanager
 def capturing(session: Session) -> Iterator[None]:
     """Have the sources of all sinks captured for as long as a block lasts."""
-    with captured(CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)):
+    with captures_running(
+        CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
+    ):
         yield
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from sinkql import physical
-from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Changed
+from sinkql.connector_api.cdc import CapturedSource, CapturedTable, RowsChanged
 from sinkql.connectors.webhook.layout import Layout
-from sinkql.connectors.webhook.server import Listeners
+from sinkql.connectors.webhook.server import WebhookServers
 from sinkql.connectors.webhook.stream import WebhookStream
 from support.patience import Deadline
 
@@ -37,7 +37,7 @@ def table(layout: Layout | None = None, *columns: physical.Column) -> CapturedTa
 
 @contextmanager
 def open_stream(
-    given: CapturedSource, listeners: Listeners, *, after: str | None = None, table: CapturedTable | None = None
+    given: CapturedSource, listeners: WebhookServers, *, after: str | None = None, table: CapturedTable | None = None
 ) -> Iterator[WebhookStream]:
     """Yield a stream that has begun, after all that was confirmed unless it is said."""
     stream = WebhookStream(given, lambda name: f"secret {name}", listeners)
@@ -60,7 +60,7 @@ def received(stream: WebhookStream, count: int) -> list[dict[str, Any]]:
     while len(found) < count:
         deadline.check(f"{count} rows: {found}")
         for event in stream.receive(0.1):
-            assert isinstance(event, Changed)
+            assert isinstance(event, RowsChanged)
             for parts in event.tables.values():
                 found += [row for part in parts for row in part.rows.to_pylist()]
     return found

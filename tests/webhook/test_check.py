@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sinkql import logical
-from sinkql.connectors.webhook.check_eval import Given, judge
+from sinkql.connectors.webhook.check_eval import CheckInput, compile_check
 from sinkql.session.session import Session
 
 _BODY = '{"id": 1, "text": "ä"}'
@@ -37,7 +37,7 @@ def _signed(text: str, algorithm: str = "sha256") -> bytes:
     return hmac.digest(b"k\xc3\xa4y", text.encode(), algorithm)
 
 
-def _judge(check: str, folder: Path) -> Callable[[Given], bool]:
+def _judge(check: str, folder: Path) -> Callable[[CheckInput], bool]:
     """Return what judges the requests of a source with a check."""
     with Session(folder / "catalog.db") as session:
         session.execute(
@@ -46,7 +46,7 @@ def _judge(check: str, folder: Path) -> Callable[[Given], bool]:
         )
         item = session.catalog.plans.item("materialize.public.s")
     assert isinstance(item, logical.Source)
-    return judge(item.options["tuning"]["options"]["check"], {"materialize.public.key": "käy"}.__getitem__)
+    return compile_check(item.options["tuning"]["options"]["check"], {"materialize.public.key": "käy"}.__getitem__)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def _judge(check: str, folder: Path) -> Callable[[Given], bool]:
 def test_what_senders_sign_is_let_in(check: str, headers: Mapping[str, str], tmp_path: Path) -> None:
     passes = _judge(check, tmp_path)
     given = {name: value.encode() for name, value in headers.items()}
-    assert passes(Given(given, _BODY.encode()))
-    assert not passes(Given({}, _BODY.encode()))
-    assert not passes(Given({name: value + b"0" for name, value in given.items()}, _BODY.encode()))
+    assert passes(CheckInput(given, _BODY.encode()))
+    assert not passes(CheckInput({}, _BODY.encode()))
+    assert not passes(CheckInput({name: value + b"0" for name, value in given.items()}, _BODY.encode()))
     if "body" in check:
-        assert not passes(Given(given, _BODY.encode() + b" "))
+        assert not passes(CheckInput(given, _BODY.encode() + b" "))
 
 
 def test_what_was_signed_too_long_ago_is_not_let_in(tmp_path: Path) -> None:
@@ -90,11 +90,11 @@ def test_what_was_signed_too_long_ago_is_not_let_in(tmp_path: Path) -> None:
         at = str(int(_NOW) - age)
         headers = {"x-slack-request-timestamp": at, "x-slack-signature": f"v0={_signed(f'v0:{at}:{_BODY}').hex()}"}
         given = {name: value.encode() for name, value in headers.items()}
-        assert passes(Given(given, _BODY.encode())) is expected
+        assert passes(CheckInput(given, _BODY.encode())) is expected
 
 
 def test_a_check_that_fails_lets_nobody_in() -> None:
     for check in ('["to_number",["constant","x"]]', '["call","decode",["constant","zz"],["constant","hex"]]'):
-        assert not judge(f'["=",{check},{check}]', str)(Given({}, b""))
-    assert not judge('["=",["body",false],["body",false]]', str)(Given({}, b"\xff"))
-    assert not judge('["constant",null]', str)(Given({}, b""))
+        assert not compile_check(f'["=",{check},{check}]', str)(CheckInput({}, b""))
+    assert not compile_check('["=",["body",false],["body",false]]', str)(CheckInput({}, b"\xff"))
+    assert not compile_check('["constant",null]', str)(CheckInput({}, b""))

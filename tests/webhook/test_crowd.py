@@ -17,8 +17,8 @@ import pytest
 
 from sinkql.connectors.webhook import endpoint, port_connections
 from sinkql.connectors.webhook import http as webhook_http
-from sinkql.connectors.webhook.request_log import Journal, Request
-from sinkql.connectors.webhook.server import Listeners
+from sinkql.connectors.webhook.request_log import Request, RequestLog
+from sinkql.connectors.webhook.server import WebhookServers
 from support.authority import authority
 from support.patience import Deadline
 from webhook.sending import Sender, path_of
@@ -29,8 +29,8 @@ _ONE = _HEAD + b"1\r\n\r\na"
 
 
 @pytest.fixture
-def listeners() -> Iterator[Listeners]:
-    with Listeners() as opened:
+def listeners() -> Iterator[WebhookServers]:
+    with WebhookServers() as opened:
         yield opened
 
 
@@ -62,15 +62,15 @@ def _answers(connection: socket.socket, count: int) -> set[bytes]:
 
 
 def test_no_more_is_read_while_a_request_waits_for_its_answer(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, append = threading.Event(), Journal.append
+    go_on, append = threading.Event(), RequestLog.append
 
-    def waiting(journal: Journal, requests: Sequence[Request]) -> int:
+    def waiting(journal: RequestLog, requests: Sequence[Request]) -> int:
         assert go_on.wait(60)
         return append(journal, requests)
 
-    monkeypatch.setattr(Journal, "append", waiting)
+    monkeypatch.setattr(RequestLog, "append", waiting)
     with open_stream(source(tmp_path, sender.port), listeners) as stream, closing(_connected(sender.port)) as one:
         try:
             count = _sent(one, _HEAD + b"1000\r\n\r\n" + b"a" * 1000)
@@ -80,7 +80,7 @@ def test_no_more_is_read_while_a_request_waits_for_its_answer(
         received(stream, count)
 
 
-def test_no_more_is_read_of_one_who_takes_no_answers(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_no_more_is_read_of_one_who_takes_no_answers(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as one:
         count = _sent(one, b"POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"a" * 1000)
         assert _answers(one, count) == {b"HTTP/1.1 404"}
@@ -104,7 +104,7 @@ def test_whoever_sends_no_whole_request_goes_first(
     secure: bool,
     tmp_path: Path,
     sender: Sender,
-    listeners: Listeners,
+    listeners: WebhookServers,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 5)
@@ -125,7 +125,7 @@ def test_whoever_sends_no_whole_request_goes_first(
 
 
 def test_connections_beyond_so_many_are_told_and_then_closed(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 5)
     monkeypatch.setattr(port_connections, "_IDLE_SECONDS", 60.0)
@@ -148,7 +148,7 @@ def test_connections_beyond_so_many_are_told_and_then_closed(
 
 
 def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_connections, "MOST_BYTES", 900)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
@@ -170,7 +170,7 @@ def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
 
 @pytest.mark.parametrize("begun", [b"POST / HTTP/1.1\r\nHost: x\r\nA: ", _HEAD + b"1000\r\n\r\n"])
 def test_a_request_that_comes_byte_by_byte_is_cut(
-    begun: bytes, tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    begun: bytes, tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook_http, "_REQUEST_SECONDS", 0.2)
     with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as slow:
@@ -184,11 +184,16 @@ def test_a_request_that_comes_byte_by_byte_is_cut(
 
 
 def test_a_request_that_waits_for_its_answer_is_not_cut(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, looks, append, look = threading.Event(), [threading.Event()], Journal.append, webhook_http.Connection._look
+    go_on, looks, append, look = (
+        threading.Event(),
+        [threading.Event()],
+        RequestLog.append,
+        webhook_http.Connection._look,
+    )
 
-    def waiting(journal: Journal, requests: Sequence[Request]) -> int:
+    def waiting(journal: RequestLog, requests: Sequence[Request]) -> int:
         assert go_on.wait(60)
         return append(journal, requests)
 
@@ -196,7 +201,7 @@ def test_a_request_that_waits_for_its_answer_is_not_cut(
         look(connection)
         looks[0].set()
 
-    monkeypatch.setattr(Journal, "append", waiting)
+    monkeypatch.setattr(RequestLog, "append", waiting)
     monkeypatch.setattr(webhook_http.Connection, "_look", looking)
     monkeypatch.setattr(webhook_http, "_REQUEST_SECONDS", 0.05)
     monkeypatch.setattr(webhook_http, "_IDLE_SECONDS", 0.05)
@@ -212,7 +217,7 @@ def test_a_request_that_waits_for_its_answer_is_not_cut(
 
 
 def test_more_than_the_capture_takes_is_told_to_come_again(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "_WAITING_BYTES", 2000)
     with open_stream(source(tmp_path, sender.port), listeners) as stream:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sinkql.cli.main import run_command
-from sinkql.connectors.webhook.server import Listeners
+from sinkql.connectors.webhook.server import WebhookServers
 from support.port import free_ports
 from webhook.streams import open_stream, source
 
@@ -50,7 +50,7 @@ def test_a_port_that_is_free_or_taken(doctor: Doctor, tmp_path: Path) -> None:
         answering.start()
         assert doctor(listen)[name][0] == "warning"
         answering.join()
-    with Listeners() as listeners, open_stream(source(tmp_path, port, "t"), listeners):
+    with WebhookServers() as listeners, open_stream(source(tmp_path, port, "t"), listeners):
         found = doctor(listen)[name]
         assert (found[0], "SET (PORT" in found[1]) == ("warning", True), "it is not there, whoever listens"
         with open_stream(source(tmp_path, port), listeners):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.capture.log import LogFolder
+from sinkql.capture.log import LogDirectory
 from sinkql.capture.runner import discard
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
-from sinkql.connectors.webhook.request_log import Journal, LostJournalError, Request, mend, segments
+from sinkql.connectors.webhook.request_log import LostRequestLogError, Request, RequestLog, repair, segments
 from sinkql.errors import SinkqlError
 from sinkql.session.session import Session
 from support.catalog import server_url
@@ -52,7 +52,7 @@ def test_a_log_that_is_lost_begins_again_with_the_journal(tmp_path: Path, sessio
     with capturing(session):
         _send(sender, "1", "2")
         once(session)
-    discard(LogFolder.local(_folder(tmp_path)))
+    discard(LogDirectory.local(_folder(tmp_path)))
     with capturing(session):
         _send(sender, "3")
         once(session)
@@ -61,7 +61,7 @@ def test_a_log_that_is_lost_begins_again_with_the_journal(tmp_path: Path, sessio
 
 def _break_off(tmp_path: Path, *, after: int | None = None) -> None:
     """Take away what a capture put into the log as it ended, and requests after a number: one that dies leaves none."""
-    log = LogFolder.local(_folder(tmp_path))
+    log = LogDirectory.local(_folder(tmp_path))
     for number in reversed(log.numbers()):
         entry = log.entry(number)
         assert entry is not None
@@ -221,7 +221,7 @@ def test_what_comes_after_log_and_journal_are_lost_is_not_taken_for_what_was_rea
 @pytest.mark.parametrize("lost", ["a segment", "a beginning", "an end", "a first segment"])
 def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost: str) -> None:
     for number in range(3):
-        journal, _ = Journal.open(tmp_path)
+        journal, _ = RequestLog.open(tmp_path)
         journal.append([Request(1, [f"{number} first"])])
         journal.append([Request(1, [f"{number} second"])])
         journal.close()
@@ -241,11 +241,11 @@ def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost:
             first.unlink()
             path.write_bytes(data.replace(b"1 first", b"1 tsrif"))
             gone = {2}
-    with pytest.raises(LostJournalError):
-        Journal.open(tmp_path)
-    mend(tmp_path)
-    mend(tmp_path)
-    journal, found = Journal.open(tmp_path)
+    with pytest.raises(LostRequestLogError):
+        RequestLog.open(tmp_path)
+    repair(tmp_path)
+    repair(tmp_path)
+    journal, found = RequestLog.open(tmp_path)
     assert journal.append([Request(1, ["more"])]) == 7
     journal.close()
     texts = [f"{number} {each}" for number in range(3) for each in ("first", "second")]
@@ -256,7 +256,7 @@ def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost:
 
 def test_damage_in_the_last_segment_is_told_from_a_write_that_was_broken_off(tmp_path: Path) -> None:
     """Any byte may be damaged, and any write broken off, with or without zeros in place of the rest."""
-    journal, _ = Journal.open(tmp_path / "whole")
+    journal, _ = RequestLog.open(tmp_path / "whole")
     ends = [len(_only(tmp_path / "whole"))]
     for number in range(3):
         journal.append([Request(1, [f"body {number}"])])
@@ -283,17 +283,17 @@ def _opened(tmp_path: Path, data: bytes) -> int | None:
     folder.mkdir()
     (folder / f"{1:010}.journal").write_bytes(data)
     try:
-        journal, found = Journal.open(folder)
-    except LostJournalError:
-        mend(folder)
-        Journal.open(folder)[0].close()
+        journal, found = RequestLog.open(folder)
+    except LostRequestLogError:
+        repair(folder)
+        RequestLog.open(folder)[0].close()
         return None
     journal.close()
     return len(found)
 
 
 def test_journal_may_go_on_after_a_later_number(tmp_path: Path) -> None:
-    journal, _ = Journal.open(tmp_path)
+    journal, _ = RequestLog.open(tmp_path)
     journal.append([Request(1, ["one"])])
     first = (tmp_path / f"{1:010}.journal").read_bytes()
     journal.skip(7)
@@ -301,14 +301,14 @@ def test_journal_may_go_on_after_a_later_number(tmp_path: Path) -> None:
     assert segments(tmp_path) == [2]
     (tmp_path / f"{1:010}.journal").write_bytes(first)  # whoever skipped was ended before it was deleted
     for _ in range(2):
-        journal, found = Journal.open(tmp_path)
+        journal, found = RequestLog.open(tmp_path)
         journal.close()
         assert (found, journal.floor, journal.end) == ([], 7, 7)
-    mend(tmp_path)
-    journal, found = Journal.open(tmp_path)
+    repair(tmp_path)
+    journal, found = RequestLog.open(tmp_path)
     assert journal.append([Request(1, ["eight"])]) == 8
     journal.close()
-    journal, found = Journal.open(tmp_path)
+    journal, found = RequestLog.open(tmp_path)
     journal.forget(8)
     journal.close()
     assert ([each.bodies for each in found], segments(tmp_path)) == ([["eight"]], [7])

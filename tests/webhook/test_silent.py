@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sinkql.connectors.webhook import acceptor, http, port_connections
-from sinkql.connectors.webhook.endpoint import Door, Reply
-from sinkql.connectors.webhook.port_connections import Crowd, Member
-from sinkql.connectors.webhook.server import Listeners
+from sinkql.connectors.webhook.endpoint import Endpoint, Reply
+from sinkql.connectors.webhook.port_connections import PortConnection, PortConnections
+from sinkql.connectors.webhook.server import WebhookServers
 from support.authority import authority
 from support.patience import Deadline
 from webhook.sending import Sender
@@ -25,8 +25,8 @@ _PART = b"POST / HTTP/1.1\r\nHost: x\r\nA: "
 
 
 @pytest.fixture
-def listeners() -> Iterator[Listeners]:
-    with Listeners() as opened:
+def listeners() -> Iterator[WebhookServers]:
+    with WebhookServers() as opened:
         yield opened
 
 
@@ -36,7 +36,7 @@ def listeners() -> Iterator[Listeners]:
     ids=["nothing", "a byte", "a part", "https"],
 )
 def test_whoever_says_next_to_nothing_is_not_served(
-    secure: bool, said: bytes, tmp_path: Path, sender: Sender, listeners: Listeners
+    secure: bool, said: bytes, tmp_path: Path, sender: Sender, listeners: WebhookServers
 ) -> None:
     text = authority(tmp_path)[1].read_text()
     more: dict[str, Any] = {"ssl": {"certificate": text, "key": text}} if secure else {}
@@ -50,11 +50,11 @@ def test_whoever_says_next_to_nothing_is_not_served(
         assert list(port.crowd.silent) == list(port.crowd.arriving) == list(port.crowd.members)
 
 
-def _silent(found: Crowd) -> list[acceptor.Arrival]:
-    return [each for each in list(found.silent) if isinstance(each, acceptor.Arrival)]
+def _silent(found: PortConnections) -> list[acceptor.AcceptedConnection]:
+    return [each for each in list(found.silent) if isinstance(each, acceptor.AcceptedConnection)]
 
 
-def test_a_head_may_come_in_parts(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_a_head_may_come_in_parts(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as one:
         (port,) = listeners._ports.values()
         deadline = Deadline()
@@ -70,7 +70,7 @@ def test_a_head_may_come_in_parts(tmp_path: Path, sender: Sender, listeners: Lis
 
 @pytest.mark.parametrize("said", [b"\x16\x03\x01\x00", b"GET\r\n\r\n", b"A" * (20 << 10)], ids=["TLS", "HTTP", "long"])
 def test_what_is_no_head_is_told_at_once(
-    said: bytes, tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    said: bytes, tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 3600.0)
     with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as one:
@@ -79,7 +79,7 @@ def test_what_is_no_head_is_told_at_once(
 
 
 def test_the_port_is_rid_of_the_silent(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those who have begun a request are told."""
     monkeypatch.setattr(acceptor, "_SILENT_SECONDS", 0.05)
@@ -93,7 +93,7 @@ def test_the_port_is_rid_of_the_silent(
 
 
 def test_silent_ones_go_before_a_request_that_is_on_its_way(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 5)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
@@ -110,7 +110,7 @@ def test_silent_ones_go_before_a_request_that_is_on_its_way(
 
 
 def test_whoever_has_just_come_has_time_for_a_request_where_others_have_begun_theirs(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_connections, "MOST_CONNECTIONS", 8)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
@@ -130,22 +130,22 @@ def test_whoever_has_just_come_has_time_for_a_request_where_others_have_begun_th
 
 
 def test_requests_are_answered_between_connections_that_come(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acceptor, "_TURN", 5)
     done: list[str] = []
-    arrive, take = Crowd.arrive, Door.take
+    arrive, take = PortConnections.arrive, Endpoint.accept
 
-    def arriving(found: Crowd, member: Member) -> None:
+    def arriving(found: PortConnections, member: PortConnection) -> None:
         done.append("arrives")
         arrive(found, member)
 
-    def taking(door: Door, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
+    def taking(door: Endpoint, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
         done.append("is taken")
         take(door, headers, body, reply)
 
-    monkeypatch.setattr(Crowd, "arrive", arriving)
-    monkeypatch.setattr(Door, "take", taking)
+    monkeypatch.setattr(PortConnections, "arrive", arriving)
+    monkeypatch.setattr(Endpoint, "accept", taking)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
         one = stack.enter_context(closing(_connected(sender.port)))
         one.sendall(_ONE)
@@ -180,7 +180,7 @@ class _Held:
 
 def test_nothing_is_left_of_silent_ones_where_the_port_is_closed(tmp_path: Path, sender: Sender) -> None:
     with ExitStack() as stack:
-        with Listeners() as listeners, open_stream(source(tmp_path, sender.port), listeners):
+        with WebhookServers() as listeners, open_stream(source(tmp_path, sender.port), listeners):
             kept = [stack.enter_context(closing(_connected(sender.port))) for _ in range(3)]
             (port,) = listeners._ports.values()
             deadline = Deadline()

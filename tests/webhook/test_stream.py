@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from sinkql import physical
-from sinkql.connector_api.cdc import Changed
+from sinkql.connector_api.cdc import RowsChanged
 from sinkql.connectors.webhook import server
 from sinkql.connectors.webhook.layout import Filter, Header, Layout
 from sinkql.connectors.webhook.plan import path_of as quoted_path_of
-from sinkql.connectors.webhook.request_log import FencedJournalError, Journal, Request, segments
-from sinkql.connectors.webhook.server import Listeners
+from sinkql.connectors.webhook.request_log import FencedRequestLogError, Request, RequestLog, segments
+from sinkql.connectors.webhook.server import WebhookServers
 from sinkql.errors import SinkqlError
 from sinkql.storage import failpoint
 from support.authority import authority
@@ -32,12 +32,12 @@ _PATH = path_of("s")
 
 
 @pytest.fixture
-def listeners() -> Iterator[Listeners]:
-    with Listeners() as opened:
+def listeners() -> Iterator[WebhookServers]:
+    with WebhookServers() as opened:
         yield opened
 
 
-def test_what_is_answered(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_what_is_answered(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     with open_stream(source(tmp_path, sender.port), listeners) as stream:
         assert sender.send(_PATH, "a") == Answered(200, "", {"content-length": "0"})
         assert sender.send(_PATH, b"\xff").status == 400
@@ -63,7 +63,9 @@ def _raw(port: int, data: bytes) -> bytes:
         return found
 
 
-def test_requests_of_one_connection_are_answered_in_order(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_requests_of_one_connection_are_answered_in_order(
+    tmp_path: Path, sender: Sender, listeners: WebhookServers
+) -> None:
     head = f"POST {_PATH} HTTP/1.1\r\nHost: x\r\n".encode()
     with open_stream(source(tmp_path, sender.port), listeners) as stream:
         two = (
@@ -84,7 +86,7 @@ def test_requests_of_one_connection_are_answered_in_order(tmp_path: Path, sender
         assert b" 400 " in _raw(sender.port, b"nonsense\r\n\r\n").partition(b"\r\n")[0]
 
 
-def test_headers_are_columns(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_headers_are_columns(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     layout = Layout("bytes", Filter(dropped=("cookie", "host", "accept-encoding")), (Header("x-id"), Header("y", True)))
     columns = (
         physical.Column("body", "bytea", False),
@@ -102,7 +104,7 @@ def test_headers_are_columns(tmp_path: Path, sender: Sender, listeners: Listener
     assert (second["body"], second["id"], second["y"]) == (b"", None, b"z")
 
 
-def test_headers_may_have_any_bytes(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_headers_may_have_any_bytes(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     layout = Layout("text", Filter(kept=("a", "b")), (Header("a"), Header("b", True)))
     columns = (
         physical.Column("body", "text", False),
@@ -119,7 +121,7 @@ def test_headers_may_have_any_bytes(tmp_path: Path, sender: Sender, listeners: L
     assert {each["key"]: each["value"] for each in rows[1]["headers"]} == {"a": "käse", "b": "ÿ"}
 
 
-def test_https(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_https(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     trusted, identity = authority(tmp_path)
     key, certificate = identity.read_text().split("-----BEGIN CERTIFICATE", 1)
     pair = {"key": key, "certificate": f"-----BEGIN CERTIFICATE{certificate}"}
@@ -136,7 +138,7 @@ def test_https(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
 
 
 def test_a_source_that_moves_leaves_its_port(
-    tmp_path: Path, sender: Sender, other: Sender, listeners: Listeners
+    tmp_path: Path, sender: Sender, other: Sender, listeners: WebhookServers
 ) -> None:
     with open_stream(source(tmp_path, sender.port, "t"), listeners):
         with open_stream(source(tmp_path, sender.port), listeners):
@@ -172,7 +174,7 @@ def test_a_source_that_moves_leaves_its_port(
     ],
 )
 def test_bodies_of_json(
-    kind: str, body: str, found: list[str] | None, tmp_path: Path, sender: Sender, listeners: Listeners
+    kind: str, body: str, found: list[str] | None, tmp_path: Path, sender: Sender, listeners: WebhookServers
 ) -> None:
     given = table(Layout(kind), physical.Column("body", "jsonb", False))  # type: ignore[arg-type]  # of the list above
     with open_stream(source(tmp_path, sender.port, max_body=100_000), listeners, table=given) as stream:
@@ -182,7 +184,7 @@ def test_bodies_of_json(
 
 
 def test_what_was_answered_comes_again_until_it_is_confirmed(
-    tmp_path: Path, sender: Sender, listeners: Listeners
+    tmp_path: Path, sender: Sender, listeners: WebhookServers
 ) -> None:
     given = source(tmp_path, sender.port)
     with open_stream(given, listeners) as stream:
@@ -199,17 +201,17 @@ def test_what_was_answered_comes_again_until_it_is_confirmed(
         assert bodies(received(stream, 2)) == ["d", "e"]
 
 
-def test_a_batch_ends_where_a_sink_is(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_a_batch_ends_where_a_sink_is(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     given = source(tmp_path, sender.port)
     with open_stream(given, listeners):
         assert [sender.send(_PATH, each).status for each in "abc"] == [200] * 3
     with open_stream(given, listeners) as stream:
         stream._stops = [2]
-        events = [event for _ in range(2) for event in stream.receive(1) if isinstance(event, Changed)]
+        events = [event for _ in range(2) for event in stream.receive(1) if isinstance(event, RowsChanged)]
         assert [event.to for event in events] == [f"{2:016X}", f"{3:016X}"]
 
 
-def test_two_sources_share_a_port(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_two_sources_share_a_port(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     other = source(tmp_path, sender.port, "t")
     with open_stream(source(tmp_path, sender.port), listeners) as one, open_stream(other, listeners) as two:
         assert sender.send(_PATH, "a").status == 200
@@ -217,7 +219,7 @@ def test_two_sources_share_a_port(tmp_path: Path, sender: Sender, listeners: Lis
         assert (bodies(received(one, 1)), bodies(received(two, 1))) == (["a"], ["b"])
 
 
-def test_a_name_may_have_any_characters(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_a_name_may_have_any_characters(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     path = quoted_path_of('materialize.public."a/b é%"')
     assert path == "/api/webhook/materialize/public/a%2Fb%20%C3%A9%25"
     with open_stream(source(tmp_path, sender.port, '"a/b é%"'), listeners) as stream:
@@ -231,7 +233,7 @@ def _refused(caught: pytest.ExceptionInfo[SinkqlError]) -> tuple[str, bool]:
     return caught.value.code, caught.value.retryable
 
 
-def test_a_port_that_somebody_has(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_a_port_that_somebody_has(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     given = source(tmp_path, sender.port)
     with (
         socket.create_server(("127.0.0.1", sender.port)),
@@ -244,7 +246,7 @@ def test_a_port_that_somebody_has(tmp_path: Path, sender: Sender, listeners: Lis
         assert sender.send(_PATH, "a").status == 200
 
 
-def test_a_certificate_that_is_none(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_a_certificate_that_is_none(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     given = source(tmp_path, sender.port, ssl={"certificate": "no", "key": "KEY-OF-MINE"})
     with pytest.raises(SinkqlError) as caught, open_stream(given, listeners):
         pass
@@ -252,7 +254,7 @@ def test_a_certificate_that_is_none(tmp_path: Path, sender: Sender, listeners: L
     assert "KEY-OF-MINE" not in str(caught.value)
 
 
-def test_a_certificate_that_was_wrong_for_a_while(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_a_certificate_that_was_wrong_for_a_while(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     given = source(tmp_path, sender.port)
     with open_stream(given, listeners):
         kept = socket.create_connection(("127.0.0.1", sender.port), timeout=PATIENCE_S)
@@ -270,7 +272,7 @@ def test_a_certificate_that_was_wrong_for_a_while(tmp_path: Path, sender: Sender
         assert bodies(received(stream, 1)) == ["a"]
 
 
-def test_another_certificate_on_a_port(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_another_certificate_on_a_port(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     other = source(tmp_path, sender.port, "t", ssl={"certificate": "no", "key": "no"})
     with (
         open_stream(source(tmp_path, sender.port), listeners),
@@ -282,7 +284,7 @@ def test_another_certificate_on_a_port(tmp_path: Path, sender: Sender, listeners
 
 
 def test_a_disk_that_fails(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in armed("journal-written#2=fail").items():
         monkeypatch.setenv(name, value)
@@ -300,7 +302,7 @@ def test_a_disk_that_fails(
 
 
 def test_a_disk_that_is_full_when_the_journal_is_opened(
-    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_LEFT_SECONDS", 0.0)  # who is not kept is forgotten at once
     given = source(tmp_path, sender.port)
@@ -309,7 +311,7 @@ def test_a_disk_that_is_full_when_the_journal_is_opened(
     files = _open_below(tmp_path)
     monkeypatch.setattr(server, "_LEFT_SECONDS", 60.0)
     with monkeypatch.context() as full:
-        full.setattr(Journal, "_begin", _full)
+        full.setattr(RequestLog, "_begin", _full)
         with pytest.raises(SinkqlError) as caught, open_stream(given, listeners):
             pass
     assert _refused(caught) == ("SQ4484", True)
@@ -326,12 +328,12 @@ def _open_below(folder: Path) -> list[str]:
     return sorted(each for each in found if each.startswith(str(folder)))
 
 
-def _full(journal: Journal) -> None:
+def _full(journal: RequestLog) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_process_that_was_stopped_answers_nobody(
-    tmp_path: Path, sender: Sender, other: Sender, listeners: Listeners
+    tmp_path: Path, sender: Sender, other: Sender, listeners: WebhookServers
 ) -> None:
     given = source(tmp_path, sender.port)
     with open_stream(source(tmp_path, other.port), listeners) as old, open_stream(given, listeners) as stream:
@@ -347,7 +349,9 @@ def test_a_process_that_was_stopped_answers_nobody(
 
 
 @pytest.mark.parametrize("damage", ["gone", "folder", "middle"])
-def test_requests_that_are_lost_are_missed(damage: str, tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+def test_requests_that_are_lost_are_missed(
+    damage: str, tmp_path: Path, sender: Sender, listeners: WebhookServers
+) -> None:
     given = source(tmp_path, sender.port)
     for body in "ab":
         with open_stream(given, listeners):
@@ -370,7 +374,7 @@ def test_requests_that_are_lost_are_missed(damage: str, tmp_path: Path, sender: 
 
 
 def test_a_frame_that_is_torn_was_never_answered(tmp_path: Path) -> None:
-    journal, before = Journal.open(tmp_path)
+    journal, before = RequestLog.open(tmp_path)
     assert before == []
     journal.append([Request(1, ["a"])])
     journal.append([Request(2, ["b"])])
@@ -381,21 +385,21 @@ def test_a_frame_that_is_torn_was_never_answered(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         for later in segments(tmp_path)[1:]:
             (tmp_path / f"{later:010}.journal").unlink()
-        again, before = Journal.open(tmp_path)
+        again, before = RequestLog.open(tmp_path)
         again.close()
         assert (before, again.end) == ([Request(1, ["a"])], 1)
 
 
 def test_a_journal_is_taken_over_at_any_time(tmp_path: Path) -> None:
-    old, _ = Journal.open(tmp_path)
+    old, _ = RequestLog.open(tmp_path)
     old.append([Request(1, ["a"])])
-    new, before = Journal.open(tmp_path)
+    new, before = RequestLog.open(tmp_path)
     assert before == [Request(1, ["a"])]
-    with pytest.raises(FencedJournalError):
+    with pytest.raises(FencedRequestLogError):
         old.append([Request(2, ["lost"])])
     assert new.append([Request(3, ["b"])]) == 2
-    last, before = Journal.open(tmp_path)
+    last, before = RequestLog.open(tmp_path)
     assert before == [Request(1, ["a"]), Request(3, ["b"])]
     last.forget(2)
-    with pytest.raises(FencedJournalError):
+    with pytest.raises(FencedRequestLogError):
         old.append([Request(2, ["lost"])])

@@ -8,23 +8,24 @@ from pathlib import Path
 
 from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.store import Connection, Store
-from sinkql.storage.key_value import FolderNotes, NoNotes, Notes
+from sinkql.storage.key_value import EmptyStore, FolderStore, KeyValueStore
 
 
-def open_notes(store: Store, owner: str, folder: Path) -> Notes:
+def open_notes(store: Store, owner: str, folder: Path) -> KeyValueStore:
     """Return the notes of a sink or a source, by its id, whose folder on this machine is given."""
-    return NoteTable(store, owner) if isinstance(store.address, ServerUrl) else FolderNotes(folder)
+    return NoteTable(store, owner) if isinstance(store.address, ServerUrl) else FolderStore(folder)
 
 
 @dataclass(frozen=True, slots=True)
 class NoteTable:
-    """The rows of `notes` that one sink or source has; `sinkql.storage.key_value.Notes`. Tasks have none of them."""
+    """The rows of `notes` that one sink or source has; `sinkql.storage.key_value.KeyValueStore`. Tasks have none of
+    them."""
 
     store: Store
     owner: str
 
-    def __reduce__(self) -> tuple[type[NoNotes], tuple[()]]:
-        return NoNotes, ()
+    def __reduce__(self) -> tuple[type[EmptyStore], tuple[()]]:
+        return EmptyStore, ()
 
     def read(self, name: str) -> bytes | None:
         with self.store.read() as connection:

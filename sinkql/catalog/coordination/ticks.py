@@ -9,7 +9,8 @@ from sinkql.catalog.store import Store
 
 @dataclass(frozen=True, slots=True)
 class TickTable:
-    """The rows of `ticks`; `sinkql.storage.numbered_log.Numbers`. A number is given only after the one before it."""
+    """The rows of `ticks`; `sinkql.storage.numbered_log.NumberedLog`. A number is given only after the one before
+    it."""
 
     store: Store
 
@@ -21,7 +22,7 @@ class TickTable:
         with self.store.read() as connection:
             return int(connection.scalar("SELECT max(number) FROM ticks") or 0)
 
-    def there(self, number: int) -> bool:
+    def exists(self, number: int) -> bool:
         return self.read(number) is not None
 
     def read(self, number: int) -> bytes | None:

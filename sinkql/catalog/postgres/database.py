@@ -24,8 +24,8 @@ from sinkql.catalog.sqlite.connection import Connection as FileConnection
 from sinkql.catalog.sqlite.database import Memory
 from sinkql.catalog.sqlite.layout import Layout
 from sinkql.catalog.sqlite.private_file import make_private_folder
-from sinkql.connector_api.backend import GuardedConnection, session_of, works_on
-from sinkql.connector_api.dead_connection import Silence
+from sinkql.connector_api.backend import GuardedConnection, backend_pid, is_backend_active
+from sinkql.connector_api.dead_connection import ResponseWatch
 from sinkql.errors import NoCatalogError
 
 BUSY_SECONDS = 30
@@ -186,9 +186,9 @@ class ServerDatabase:
             prepare_threshold=None,  # which a pooler may not understand
             row_factory=namedtuple_row,
         )
-        link.silence = Silence(link.fileno, partial(self._works, None))
+        link.silence = ResponseWatch(link.fileno, partial(self._works, None))
         try:
-            link.silence = Silence(link.fileno, partial(self._works, session_of(link)))
+            link.silence = ResponseWatch(link.fileno, partial(self._works, backend_pid(link)))
         except psycopg.Error:
             link.close()
             raise
@@ -197,7 +197,7 @@ class ServerDatabase:
     def _works(self, session: int | None) -> bool:
         """Ask the server over a new connection whether it works on what a session has asked for."""
         with closing(self._connect()) as link:
-            return works_on(link, session)
+            return is_backend_active(link, session)
 
     def _here(self) -> None:
         """Leave connections and locks to the process that this one was forked from."""

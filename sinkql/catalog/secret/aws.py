@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sinkql.errors import SinkqlError
-from sinkql.object_store.boto import hush
+from sinkql.object_store.boto import silence_debug_logs
 
 _PATIENCE_S = 5.0
 _REFUSED = ("denied", "unrecognizedclient", "invalidclient", "signature", "expired", "notauthorized")
@@ -27,7 +27,7 @@ def from_aws(name: str, id_: str, field: str | None = None) -> str:
         connect_timeout=_PATIENCE_S, read_timeout=_PATIENCE_S, retries={"total_max_attempts": 2, "mode": "standard"}
     )
     try:
-        hush()
+        silence_debug_logs()
         client = boto3.session.Session().client("secretsmanager", region_name=_region(id_), config=patience)
         answer = client.get_secret_value(SecretId=id_)
     except exceptions.NoRegionError:

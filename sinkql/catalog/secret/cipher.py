@@ -155,7 +155,7 @@ def _read_key(path: Path) -> bytes:
 def _create_key(path: Path) -> bytes:
     """Create the key file whole or not at all; where another process was quicker, its key holds."""
     with suppress(FileExistsError):
-        files.create(path, base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n", private=True)
+        files.create_new(path, base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n", private=True)
     return _read_key(path)
 
 

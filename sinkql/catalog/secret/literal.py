@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sinkql import ast
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.printer.redaction import change_literals
 
 MARK = "<sealed:"
@@ -15,7 +15,7 @@ _END = ">"
 _Create = TypeVar("_Create", bound=ast.Create)
 
 
-def hidden(statement: _Create, seal: Callable[[str], str], words: Vocabulary) -> _Create:
+def hidden(statement: _Create, seal: Callable[[str], str], words: Keywords) -> _Create:
     """Return the statement as it is stored; what `seal` returns is text without quotes."""
 
     def hide(literal: ast.Value) -> ast.Value:

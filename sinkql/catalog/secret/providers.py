@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from sinkql.errors import SinkqlError
-from sinkql.local_path import home
+from sinkql.local_path import home_folder
 
 _PATIENCE_S = 5.0
 
@@ -89,7 +89,7 @@ def _token(name: str) -> str:
     token = _setting("TOKEN")
     if token is None:
         with suppress(OSError, UnicodeDecodeError):
-            own = home()
+            own = home_folder()
             token = (own / ".vault-token").read_text() if own is not None else None
     token = (token or "").strip()
     if not token:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sinkql.errors import SinkqlError
-from sinkql.local_path import located
+from sinkql.local_path import in_project
 
 _PATIENCE_S = 10.0
 _PACKAGES = {"keyring": ("keyring", "keyring"), "vault": ("hvac", "vault"), "aws_secret": ("boto3", "aws")}
@@ -72,7 +72,7 @@ def _from_environment(name: str, variable: str) -> str:
 
 
 def _from_file(name: str, project: Path, path: str) -> str:
-    file = located(path, project)
+    file = in_project(path, project)
     try:
         return file.read_text().removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:

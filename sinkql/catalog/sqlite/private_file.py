@@ -13,7 +13,7 @@ from pathlib import Path
 from sinkql.catalog.address import ANOTHER, FOLDER, VARIABLE
 from sinkql.catalog.sqlite.connection import BUSY_SECONDS
 from sinkql.catalog.sqlite.layout import APPLICATION_ID
-from sinkql.errors import LateError, SinkqlError, no_room
+from sinkql.errors import LateError, SinkqlError, disk_full
 
 _SMALLEST = 512  # bytes: one page of a database
 _UNWRITABLE = ("unable to open", "readonly database", "disk I/O")
@@ -108,7 +108,7 @@ def _error(error: BaseException, path: Path) -> SinkqlError:
         return locked(path, reason)
     if "not a database" in reason:
         return _foreign(path)
-    if no_room(error) is not None:
+    if disk_full(error) is not None:
         return SinkqlError(
             "SQ4105",
             f'no room is left for catalog file "{path}"',

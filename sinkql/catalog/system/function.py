@@ -133,7 +133,7 @@ class Functions:
             except SinkqlError as error:
                 self.error = error
                 raise
-            except evaluate.UnsureError:
+            except evaluate.NotEvaluableError:
                 message = "this expression is not supported over system relations for a value that it meets"
                 self.error = UnsureValueError("SQ2284", message, tree.span)
                 raise

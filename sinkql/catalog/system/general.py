@@ -15,7 +15,7 @@ from sinkql.planner.name import path, split_name
 _Found = TypeVar("_Found")
 
 
-def select_or(
+def select_or_plan(
     query: ast.Query, database: Store, plans: logical.CatalogReader, general: Callable[[], _Found]
 ) -> Table | _Found:
     """Run a query by SQLite, or by `general`, as any other query, where SQLite's way has no form of it.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
-from sinkql.catalog.overlay import Extended
+from sinkql.catalog.overlay import OverlayCatalog
 from sinkql.catalog.store import Store
 from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.catalog.system.function import known, stored_type, taken
 from sinkql.catalog.system.relation import Relation
 from sinkql.planner import types
-from sinkql.planner.name import join_name, split_name, system
+from sinkql.planner.name import qualified_name, split_name, system
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 _KIND = "SYSTEM"
 
 
-class WithSystem(Extended[logical.CatalogReader]):
+class SystemCatalog(OverlayCatalog[logical.CatalogReader]):
     """A catalog in which system relations are read as sources are; a `CatalogReader`."""
 
-    def added(self, full_name: str) -> logical.Item | None:
+    def overlaid(self, full_name: str) -> logical.Item | None:
         relation = relation_of(full_name)
         if relation is None:
             return None
@@ -37,7 +37,7 @@ class WithSystem(Extended[logical.CatalogReader]):
             return found
         part = name.parts[0].value
         schema = next((each for each in ON_PATH if (each, part) in RELATIONS), None)
-        return found if schema is None else join_name(schema, part)
+        return found if schema is None else qualified_name(schema, part)
 
 
 def relation_of(full_name: str) -> Relation | None:

@@ -9,7 +9,7 @@ from sinkql import ast, logical
 from sinkql.explain.expression import sql
 from sinkql.planner.item.source import pushed_source
 from sinkql.planner.item.table import default, rules
-from sinkql.planner.name import join_name
+from sinkql.planner.name import qualified_name
 
 FindId = Callable[[str], str | None]
 """Return the id of an item by its full name."""
@@ -65,7 +65,7 @@ def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dic
     if isinstance(statement, ast.CreateProgress):
         return {"type": "progress", "columns": _columns(item.shape)}
     if isinstance(statement, ast.CreateTableFrom) and statement.source is not None:
-        source = find_id(join_name(*(part.value for part in statement.source.parts)))
+        source = find_id(qualified_name(*(part.value for part in statement.source.parts)))
         found = {"type": "subsource", "source_id": source, "columns": _columns(item.shape)}
         captured = item.options.get("table")
         if isinstance(captured, dict):
@@ -160,4 +160,4 @@ def _columns(shape: logical.Shape) -> list[dict[str, Any]]:
 
 
 def _cluster(cluster: ast.Ident | None, find_id: FindId) -> str | None:
-    return find_id(join_name(cluster.value)) if cluster is not None else None
+    return find_id(qualified_name(cluster.value)) if cluster is not None else None

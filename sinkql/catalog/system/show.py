@@ -12,7 +12,7 @@ from sinkql.catalog.system.relation import literal
 from sinkql.catalog.system.system_names import check_items
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
 from sinkql.planner.item.setting import DEFAULTS, unknown_setting
-from sinkql.planner.name import find, join_name, split_name
+from sinkql.planner.name import find, qualified_name, split_name
 from sinkql.printer.clause import name as print_name
 
 _ANY = "any"
@@ -118,7 +118,7 @@ def _cluster(statement: ast.Show, cluster: ast.Ident, plans: logical.CatalogRead
             cluster.span,
             hint=f"Leave out IN CLUSTER {cluster.value}.",
         )
-    if join_name(cluster.value) not in plans.names("CLUSTER"):
+    if qualified_name(cluster.value) not in plans.names("CLUSTER"):
         hint = f"Use {one_of([*plans.names('CLUSTER')])}."
         message = f'cluster "{cluster.value}" does not exist'
         raise MissingError("SQ2313", message, cluster.span, name=cluster.value, hint=hint)

@@ -12,7 +12,7 @@ import click
 from sinkql.cli.context import open_or_empty, open_session
 from sinkql.cli.output import Output
 from sinkql.cli.script import VARIABLES, fill_script
-from sinkql.errors import codes
+from sinkql.errors import error_codes
 from sinkql.script.file import script_files
 from sinkql.storage import files
 
@@ -51,11 +51,11 @@ def plan(
     if out is not None:
         from sinkql.session.deploy.saved import encode
 
-        files.write(out, encode(deployment, session.catalog.registry.vocabulary) + b"\n")
+        files.write_atomic(out, encode(deployment, session.catalog.registry.vocabulary) + b"\n")
         output.note(f"\nsaved; carry it out with sinkql apply {out}")
     refused = next((step.refused for step in deployment.steps if step.refused is not None), None)
     if refused is not None:
-        return codes[refused].exit_code
+        return error_codes[refused].exit_code
     return _PENDING if detailed_exitcode and deployment.steps else 0
 
 

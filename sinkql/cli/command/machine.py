@@ -15,7 +15,7 @@ from sinkql.cli.output import Output
 from sinkql.cli.script import VARIABLES, fill_scripts
 
 if TYPE_CHECKING:
-    from sinkql.connector_api.health_check import Check
+    from sinkql.connector_api.health_check import HealthCheck
 
 _MARKS = {"ok": "ok", "warning": "warning", "wrong": "WRONG"}
 _ENVIRONMENT = 4
@@ -64,7 +64,7 @@ def doctor(
     return _tell(output, checks(address_of(name)))
 
 
-def _tell(output: Output, checks: Iterable[Check]) -> int:
+def _tell(output: Output, checks: Iterable[HealthCheck]) -> int:
     wrong = 0
     for check in checks:
         wrong += check.state == "wrong"

@@ -49,9 +49,9 @@ def preview(
     Topics and tables of other systems are read as they are now, and nothing is left there: no slot, no group.
     """
     if address is not None:
-        from sinkql.session.scaffold import look
+        from sinkql.session.scaffold import preview_server
 
-        return _print(context.obj[1], look(address, item, limit, registry=registry), types=types)
+        return _print(context.obj[1], preview_server(address, item, limit, registry=registry), types=types)
     if file is not None:
         return _from_script(context, file, item, limit, types=types)
     session, output = open_existing(context)
@@ -102,9 +102,9 @@ def _from_script(context: click.Context, path: Path, item: str, limit: int, *, t
 
 def _spelled(name: ast.Name) -> str:
     """Return a name as the command line spells it."""
-    from sinkql.planner.name import join_name
+    from sinkql.planner.name import qualified_name
 
-    return join_name(*(part.value for part in name.parts))
+    return qualified_name(*(part.value for part in name.parts))
 
 
 @click.command(short_help="Follow the changes of a materialized view.")

@@ -12,7 +12,7 @@ import click
 from sinkql.cli.address import of_server
 from sinkql.cli.output import Output
 from sinkql.cli.script import FILES, VARIABLES, fill_script, fill_scripts
-from sinkql.errors import as_data, escaped, printable
+from sinkql.errors import as_data, for_json, for_terminal
 from sinkql.script.file import read_script, script_files
 from sinkql.storage import files as storage_files
 
@@ -53,10 +53,10 @@ def compile_(
     for notice in program.notices:
         output.notice(notice, path=paths, text=shown)
     if target is None:
-        click.echo(escaped(program.to_json()))
+        click.echo(for_json(program.to_json()))
     else:
         # a job holds what the options of its connections say
-        storage_files.write(target, (program.to_json() + "\n").encode(), private=True)
+        storage_files.write_atomic(target, (program.to_json() + "\n").encode(), private=True)
         jobs = "1 job" if len(program.jobs) == 1 else f"{len(program.jobs)} jobs"
         output.line(f"wrote {jobs} to {target}", jobs=len(program.jobs), file=target)
     return 0
@@ -102,7 +102,7 @@ def init(
     if str(target) == "-":
         click.echo(_shown(text), nl=False)
         return 0
-    storage_files.write(target, text.encode())
+    storage_files.write_atomic(target, text.encode())
     output.line(f"wrote {target}", file=target, variables=variables, left_out=left_out)
     if left_out:
         output.note(f"{', '.join(left_out)}: left out, {target} says why")
@@ -194,12 +194,12 @@ def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
             click.echo(_shown(_diff(text, formatted, str(path))), nl=False)
         elif check:
             if text != formatted:
-                click.echo(printable(str(path)))
+                click.echo(for_terminal(str(path)))
         elif str(path) == "-":
             click.echo(_shown(formatted), nl=False)
         elif text != formatted:
-            storage_files.write(path, formatted.encode())
-            click.echo(printable(str(path)))
+            storage_files.write_atomic(path, formatted.encode())
+            click.echo(for_terminal(str(path)))
     return 1 if check and changed else 0
 
 
@@ -219,7 +219,7 @@ def _formatted(text: str, path: str) -> str:
 
 def _shown(text: str) -> str:
     """Return a text as it goes out: what another program reads is as it is."""
-    return printable(text) if sys.stdout.isatty() else text
+    return for_terminal(text) if sys.stdout.isatty() else text
 
 
 def _diff(text: str, formatted: str, path: str) -> str:

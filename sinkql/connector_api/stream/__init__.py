@@ -14,10 +14,10 @@
 from __future__ import annotations
 
 from sinkql.connector_api.stream.checkpoint import NO_PLAN as NO_PLAN
-from sinkql.connector_api.stream.checkpoint import Marker as Marker
-from sinkql.connector_api.stream.checkpoint import Switch as Switch
-from sinkql.connector_api.stream.checkpoint import claimed as claimed
-from sinkql.connector_api.stream.checkpoint import switch_of as switch_of
+from sinkql.connector_api.stream.checkpoint import Checkpoint as Checkpoint
+from sinkql.connector_api.stream.checkpoint import PlanChange as PlanChange
+from sinkql.connector_api.stream.checkpoint import claim_checkpoint as claim_checkpoint
+from sinkql.connector_api.stream.checkpoint import plan_change_of as plan_change_of
 from sinkql.connector_api.stream.context import Context as Context
 from sinkql.connector_api.stream.context import MessageDecoding as MessageDecoding
 from sinkql.connector_api.stream.context import MessageEncoding as MessageEncoding
@@ -29,7 +29,7 @@ from sinkql.connector_api.stream.decoding import Decoding as Decoding
 from sinkql.connector_api.stream.decoding import QuotedDecoder as QuotedDecoder
 from sinkql.connector_api.stream.decoding import StoredDecoder as StoredDecoder
 from sinkql.connector_api.stream.decoding import UndecodableError as UndecodableError
-from sinkql.connector_api.stream.logged import LogWriter as LogWriter
+from sinkql.connector_api.stream.logged import ViewLogWriter as ViewLogWriter
 from sinkql.connector_api.stream.message import ChangeDecoder as ChangeDecoder
 from sinkql.connector_api.stream.message import DecodedMessages as DecodedMessages
 from sinkql.connector_api.stream.message import MessageDecoder as MessageDecoder
@@ -40,19 +40,19 @@ from sinkql.connector_api.stream.place import Limit as Limit
 from sinkql.connector_api.stream.place import Offsets as Offsets
 from sinkql.connector_api.stream.place import Split as Split
 from sinkql.connector_api.stream.place import same as same
-from sinkql.connector_api.stream.reader import Derived as Derived
 from sinkql.connector_api.stream.reader import FirstSnapshot as FirstSnapshot
 from sinkql.connector_api.stream.reader import Measure as Measure
 from sinkql.connector_api.stream.reader import Reader as Reader
-from sinkql.connector_api.stream.row_error import Failure as Failure
+from sinkql.connector_api.stream.reader import ViewLogReader as ViewLogReader
 from sinkql.connector_api.stream.row_error import RowError as RowError
+from sinkql.connector_api.stream.row_error import RowFailure as RowFailure
 from sinkql.connector_api.stream.row_error import Tally as Tally
 from sinkql.connector_api.stream.row_error import invalid_row as invalid_row
-from sinkql.connector_api.stream.row_error import unkept as unkept
+from sinkql.connector_api.stream.row_error import not_kept as not_kept
 from sinkql.connector_api.stream.writer import Committed as Committed
 from sinkql.connector_api.stream.writer import Compacted as Compacted
 from sinkql.connector_api.stream.writer import Published as Published
-from sinkql.connector_api.stream.writer import RedoBatchError as RedoBatchError
+from sinkql.connector_api.stream.writer import StaleFilesError as StaleFilesError
 from sinkql.connector_api.stream.writer import Writer as Writer
 from sinkql.connector_api.stream.writer import WriteResult as WriteResult
 from sinkql.connector_api.stream.writer import WriteTask as WriteTask

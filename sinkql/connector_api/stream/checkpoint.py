@@ -13,15 +13,15 @@ NO_PLAN = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class Checkpoint:
     """What the table says of a sink: how far it is, and who wrote last. Whole in every snapshot of the sink.
 
-    `consistent` as `Reader.whole`, of all its sources.
+    `consistent` as `Reader.is_consistent`, of all its sources.
 
     `plan` is "none" until the first batch; `claim` identifies the claim, `commit` the attempt; `index` and `state`
     name manifests, None where there is none. `replayed` names what lists the records that were replayed last.
-    `below` is how far the sources below all inputs were read (`Reader.common`), where that was asked for, and `tick`
-    the first tick of the timeline at which that is so, if there is one.
+    `below` is how far the sources below all inputs were read (`Reader.comparable_position`), where that was asked for,
+    and `tick` the first tick of the timeline at which that is so, if there is one.
     """
 
     sink: str
@@ -40,43 +40,43 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class PlanChange:
     """A sink that goes on as `plan` in a table that one of the plans `follows` wrote, with its state if it has any.
 
     Of each of these plans: the names that columns have now, by those that they had, None for those that are gone.
     `check` raises a SinkqlError for a
     marker of one of them from which the plan cannot go on. Where one of `again` wrote the table, its rows come anew
-    first, by `Writer.rebuild`, which alone makes its marker one of `plan`. With `empties` the first batch takes rows of
-    others out of the table, and alone makes a marker without a plan one of `plan`.
+    first, by `Writer.commit_refresh`, which alone makes its marker one of `plan`. With `empties` the first batch takes
+    rows of others out of the table, and alone makes a marker without a plan one of `plan`.
     """
 
     plan: str
     follows: Mapping[str, Mapping[str, str | None]]
     stateful: bool = False
-    check: Callable[[Marker], None] = lambda marker: None
+    check: Callable[[Checkpoint], None] = lambda marker: None
     again: frozenset[str] = frozenset()
     empties: bool = False
 
 
-def switch_of(job: physical.Job) -> Switch | None:
+def plan_change_of(job: physical.Job) -> PlanChange | None:
     """Return how a job goes on in a table that its earlier plans wrote, or claimed before a first batch."""
     earlier = {each.plan: each.renamed for each in job.follows if each.plan != job.plan}
     if not earlier:
         return None
     unwritten = {old: new for renamed in earlier.values() for old, new in renamed.items()}
     again = frozenset(each.plan for each in job.follows if each.again) & earlier.keys()
-    return Switch(job.plan, {NO_PLAN: unwritten, **earlier}, stateful=job.stateful(), again=again)
+    return PlanChange(job.plan, {NO_PLAN: unwritten, **earlier}, stateful=job.stateful(), again=again)
 
 
-def claimed(
-    kept: Marker | None, *, sink: str, claim: str, initial: JobOffsets, epoch: int, switch: Switch | None
-) -> Marker:
+def claim_checkpoint(
+    kept: Checkpoint | None, *, sink: str, claim: str, initial: JobOffsets, epoch: int, switch: PlanChange | None
+) -> Checkpoint:
     """Return the marker of the claim `claim` on a table whose marker is `kept`, by the rules of `Writer.claim`.
 
-    Raises what `Switch.check` does: others may have written since whoever claims has read the marker.
+    Raises what `PlanChange.check` does: others may have written since whoever claims has read the marker.
     """
     if kept is None:
-        return Marker(sink, max(epoch, 1), claim, claim, initial, initial, NO_PLAN, None, None)
+        return Checkpoint(sink, max(epoch, 1), claim, claim, initial, initial, NO_PLAN, None, None)
     marker = replace(kept, epoch=max(epoch, kept.epoch + 1), claim=claim)
     if switch is None or kept.plan not in switch.follows or kept.plan in switch.again:
         return marker

@@ -12,22 +12,22 @@ from sinkql.connector_api.stream.decoding import Decoding
 from sinkql.connector_api.stream.message import ChangeDecoder, MessageDecoder, MessageEncoder
 from sinkql.connector_api.stream.reader import Reader
 from sinkql.connector_api.stream.writer import Writer
-from sinkql.hash_key import OPEN, HashKey
-from sinkql.local_path import located
+from sinkql.hash_key import PUBLIC_KEY, HashKey
+from sinkql.local_path import in_project
 from sinkql.object_store.store import ObjectStore
-from sinkql.storage.key_value import FolderNotes, Notes
-from sinkql.storage.numbered_log import Numbers
+from sinkql.storage.key_value import FolderStore, KeyValueStore
+from sinkql.storage.numbered_log import NumberedLog
 
-OpenNotes = Callable[[str, Path], Notes]
+OpenNotes = Callable[[str, Path], KeyValueStore]
 
 
 def _no_store(connection: physical.Connection) -> ObjectStore:
     raise LookupError(f"no object store is given for {connection.name}")
 
 
-def in_folder(owner: str, folder: Path) -> Notes:
+def in_folder(owner: str, folder: Path) -> KeyValueStore:
     """Return notes that lie in a folder."""
-    return FolderNotes(folder)
+    return FolderStore(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +78,17 @@ class Context:
     encodings: Mapping[str, MessageEncoding] = field(default_factory=dict)
     state: physical.StatePath | None = None
     remote: bool = False
-    ticks: Numbers | None = None
+    ticks: NumberedLog | None = None
     open_notes: OpenNotes = in_folder
-    hash_key: HashKey = OPEN
+    hash_key: HashKey = PUBLIC_KEY
     project: Path = field(default_factory=Path.cwd)
 
     def path(self, option: str) -> Path:
         """Return where the path is that an option has."""
-        return located(option, self.project)
+        return in_project(option, self.project)
 
     @property
-    def notes(self) -> Notes:
+    def notes(self) -> KeyValueStore:
         """Return what those who run the sink and those who ask for something of it leave for each other."""
         return self.open_notes(self.sink_id, self.folder)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from sinkql import physical
-from sinkql.connector_api.stream.row_error import Failure
+from sinkql.connector_api.stream.row_error import RowFailure
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ class Decoded:
 
     batch: pa.RecordBatch
     records: int
-    failures: Sequence[Failure]
+    failures: Sequence[RowFailure]
     head: bytes = b""
 
 

@@ -11,7 +11,7 @@ from sinkql.connector_api.stream.writer import Writer, WriteResult
 
 
 @runtime_checkable
-class LogWriter(Writer, Protocol):
+class ViewLogWriter(Writer, Protocol):
     """Write the log of a view. Its state has indexes, which are made of what is written."""
 
     def present(self) -> tuple[Reader, Sequence[Split]] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sinkql.connector_api.stream.message import DecodedMessages
 from sinkql.connector_api.stream.place import JobOffsets, Limit, Offsets, Split
-from sinkql.connector_api.stream.row_error import RowError, Tally, unkept
+from sinkql.connector_api.stream.row_error import RowError, Tally, not_kept
 from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ class Reader(Protocol):
     the key's columns: the key that the row had before, whose values its holes have; NULL where the key is the same). A
     row with both stands in the first entry of a batch, so that the state from before the batch has what it lacks.
 
-    A class that inherits from it has `reached`, `initial_of`, `whole_now`, `target_at` and the last seventeen methods
-    as they are for a source whose rows only come, that cannot go back, that keeps nothing for its readers, whose
-    offsets say all but mean nothing to others, and that cannot tell how old its input is, nor how much there is.
+    A class that inherits from it has `target_reached`, `restart_of`, `can_full_refresh`, `target_at` and the last
+    seventeen methods as they are for a source whose rows only come, that cannot go back, that keeps nothing for its
+    readers, whose offsets say all but mean nothing to others, and that cannot tell how old its input is, nor how much
+    there is.
 
     A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
     name other rows then. `verify` compares it.
@@ -82,15 +83,15 @@ class Reader(Protocol):
     def target(self, start: Offsets) -> Offsets:
         """Return where a run that does all there is now and stops will end; SQ2405 for a source without an end."""
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether a `target` is reached; it may be another kind of offsets than those of batches."""
         return json.dumps(offsets, sort_keys=True) == json.dumps(target, sort_keys=True)
 
-    def initial_of(self, offsets: Offsets) -> Offsets:
+    def restart_of(self, offsets: Offsets) -> Offsets:
         """Return where who reads anew what was read up to `offsets` begins; raises GoneError where that is gone."""
         return self.initial(at_end=False)
 
-    def whole_now(self) -> bool:
+    def can_full_refresh(self) -> bool:
         """Tell whether who reads anew gets all rows as they are now, though what was read before may be gone."""
         return False
 
@@ -114,21 +115,21 @@ class Reader(Protocol):
         """Return the reader of a job that uses these of its columns alone; it may give NULL in all others."""
         return self
 
-    def of_columns(self, names: tuple[str, ...]) -> Reader | None:
+    def with_columns(self, names: tuple[str, ...]) -> Reader | None:
         """Return a reader whose `read` gives these of its columns alone; None where it is no cheaper than all of them.
 
         Keys by which rows overwrite each other are among them.
         """
         return None
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         """Tell whether the splits are read sooner than handed to a task: a few thousand rows, less than a megabyte.
 
         They may be read in the driver then, in several threads at once, each other splits.
         """
         return False
 
-    def here(self) -> bool:
+    def local_only(self) -> bool:
         """Tell whether only the machine that runs the sink can read it, as what lies in its folders."""
         return False
 
@@ -146,7 +147,7 @@ class Reader(Protocol):
         """
         return end
 
-    def anew(self, offsets: Offsets) -> bool:
+    def wants_full_refresh(self, offsets: Offsets) -> bool:
         """Tell whether rows are to be computed again: what follows is lost, and ALTER SOURCE … SKIP accepts that.
 
         Or all rows that have no key go at once, and nobody knows which they were.
@@ -156,48 +157,48 @@ class Reader(Protocol):
         """
         return False
 
-    def begin_anew(self, offsets: Offsets) -> Offsets:
-        """Return where rows begin that are computed again, as `anew` says of `offsets`."""
+    def full_refresh_start(self, offsets: Offsets) -> Offsets:
+        """Return where rows begin that are computed again, as `wants_full_refresh` says of `offsets`."""
         return self.initial(at_end=False)
 
-    def overtaken(self, offsets: Offsets) -> bool:
+    def refresh_outdated(self, offsets: Offsets) -> bool:
         """Tell whether a loss was accepted after all rows began to be read again, up to `offsets` by now."""
         return False
 
-    def onward(self, start: Offsets, end: Offsets) -> Offsets | None:
+    def translate_end(self, start: Offsets, end: Offsets) -> Offsets | None:
         """Return where a batch ends now that was to go from `start` to `end`, with the same records.
 
         None where the source puts its records together otherwise by now, so that no batch ends there any more.
         """
         return end
 
-    def cleared(self, start: Offsets, end: Offsets) -> bool:
+    def truncated_between(self, start: Offsets, end: Offsets) -> bool:
         """Tell whether all rows from before were removed at once between the two; `splits` gives what came after."""
         return False
 
-    def snapshotting(self, start: Offsets) -> bool:
+    def snapshot_running(self, start: Offsets) -> bool:
         """Tell whether beyond `start` there may be changes of rows that a first snapshot brings later.
 
         A row whose holes nothing fills is passed over then: the snapshot brings it whole, or a later change does.
         """
         return False
 
-    def again(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
+    def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
         """Decode records that did not decode when they were read; yield the rows of each, and where it failed again.
 
         Each of the results is of one record, the next one; of a source whose rows only come. Raises SQ3394 where what
         is kept of a record is not all that it was.
         """
-        raise unkept()
+        raise not_kept()
 
-    def failed(self, error: SinkqlError) -> None:
+    def on_task_failure(self, error: SinkqlError) -> None:
         """Take note of what tasks of a batch have met; called in the driver."""
         return
 
-    def resumed(self, offsets: Offsets) -> None:
+    def on_resume(self, offsets: Offsets) -> None:
         """Take note that the sink's table is at `offsets`; called as a run begins, before `verify`.
 
-        The run before may have ended after its commit and before `committed`.
+        The run before may have ended after its commit and before `after_commit`.
         """
         return
 
@@ -209,29 +210,29 @@ class Reader(Protocol):
         """
         return
 
-    def committing(self, end: Offsets) -> None:
+    def before_commit(self, end: Offsets) -> None:
         """Take note that the sink's table may be at `end` from now on; called just before the sink's commit."""
         return
 
-    def committed(self, end: Offsets) -> None:
+    def after_commit(self, end: Offsets) -> None:
         """Release what is upstream of `end`; called after the sink's commit."""
         return
 
-    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
+    def required_files(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the names of files in the sink's state folder without which `offsets` cannot be read.
 
         One that is missing may name others: restore it, and ask again.
         """
         return ()
 
-    def unneeded(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
+    def removable_files(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
         """Return the names of the reader's files in the state folder without which all of `kept` can be read.
 
         Only those that were written before that time: later ones may be of a newer owner of the sink.
         """
         return ()
 
-    def unread(self, offsets: Offsets, column: str) -> bool:
+    def is_all_null(self, offsets: Offsets, column: str) -> bool:
         """Tell whether all rows up to there have NULL in a column."""
         return False
 
@@ -239,17 +240,18 @@ class Reader(Protocol):
         """Return for how many seconds the oldest input beyond `offsets` has been there; 0 where there is none."""
         return 0.0
 
-    def whole(self, offsets: Offsets) -> bool | None:
+    def is_consistent(self, offsets: Offsets) -> bool | None:
         """Tell whether the rows up to there are those of one moment of the source; None where nobody would ask.
 
         They are not while a first snapshot is read: its parts are of several moments.
         """
         return None
 
-    def common(self, offsets: Offsets) -> Offsets | None:
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
         """Return what all have in common who have read the source up to there, JSON; None where nobody can tell.
 
-        Equal ones mean equal rows. To any of its readers they are a `target`, which `reached` takes, in an order.
+        Equal ones mean equal rows. To any of its readers they are a `target`, which `target_reached` takes, in an
+        order.
         """
         return None
 
@@ -259,11 +261,12 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class Derived(Reader, Protocol):
+class ViewLogReader(Reader, Protocol):
     """Read what a job has made of sources: a log, whose places say how far these were read."""
 
     def below(self, offsets: Offsets) -> JobOffsets | None:
-        """Return how far the sources below were read at a place, by `Reader.common`; None where that is gone."""
+        """Return how far the sources below were read at a place, by `Reader.comparable_position`; None where that is
+        gone."""
 
     def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
         """Yield the places from `start` on, and how far the sources below were read there; the last ones first.

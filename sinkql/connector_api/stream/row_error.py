@@ -74,7 +74,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RowFailure:
     """A record that does not decode: the line of the stream in which it begins, from 1, why, and its bytes."""
 
     line: int
@@ -92,7 +92,7 @@ def invalid_row(source: str, position: str, message: str, raw: bytes, *, hint: s
     )
 
 
-def unkept(why: str = "their records are not kept as they were sent") -> SinkqlError:
+def not_kept(why: str = "their records are not kept as they were sent") -> SinkqlError:
     """Return the error for a source whose records cannot be decoded once more."""
     return SinkqlError(
         "SQ3394",

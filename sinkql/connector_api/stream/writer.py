@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sinkql.connector_api.stream.checkpoint import Marker, Switch
+from sinkql.connector_api.stream.checkpoint import Checkpoint, PlanChange
 from sinkql.connector_api.stream.place import JobOffsets
 from sinkql.errors import SinkqlError
 
@@ -57,7 +57,7 @@ class WriteTask(Protocol):
 class Committed:
     """What a commit did: its marker and snapshot id, and how many rows, bytes and files it wrote."""
 
-    marker: Marker
+    marker: Checkpoint
     snapshot: int
     rows: int
     bytes: int
@@ -84,22 +84,22 @@ class Published:
     moved: bool
 
 
-class RedoBatchError(Exception):
+class StaleFilesError(Exception):
     """The batch's attempt is discarded and must be written again: files that it points at are gone."""
 
 
 class Writer(Protocol):
     """Own one sink's table while a job runs. Every method may raise SinkqlError; fenced is SQ5101.
 
-    A class that inherits from it has the last methods, from `attach` on, as they are for a table that needs no care,
-    keeps no files of readers (a source that has some is lost with its state folder then, SQ3412), and whose rows cannot
-    be replaced.
+    A class that inherits from it has the last methods, from `store_file` on, as they are for a table that needs no
+    care, keeps no files of readers (a source that has some is lost with its state folder then, SQ3412), and whose rows
+    cannot be replaced.
     """
 
     def open(self) -> None:
         """Create namespace and table if absent, check that an existing one fits, refuse foreign rows."""
 
-    def marker(self) -> Marker | None:
+    def load_checkpoint(self) -> Checkpoint | None:
         """Reload the table and return the marker that holds now; None where this sink never committed."""
 
     def claim(
@@ -107,9 +107,9 @@ class Writer(Protocol):
         initial: JobOffsets,
         *,
         epoch: int,
-        switch: Switch | None = None,
+        switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
-    ) -> Marker:
+    ) -> Checkpoint:
         """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
 
         A marker of a plan that `switch` follows becomes one of its plan in the same commit: with the sources that are
@@ -122,7 +122,7 @@ class Writer(Protocol):
         one has overtaken is not tried again: SQ5101.
         """
 
-    def refresh(self) -> Marker:
+    def refresh(self) -> Checkpoint:
         """Reload the table, bring the index up to date, check for fencing, rollback and changed schema."""
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
@@ -132,42 +132,45 @@ class Writer(Protocol):
         overwrite each other get that.
         """
 
-    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
         """Commit one snapshot with these results and the new marker. Raises RedoBatchError; never commits twice.
 
         `marker` is the one that `refresh` returned, with the attempt's commit, offsets, plan and state; the writer may
         give it an index.
         """
 
-    def live(self) -> Iterator[tuple[str, pa.Table]]:
+    def rows_by_file(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield the rows that the table has, and the name of the file they are in; called after `refresh`."""
         raise _irreplaceable()
 
-    def exchange(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker, gone: frozenset[str]) -> None:
-        """Commit one snapshot with these results in the place of files that `live` named; raises what `commit` does."""
+    def replace_files(
+        self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint, gone: frozenset[str]
+    ) -> None:
+        """Commit one snapshot with these results in the place of files that `rows_by_file` named; raises what `commit`
+        does."""
         raise _irreplaceable()
 
-    def attach(self, name: str, data: bytes) -> None:
+    def store_file(self, name: str, data: bytes) -> None:
         """Keep a reader's file in the table's folder, unless it is there."""
         return
 
-    def attached(self, name: str) -> bytes | None:
-        """Return a file kept by `attach`."""
+    def load_file(self, name: str) -> bytes | None:
+        """Return a file kept by `store_file`."""
         return None
 
-    def keep(self, files: Mapping[str, bytes]) -> None:
-        """Write files kept by `attach` again where they are old, so that nobody takes them for forgotten."""
+    def refresh_files(self, files: Mapping[str, bytes]) -> None:
+        """Write files kept by `store_file` again where they are old, so that nobody takes them for forgotten."""
         return
 
-    def detach(self, name: str) -> bool:
-        """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
+    def delete_file(self, name: str) -> bool:
+        """Delete a file kept by `store_file`, if there is one; tell whether it is gone."""
         return True
 
-    def doubt(self) -> None:
+    def invalidate_index(self) -> None:
         """Make anew, by the next `begin`, what is kept of the table: a task said LostIndexError."""
         return
 
-    def share(self) -> float:
+    def maintenance_share(self) -> float:
         """Return which part of the time may go into `maintain`, from 0 to 1."""
         return 0.15
 
@@ -187,23 +190,24 @@ class Writer(Protocol):
         """
         return (), True
 
-    def to_optimize(self) -> int:
+    def files_to_optimize(self) -> int:
         """Return how many files there were when `optimize` began, none of which may be left; 0 before."""
         return 0
 
-    def replaces(self) -> bool:
+    def replaces_foreign_rows(self) -> bool:
         """Tell whether the table has rows of others, which are to go once this sink writes; called after `open`."""
         return False
 
-    def collect(self, number: int, *, buckets: int) -> WriteTask:
-        """Return the task that puts by the rows of part `number` of a rebuild, for `rebuild`; called after `refresh`.
+    def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
+        """Return the task that puts by the rows of part `number` of a rebuild, for `commit_refresh`; called after
+        `refresh`.
 
         In parts that follow each other, rows change as they do in batches. Number 0 forgets all that was put by.
         """
         raise _irreplaceable()
 
-    def rebuild(
-        self, results: Sequence[WriteResult], marker: Marker, between: Callable[[int], None] = lambda rows: None
+    def commit_refresh(
+        self, results: Sequence[WriteResult], marker: Checkpoint, between: Callable[[int], None] = lambda rows: None
     ) -> Committed:
         """Commit one snapshot that makes the table have just the rows put by; called after `refresh`.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sinkql import ast, logical
-from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Later
+from sinkql.connector_api.planning import ConnectionKind, Connector, OutsideAccess, UnsupportedKind
 from sinkql.connectors.aws.plan import OWNER, AwsOptions, plan
 from sinkql.connectors.aws.store import open_store
 
@@ -43,7 +43,7 @@ of an hour. With `ENDPOINT`, STS is asked there too. Roles, `VALIDATE CONNECTION
 boto3: `pip install 'sinkql[aws]'`. `WITH (VALIDATE)` after the options checks the connection when it is created."""
 
 
-def _validate(connection: logical.Connection, access: Access) -> None:
+def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
     from sinkql.connectors.aws.check import validate  # only where AWS is asked
 
     validate(connection, access)
@@ -65,7 +65,7 @@ connector = Connector(
         ),
     ),
     later=(
-        Later("CONNECTION", "AWS PRIVATELINK", PrivateLinkOptions),
-        Later("CONNECTION", "AWS GLUE SCHEMA REGISTRY", GlueOptions),
+        UnsupportedKind("CONNECTION", "AWS PRIVATELINK", PrivateLinkOptions),
+        UnsupportedKind("CONNECTION", "AWS GLUE SCHEMA REGISTRY", GlueOptions),
     ),
 )

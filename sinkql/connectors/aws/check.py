@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinkql import logical
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.aws.session import client
 from sinkql.connectors.aws.store import open_store
 from sinkql.errors import SinkqlError
@@ -13,7 +13,7 @@ from sinkql.object_store.aws_failure import failure
 from sinkql.object_store.store import Options
 
 
-def validate(connection: logical.Connection, access: Access) -> None:
+def validate(connection: logical.Connection, access: OutsideAccess) -> None:
     """Ask who the keys belong to; a role is assumed first. Raises SQ422x."""
     options = connection.options
     keys = open_store(options, access.secret).properties()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast
-from sinkql.connector_api.options import SecretOnly, SecretPart, bind, described, option_span
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.secret import secret_data
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import SecretText
@@ -28,21 +28,21 @@ _EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
 class AwsOptions:
     """The options of AWS connections; an empty `endpoint` is AWS's own."""
 
-    access_key_id: SecretPart | None = described("with `SECRET ACCESS KEY`: a pair of keys", default=None)
-    secret_access_key: SecretOnly | None = described("", default=None)
-    session_token: SecretText | None = described("with a pair of keys that is valid for a while", default=None)
-    assume_role_arn: str | None = described(
+    access_key_id: SecretPart | None = option_field("with `SECRET ACCESS KEY`: a pair of keys", default=None)
+    secret_access_key: SecretOnly | None = option_field("", default=None)
+    session_token: SecretText | None = option_field("with a pair of keys that is valid for a while", default=None)
+    assume_role_arn: str | None = option_field(
         "a role instead of keys; this machine's own AWS credentials must be allowed to assume it", default=None
     )
-    assume_role_session_name: str | None = described(
+    assume_role_session_name: str | None = option_field(
         "what logs of AWS call the role's user, else `sinkql`", default=None
     )
-    assume_role_external_id: str | None = described("what the role's trust policy asks for", default=None)
-    endpoint: str | None = described("of an S3-compatible store; AWS itself without one", default=None)
-    region: str | None = described("where buckets and catalogs are", default=None)
+    assume_role_external_id: str | None = option_field("what the role's trust policy asks for", default=None)
+    endpoint: str | None = option_field("of an S3-compatible store; AWS itself without one", default=None)
+    region: str | None = option_field("where buckets and catalogs are", default=None)
 
 
-def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return the options: a role, or a whole pair of keys (SQ2510 to SQ2516)."""
     options = bind(statement.options, AwsOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     _check_access(statement)

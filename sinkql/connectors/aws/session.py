@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sinkql.object_store.boto import hush, no_boto3
+from sinkql.object_store.boto import boto3_missing, silence_debug_logs
 from sinkql.object_store.store import Options
 
 ANY_REGION = "us-east-1"
@@ -22,8 +22,8 @@ def client(service: str, options: Options, keys: Mapping[str, str] | None = None
         import boto3  # an extra
         from botocore.config import Config
     except ModuleNotFoundError:
-        raise no_boto3("AWS connections") from None
-    hush()
+        raise boto3_missing("AWS connections") from None
+    silence_debug_logs()
     given = keys or {}
     session = boto3.session.Session(
         aws_access_key_id=given.get("s3.access-key-id"),

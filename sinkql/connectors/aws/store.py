@@ -10,7 +10,7 @@ from typing import Any
 from sinkql.connector_api.secret import reveal
 from sinkql.connectors.aws.session import ANY_REGION, client
 from sinkql.object_store.aws_failure import failure
-from sinkql.object_store.renewal import Keys, Renewal
+from sinkql.object_store.renewal import Credentials, RenewedCredentials
 from sinkql.object_store.store import ObjectStore, Options, RevealSecret
 
 LIFE = timedelta(hours=1)
@@ -38,10 +38,10 @@ class Role:
     request: Mapping[str, Any]
     place: Mapping[str, str]
     connect: Callable[[], Any] = field(repr=False)  # boto3 has no types
-    keys: Renewal = field(init=False)
+    keys: RenewedCredentials = field(init=False)
 
     def __post_init__(self) -> None:
-        self.keys = Renewal(self._assume)
+        self.keys = RenewedCredentials(self._assume)
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties with keys that are valid now; raises SQ422x."""
@@ -50,7 +50,7 @@ class Role:
     def renew(self) -> None:
         self.keys.forget()
 
-    def _assume(self, time: datetime) -> Keys:
+    def _assume(self, time: datetime) -> Credentials:
         try:
             given = self.connect().assume_role(**self.request)["Credentials"]
         except Exception as error:
@@ -60,7 +60,7 @@ class Role:
             "s3.secret-access-key": given["SecretAccessKey"],
             "s3.session-token": given["SessionToken"],
         }
-        return Keys(keys, min(given["Expiration"] - time, LIFE))
+        return Credentials(keys, min(given["Expiration"] - time, LIFE))
 
 
 def open_store(options: Options, secret: RevealSecret) -> ObjectStore:

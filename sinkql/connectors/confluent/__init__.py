@@ -26,7 +26,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import logical, physical
-from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Later, MessageFormat, MessageWriting
+from sinkql.connector_api.planning import (
+    ConnectionKind,
+    Connector,
+    MessageFormat,
+    MessageWriting,
+    OutsideAccess,
+    UnsupportedKind,
+)
 from sinkql.connector_api.stream import (
     ChangeDecoder,
     Context,
@@ -46,7 +53,7 @@ The connection is checked when it is created, unless `WITH (VALIDATE = false)` s
 and keys are texts in PEM, as `SECRET name`."""
 
 
-def _validate(connection: logical.Connection, access: Access) -> None:
+def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
     from sinkql.connector_api.tunnel import planned_tunnel
     from sinkql.connectors.confluent.registry import Registry  # only where one is asked
 
@@ -121,7 +128,7 @@ connector = Connector(
         ),
         MessageFormat("PROTOBUF", plan_protobuf, MessageDecoding(_open_protobuf), ask, keyed=True),
     ),
-    later=(Later("FORMAT", "AVRO", SchemaOptions), Later("FORMAT", "PROTOBUF", SchemaOptions)),
+    later=(UnsupportedKind("FORMAT", "AVRO", SchemaOptions), UnsupportedKind("FORMAT", "PROTOBUF", SchemaOptions)),
     tasks=(
         "sinkql.connectors.confluent.avro.avro",
         "sinkql.connectors.confluent.avro.decode",

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sinkql import ast
-from sinkql.connector_api.options import SecretOnly, SecretPart, bind, described, option_span
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.secret import secret_data
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import SecretText
@@ -22,24 +22,24 @@ OWNER = "schema registry connections"
 class RegistryOptions:
     """The options of TO CONFLUENT SCHEMA REGISTRY."""
 
-    url: str = described("its address, as `https://host:8081`")
-    user: SecretPart | None = described("who asks, where the registry wants to know", default=None)
-    password: SecretOnly | None = described("of the user", default=None)
-    ssl_certificate: SecretText | None = described(
+    url: str = option_field("its address, as `https://host:8081`")
+    user: SecretPart | None = option_field("who asks, where the registry wants to know", default=None)
+    password: SecretOnly | None = option_field("of the user", default=None)
+    ssl_certificate: SecretText | None = option_field(
         "with `SSL KEY`: a certificate that shows who asks, in PEM", default=None
     )
-    ssl_certificate_authority: SecretText | None = described(
+    ssl_certificate_authority: SecretText | None = option_field(
         "the certificate in PEM of the authority that signed the registry's, where this machine does not trust it",
         default=None,
     )
-    ssl_key: SecretOnly | None = described("the key of `SSL CERTIFICATE`, in PEM", default=None)
-    ssh_tunnel: ast.Name | None = described(
+    ssl_key: SecretOnly | None = option_field("the key of `SSL CERTIFICATE`, in PEM", default=None)
+    ssh_tunnel: ast.Name | None = option_field(
         "a connection to an SSH server that the registry is reached through", default=None
     )
-    aws_privatelink: ast.Name | None = described("not supported yet", default=None)
+    aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
 
 
-def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return the options of the connection, those that are not given left out; raises SQ2101 to SQ2106 and SQ2542 on.
 
     They are `url`, `user`, `password`, `ssl_certificate`, `ssl_certificate_authority` and `ssl_key`, secret texts all

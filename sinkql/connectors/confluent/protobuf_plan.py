@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sinkql.connector_api.planning import FormatPlan, Messages, Planning
+from sinkql.connector_api.planning import FormatPlan, PlanningContext, SourceMessages
 from sinkql.connectors.confluent.schema import check_declared, known, registry_options, unusable
 
 
-def plan(messages: Messages, planning: Planning) -> FormatPlan:
+def plan(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     """Plan the columns of a message's fields, or those that are declared; raises SQ2470, SQ248x and SQ4266.
 
     The options: `schema` is a text, or descriptors in hexadecimal digits, `references` have names and texts, `message`

@@ -278,7 +278,7 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(cadata=given["ssl_certificate_authority"])
         option = "SSL CERTIFICATE"
         if "ssl_key" in given:
-            identity.show(context, given["ssl_certificate"], given["ssl_key"])
+            identity.load_certificate(context, given["ssl_certificate"], given["ssl_key"])
     except (ssl.SSLError, ValueError) as error:
         raise SinkqlError(
             "SQ4264",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast, logical
-from sinkql.connector_api.planning import Access, Messages, Planning
+from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourceMessages
 from sinkql.connectors.confluent.connection import KIND
 from sinkql.errors import SinkqlError, UnaskedError
 
@@ -22,7 +22,7 @@ class Known:
     message: str | None = None
 
 
-def ask(messages: Messages, planning: Planning, access: Access) -> logical.Facts:
+def ask(messages: SourceMessages, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
     """Return the text and the references of the schema, where the statement does not have it; raises SQ2482, SQ426x."""
     given = _checked(messages)
     if given.registry is None or _written(messages, given) is not None:
@@ -63,7 +63,7 @@ def ask(messages: Messages, planning: Planning, access: Access) -> logical.Facts
     return {"schema": found.text, "references": [list(each) for each in found.references.items()]}
 
 
-def known(messages: Messages) -> Known:
+def known(messages: SourceMessages) -> Known:
     """Return the schema of the statement, or of the facts; raises UnaskedError where these were not asked for."""
     given = _checked(messages)
     written = _written(messages, given)
@@ -79,7 +79,7 @@ def known(messages: Messages) -> Known:
     return Known(messages.facts["schema"], dict(messages.facts["references"]))
 
 
-def registry_options(messages: Messages, planning: Planning) -> dict[str, Any]:
+def registry_options(messages: SourceMessages, planning: PlanningContext) -> dict[str, Any]:
     """Return what opens the registry where messages are decoded, which decides no rows; nothing without one."""
     given = _checked(messages)
     if given.registry is None:
@@ -88,7 +88,7 @@ def registry_options(messages: Messages, planning: Planning) -> dict[str, Any]:
     return {"tuning": {"registry": registry_of(given.connection, planning)}}
 
 
-def registry_of(name: ast.Name, planning: Planning) -> dict[str, Any]:
+def registry_of(name: ast.Name, planning: PlanningContext) -> dict[str, Any]:
     """Return what opens the registry of a connection: its name, its options, and those of its tunnel."""
     connection = planning.connection(name, KIND)
     found: dict[str, Any] = {"name": connection.name, "options": dict(connection.options)}
@@ -100,7 +100,7 @@ def registry_of(name: ast.Name, planning: Planning) -> dict[str, Any]:
     return found
 
 
-def unusable(messages: Messages, error: ValueError) -> SinkqlError:
+def unusable(messages: SourceMessages, error: ValueError) -> SinkqlError:
     """Return the error for a schema that is not right."""
     strategy = f"{messages.part.upper()} STRATEGY ID 1"
     return SinkqlError(
@@ -111,7 +111,7 @@ def unusable(messages: Messages, error: ValueError) -> SinkqlError:
     )
 
 
-def check_declared(messages: Messages, columns: Sequence[logical.Column]) -> None:
+def check_declared(messages: SourceMessages, columns: Sequence[logical.Column]) -> None:
     """Refuse a column that the schema does not have; whether values fit into its type, each message tells."""
     names = [each.name for each in columns]
     for column in messages.columns:
@@ -124,7 +124,7 @@ def check_declared(messages: Messages, columns: Sequence[logical.Column]) -> Non
             )
 
 
-def _checked(messages: Messages) -> ast.Schema:
+def _checked(messages: SourceMessages) -> ast.Schema:
     """Return where the schema is; raises SQ2480 where that is nowhere, and for registries that are not supported."""
     schema, name = messages.format.schema, messages.format.name
     if schema is None:
@@ -149,7 +149,7 @@ def _checked(messages: Messages) -> ast.Schema:
     return schema
 
 
-def _strategy(messages: Messages, schema: ast.Schema) -> ast.Phrase | None:
+def _strategy(messages: SourceMessages, schema: ast.Schema) -> ast.Phrase | None:
     return schema.key_strategy if messages.part == "key" else schema.value_strategy
 
 
@@ -159,7 +159,7 @@ def _id(strategy: ast.Phrase | None) -> int | None:
     return None
 
 
-def _written(messages: Messages, schema: ast.Schema) -> Known | None:
+def _written(messages: SourceMessages, schema: ast.Schema) -> Known | None:
     """Return the schema that stands in the statement."""
     if schema.text is not None:
         return Known(schema.text, {}, schema.message)

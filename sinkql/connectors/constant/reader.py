@@ -43,7 +43,7 @@ class ConstantReader(Reader):
         """Return the rows as one split, none where they were read."""
         return [{"rows": len(self.rows)}] if start["at"] < end["at"] else []
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         """Tell that they are read at once."""
         return True
 

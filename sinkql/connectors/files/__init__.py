@@ -21,7 +21,7 @@ from typing import Any
 
 from sinkql import physical
 from sinkql.connector_api.on_error import OnErrorOptions
-from sinkql.connector_api.planning import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
+from sinkql.connector_api.planning import Connector, FormatKind, Scan, ScanKind, SourceKind, UnsupportedKind
 from sinkql.connector_api.stream import Context, Decoder, Decoding, Reader, StoredDecoder
 from sinkql.connectors.files.compression import ENDINGS
 from sinkql.connectors.files.plan import (
@@ -149,7 +149,7 @@ connector = Connector(
         ScanKind("read_orc", (".orc",), _scan("ORC"), "AWS"),
         ScanKind("read_avro", (".avro",), _scan("AVRO"), "AWS"),
     ),
-    later=(Later("FORMAT", "REGEX"),),
+    later=(UnsupportedKind("FORMAT", "REGEX"),),
     tasks=(
         "sinkql.connectors.files.reader",
         "sinkql.connectors.files.json_array",

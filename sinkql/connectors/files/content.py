@@ -18,7 +18,7 @@ import xxhash
 
 from sinkql.connectors.files.seen import Part, SeenFile, unreadable
 from sinkql.errors import InvalidFileError, SinkqlError
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 PART_BYTES = 16 << 20
 _KEPT_PARTS = 4
@@ -107,7 +107,7 @@ def _to_record_end(stream: BinaryIO, data: bytes, left: int, quote: bytes) -> tu
 def _ends_with_return(data: bytes, quote: bytes) -> bool:
     """Return whether the first line ends with a carriage return and no newline."""
     q = re.escape(quote)
-    end = Repeated(rb"[^%b\r\n]+|%b[^%b]*%b" % (q, q, q, q)).end(data)
+    end = RepeatedPattern(rb"[^%b\r\n]+|%b[^%b]*%b" % (q, q, q, q)).end(data)
     return re.match(rb"\r[^\n]", data[end : end + 2]) is not None
 
 

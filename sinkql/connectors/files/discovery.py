@@ -12,7 +12,7 @@ import msgspec
 from sinkql.connectors.files.content import ChangedError, changed, listed
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.seen import SeenFile, seen_file
-from sinkql.connectors.files.unchanged import Visited
+from sinkql.connectors.files.unchanged import VisitedFolders
 from sinkql.errors import GoneError
 
 _SETTLE_NS = 1_000_000_000
@@ -37,7 +37,7 @@ class Watch:
         self._seen: Mapping[str, SeenFile] = {}
         self._inodes: dict[str, int] = {}
         self._turn = 0
-        self._quiet: Visited | None = None
+        self._quiet: VisitedFolders | None = None
         self._listed_at = 0
         self._young: dict[str, tuple[SeenFile, int]] = {}
         self._left = 0
@@ -68,7 +68,7 @@ class Watch:
             self._quiet = quiet
             return []
         young, self._young, self._listed_at = self._young, {}, time.monotonic_ns()
-        found, waiting, visited = [], False, Visited()
+        found, waiting, visited = [], False, VisitedFolders()
         for name, inode in self.folder.names(self._inodes, visited):
             status = self.folder.status(name)
             if status is None:

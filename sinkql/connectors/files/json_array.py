@@ -12,9 +12,9 @@ from typing import BinaryIO
 import msgspec
 
 from sinkql import physical
-from sinkql.connector_api.stream import Decoded, Failure, UndecodableError
+from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError
 from sinkql.decode.json_lines import JsonDecoder
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 BLOCK = 1 << 20
 _LONGEST = 128 << 20
@@ -23,8 +23,8 @@ _STRING = rb'"[^"\\]*(?:\\.[^"\\]*){,100}"'  # those with more, and what has mor
 _FLAT = rb'[{\[][^{}\[\]"]*(?:%b[^{}\[\]"]*){,200}[}\]]' % _STRING
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _ELEMENT = re.compile(rb'%b|%b|[^ \t\r\n,\[\]{}"]+' % (_FLAT, _STRING), re.DOTALL)
-_TO_BRACKET = Repeated(rb"[^{}\[\]\"]+|%b" % _STRING)
-_IN_STRING = Repeated(rb'[^"\\]+|\\.')
+_TO_BRACKET = RepeatedPattern(rb"[^{}\[\]\"]+|%b" % _STRING)
+_IN_STRING = RepeatedPattern(rb'[^"\\]+|\\.')
 
 
 class JsonArray:
@@ -41,7 +41,7 @@ class JsonArray:
                 failed = []
                 for failure in part.failures:
                     begin, end = elements[failure.line - 1]
-                    failed.append(Failure(line + block.count(b"\n", 0, begin), failure.message, block[begin:end]))
+                    failed.append(RowFailure(line + block.count(b"\n", 0, begin), failure.message, block[begin:end]))
                 yield Decoded(part.batch, part.records, failed)
 
 

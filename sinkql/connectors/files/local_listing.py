@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sinkql.connectors.files.seen import SeenFile, UnreadableError, open_file, seen_file, unreadable
-from sinkql.connectors.files.unchanged import Visited
+from sinkql.connectors.files.unchanged import VisitedFolders
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -57,7 +57,7 @@ class Folder:
         return _difference(self.file(file.name), file)
 
     def names(
-        self, known: Mapping[str, int] | None = None, visited: Visited | None = None
+        self, known: Mapping[str, int] | None = None, visited: VisitedFolders | None = None
     ) -> Iterator[tuple[str, int]]:
         """Yield each name with its inode, less those that `known` has with the same inode.
 
@@ -110,7 +110,7 @@ class Folder:
         prefix: str,
         known: Mapping[str, int],
         above: frozenset[tuple[int, int]],
-        visited: Visited | None,
+        visited: VisitedFolders | None,
     ) -> Iterator[tuple[str, int]]:
         own = folder.stat()
         if (own.st_dev, own.st_ino) in above:

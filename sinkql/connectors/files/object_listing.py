@@ -25,7 +25,7 @@ from sinkql.connectors.files.content import SoughtStream, changed
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.object_store.aws_failure import no_s3
-from sinkql.object_store.s3 import SCHEME, Keys, code_of, s3_client, s3_failure
+from sinkql.object_store.s3 import SCHEME, S3Credentials, code_of, s3_client, s3_failure
 from sinkql.object_store.store import ObjectStore
 
 _WHO = "files on AWS connections"
@@ -63,7 +63,7 @@ class Bucket:
         return cls(name, prefix, pattern, recursive, store)
 
     def __reduce__(self) -> tuple[type[Bucket], tuple[Any, ...]]:
-        return Bucket, (self.name, self.prefix, self.pattern, self.recursive, Keys.of(self.store))
+        return Bucket, (self.name, self.prefix, self.pattern, self.recursive, S3Credentials.of(self.store))
 
     @property
     def pinned(self) -> bool:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
 from sinkql.connector_api.on_error import OnErrorOptions
-from sinkql.connector_api.options import bind, described, option_span
-from sinkql.connector_api.planning import Access, FormatPlan, Planning, SourcePlan
+from sinkql.connector_api.options import bind, option_field, option_span
+from sinkql.connector_api.planning import FormatPlan, OutsideAccess, PlanningContext, SourcePlan
 from sinkql.connectors.files.compression import Compression, Written
 from sinkql.connectors.files.encoding import encoding_of
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.decode.columns import check_names, declared
 from sinkql.decode.csv_options import csv_file_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
-from sinkql.local_path import located
+from sinkql.local_path import in_project
 from sinkql.printer.clause import name as print_name
 
 if TYPE_CHECKING:
@@ -37,23 +37,23 @@ _DATA = logical.Column("data", logical.Type("jsonb"))
 class FilesOptions:
     """The options of FROM FILES: `path` is a folder or a file, `glob` a pattern of the names in it."""
 
-    path: str = described(
+    path: str = option_field(
         "a folder or a file, relative to the project's folder; with `CONNECTION`, `s3://bucket/prefix`", local_path=True
     )
-    glob: str = described("a pattern of file names, without slashes", default="*")
-    recursive: bool = described("read subfolders too", default=False)
-    follow: bool = described("wait for new files; `false` is not supported yet", default=True)
-    compression: Compression = described(
+    glob: str = option_field("a pattern of file names, without slashes", default="*")
+    recursive: bool = option_field("read subfolders too", default=False)
+    follow: bool = option_field("wait for new files; `false` is not supported yet", default=True)
+    compression: Compression = option_field(
         "what the files are compressed with; AUTO: the endings .gz, .bz2, .zst, .lz4 and .zip say it", default="AUTO"
     )
-    encoding: str = described("the encoding of the files, such as LATIN1, WIN1252, SJIS or UTF16", default="UTF8")
-    infer: bool = described("find the columns in a sample of the files where none are declared", default=True)
-    max_files_per_commit: int | None = described(
+    encoding: str = option_field("the encoding of the files, such as LATIN1, WIN1252, SJIS or UTF16", default="UTF8")
+    infer: bool = option_field("find the columns in a sample of the files where none are declared", default=True)
+    max_files_per_commit: int | None = option_field(
         "how many files one commit takes at most; 10000 if left out", default=None
     )
 
 
-def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a FILES source: append-only rows of the declared columns."""
     options = bind(statement.options, FilesOptions, owner="sources from files", span=statement.kind_span)
     _check_place(statement, options.path, planning)
@@ -154,7 +154,7 @@ def _encoding(statement: ast.CreateSource, given: str, format_: str) -> str | No
     return found
 
 
-def _check_place(statement: ast.CreateSource, path: str, planning: Planning) -> None:
+def _check_place(statement: ast.CreateSource, path: str, planning: PlanningContext) -> None:
     """Raise SQ2322 for a path of S3 without a connection, and for another one with a connection."""
     bucket = re.match(r"s3://[^/]+(/|$)", path) is not None
     span = option_span(statement.options, "PATH", statement.kind_span)
@@ -177,7 +177,7 @@ def _check_place(statement: ast.CreateSource, path: str, planning: Planning) -> 
         )
 
 
-def look(statement: ast.CreateSource, planning: Planning, access: Access) -> logical.Facts:
+def look(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
     """List the bucket of a source, so that what is wrong with it or the connection is told at once."""
     if statement.connection is None:
         return {}
@@ -186,7 +186,7 @@ def look(statement: ast.CreateSource, planning: Planning, access: Access) -> log
     return {}
 
 
-def _bucket(statement: ast.CreateSource, planning: Planning, access: Access) -> Bucket:
+def _bucket(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> Bucket:
     from sinkql.connectors.files.object_listing import Bucket  # only where one is asked
 
     assert statement.connection is not None
@@ -209,7 +209,7 @@ def _placed(statement: ast.CreateSource) -> Iterator[None]:
         raise
 
 
-def sample(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+def sample(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
     """Return the columns of a sample of the files, where the statement declares none and its format can tell.
 
     Raises what `plan` raises for all but the columns, and what reading the files raises; SQ2413 for files in S3
@@ -249,12 +249,12 @@ def sample(statement: ast.CreateSource, planning: Planning, access: Access | Non
 
 
 def _files(
-    statement: ast.CreateSource, planned: SourcePlan, planning: Planning, access: Access | None
+    statement: ast.CreateSource, planned: SourcePlan, planning: PlanningContext, access: OutsideAccess | None
 ) -> tuple[Place, Sequence[SeenFile]]:
     """Return the files that a source begins with, by name; of a bucket only those of the first pages."""
     if access is None or statement.connection is None:
         given = planned.options["path"]
-        path = located(given, Path.cwd()) if access is None else access.path(given)
+        path = in_project(given, Path.cwd()) if access is None else access.path(given)
         folder = Folder(path, planned.options["glob"], planned.options["recursive"])
         return folder, folder.files() if path.exists() else []
     bucket = _bucket(statement, planning, access)

@@ -24,7 +24,7 @@ _HEADS = 64
 _STEPS = 64
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True):
+class LogSegment(msgspec.Struct, frozen=True, array_like=True):
     """Some files of the log. `again` are files seen before that have another stamp now and the same content.
 
     `renamed` are such files under another name. A head has the name of the head `before` it, and the `older` segments
@@ -48,7 +48,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
         return len(self.files) + len(self.again) + len(self.renamed)
 
 
-class Log:
+class ProcessedFilesLog:
     """Keep the log of one source in a folder, and in memory what the last heads say. Heads are None before the first.
 
     Methods raise SQ3303 where a segment is missing or damaged, SQ3306 where none can be written.
@@ -56,15 +56,15 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._heads: dict[str, Segment] = {}
+        self._heads: dict[str, LogSegment] = {}
         self._seen: dict[str, SeenFile] = {}
         self._renamed: set[str] = set()
         self._at: str | None = None
         self._whole: set[str] = set()
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[Log], tuple[Path]]:
-        return Log, (self.folder,)
+    def __reduce__(self) -> tuple[type[ProcessedFilesLog], tuple[Path]]:
+        return ProcessedFilesLog, (self.folder,)
 
     def seen(self, head: str | None) -> Mapping[str, SeenFile]:
         """Return the files of the log by name; what comes after the last head asked for is added to what is known."""
@@ -110,7 +110,7 @@ class Log:
         while group := _to_merge(older):
             older[older.index(group[0])] = self._merge(group)
             older = [each for each in older if each not in group]
-        segment = Segment(tuple(files), tuple(again), head, tuple(older), tuple(renamed))
+        segment = LogSegment(tuple(files), tuple(again), head, tuple(older), tuple(renamed))
         name = self._write(segment)
         self._keep(name, segment)
         return name
@@ -159,9 +159,9 @@ class Log:
         self._heads.pop(name, None)
         path.unlink()
 
-    def _since(self, head: str | None, start: str | None) -> list[Segment] | None:
+    def _since(self, head: str | None, start: str | None) -> list[LogSegment] | None:
         """Return the heads after `start` up to `head`, oldest first; None where that is a long or another way."""
-        found: list[Segment] = []
+        found: list[LogSegment] = []
         while head != start:
             if head is None or len(found) == _STEPS or not (head in self._heads or (self.folder / head).exists()):
                 return None
@@ -169,7 +169,7 @@ class Log:
             head = found[-1].before
         return found[::-1]
 
-    def _all(self, head: str | None) -> Iterator[Segment]:
+    def _all(self, head: str | None) -> Iterator[LogSegment]:
         """Yield the segments of a head, older ones first."""
         if head is None:
             return
@@ -178,12 +178,12 @@ class Log:
             yield self._read(name)
         yield last
 
-    def _head(self, name: str) -> Segment:
+    def _head(self, name: str) -> LogSegment:
         if name not in self._heads:
             self._keep(name, self._read(name))
         return self._heads[name]
 
-    def _keep(self, name: str, head: Segment) -> None:
+    def _keep(self, name: str, head: LogSegment) -> None:
         self._heads[name] = head
         if len(self._heads) > _HEADS:
             del self._heads[next(iter(self._heads))]
@@ -196,16 +196,16 @@ class Log:
             files |= {file.name: file for file in (*segment.files, *segment.again)}
             renamed |= {file.name: file for file in segment.renamed}
         failpoint.point("files-merge")
-        merged = Segment(tuple(files.values()), renamed=tuple(renamed.values()))
+        merged = LogSegment(tuple(files.values()), renamed=tuple(renamed.values()))
         return self._write(merged), merged.size
 
-    def _write(self, segment: Segment) -> str:
+    def _write(self, segment: LogSegment) -> str:
         data = msgspec.json.encode(segment)
         name = _name(data)
         failpoint.point("files-listed")
         try:
             if not (self.folder / name).exists():
-                files.write(self.folder / name, data)
+                files.write_atomic(self.folder / name, data)
         except OSError as error:
             raise SinkqlError(
                 "SQ3306",
@@ -215,14 +215,14 @@ class Log:
         self._whole.add(name)
         return name
 
-    def _read(self, name: str) -> Segment:
+    def _read(self, name: str) -> LogSegment:
         try:
             data = (self.folder / name).read_bytes()
         except OSError as error:
             raise _lost(name) from error
         if name != _name(data):
             raise _lost(name)
-        return codec.decoder(Segment).decode(data)
+        return codec.decoder(LogSegment).decode(data)
 
 
 def _to_merge(older: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:

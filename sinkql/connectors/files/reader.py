@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.on_error import BadRecords, OnError, on_error
+from sinkql.connector_api.on_error import OnError, RecordErrorPolicy, on_error
 from sinkql.connector_api.stream import (
     Context,
     Decoded,
@@ -38,7 +38,7 @@ from sinkql.connector_api.stream import (
     Split,
     Tally,
     UndecodableError,
-    unkept,
+    not_kept,
 )
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.files.compression import Written
@@ -59,7 +59,7 @@ from sinkql.connectors.files.content import (
 from sinkql.connectors.files.discovery import Watch
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.object_listing import Bucket, BucketWatch
-from sinkql.connectors.files.processed_files import Log
+from sinkql.connectors.files.processed_files import ProcessedFilesLog
 from sinkql.connectors.files.seen import Part, SeenFile, from_data
 from sinkql.errors import GoneError, SinkqlError
 
@@ -95,14 +95,14 @@ class FilesReader(Reader):
     policy: OnError
     max_files: int | None
     written: Written = Written()
-    log: Log = field(init=False, repr=False, compare=False)
-    told: Log = field(init=False, repr=False, compare=False)
+    log: ProcessedFilesLog = field(init=False, repr=False, compare=False)
+    told: ProcessedFilesLog = field(init=False, repr=False, compare=False)
     """The same for figures, which another thread asks for: what `log` has in memory is of where batches are."""
     watch: Watch | BucketWatch = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("log", "told"):
-            object.__setattr__(self, name, Log(self.state / self.home))
+            object.__setattr__(self, name, ProcessedFilesLog(self.state / self.home))
         watch = Watch(self.folder) if isinstance(self.folder, Folder) else BucketWatch(self.folder)
         object.__setattr__(self, "watch", watch)
 
@@ -123,7 +123,7 @@ class FilesReader(Reader):
             Written(options.get("compression", "AUTO"), options.get("encoding")),
         )
 
-    def here(self) -> bool:
+    def local_only(self) -> bool:
         """Tell whether the files lie in a folder of this machine."""
         return isinstance(self.folder, Folder)
 
@@ -310,11 +310,11 @@ class FilesReader(Reader):
     def _plainly(self, file: SeenFile) -> bool:
         return self.decoding.stored is not None or self.written.plainly(file.name)
 
-    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
+    def required_files(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the log's segments, as paths below the sink's state folder."""
         return tuple(f"{self.home}/{name}" for name in self.log.names(offsets["log"]))
 
-    def unneeded(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
+    def removable_files(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
         """Return the log's segments that none of the offsets needs."""
         names = self.log.unneeded([offsets["log"] for offsets in kept], before=before)
         return tuple(f"{self.home}/{name}" for name in names)
@@ -341,7 +341,7 @@ class FilesReader(Reader):
             for split in self._ranges(file, at if partial is not None and file.name == partial.name else 0)
         ]
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         """Tell by the sizes of plain files: what is in compressed ones may be a thousand times as large."""
         if self.decoding.stored is not None or len(splits) > _SMALL_FILES:
             return False
@@ -398,10 +398,10 @@ class FilesReader(Reader):
         if split["parts"]:
             tally.bytes += split["parts"][-1][0] - split["from"]
 
-    def again(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
+    def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
         """Decode lines, elements of arrays and CSV records, these as the header of their file says."""
         if self.decoding.stored is not None:
-            raise unkept(f"files of FORMAT {self.format['name']} are not cut into records")
+            raise not_kept(f"files of FORMAT {self.format['name']} are not cut into records")
         form = {name: value for name, value in self.format.items() if name != "array"}
         decoder = self.decoding.open(form, self.columns)
         for record in records:
@@ -493,7 +493,7 @@ class FilesReader(Reader):
     def _tallied(
         self, file: SeenFile, parts: Iterator[Decoded], tally: Tally, *, before: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        bad = BadRecords(self.source, self.policy)
+        bad = RecordErrorPolicy(self.source, self.policy)
         for decoded in parts:
             tally.rows += decoded.records
             for failure in decoded.failures:

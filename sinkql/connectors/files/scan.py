@@ -21,7 +21,7 @@ from sinkql.connectors.files.local_listing import Folder, regular
 from sinkql.connectors.files.reader import text_of, whole_lines
 from sinkql.connectors.files.seen import SeenFile, UnreadableError, seen_file
 from sinkql.errors import GoneError, SinkqlError
-from sinkql.local_path import expanded
+from sinkql.local_path import expand_home
 from sinkql.object_store.store import ObjectStore
 
 _MOST_FILES = 100_000
@@ -120,7 +120,7 @@ def _local(path: str, format_: str) -> tuple[Place, Sequence[SeenFile]]:
 
 
 def _paths(path: str) -> Sequence[Path]:
-    given = expanded(path)
+    given = expand_home(path)
     if given.is_dir():
         folder = Folder(given, "*", False)
         return sorted(folder.file(name) for name, _ in folder.names())

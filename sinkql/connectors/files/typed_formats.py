@@ -17,7 +17,7 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 
 from sinkql import physical
-from sinkql.connector_api.stream import Decoded, Failure, UndecodableError, WideError
+from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError, WideError
 from sinkql.connectors.files.avro import AvroFile
 from sinkql.decode.arrow_values import column_of, inferred, readable
 from sinkql.decode.json_lines import without
@@ -96,7 +96,7 @@ class StoredRows:
         except WideError:
             if batch.num_rows == 1:  # with a list that is as wide as many rows
                 none = self._decoded(batch[:0], piece, done).batch
-                yield Decoded(none, 1, [Failure(1 + piece.before() + done, WIDE, _raw(batch, 0))])
+                yield Decoded(none, 1, [RowFailure(1 + piece.before() + done, WIDE, _raw(batch, 0))])
                 return
             middle = batch.num_rows // 2
             yield from self._parts(batch[:middle], piece, done)
@@ -115,7 +115,7 @@ class StoredRows:
                     failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
         rows = pa.record_batch(arrays, names=[column.name for column in self._columns])
         first = 1 + piece.before() + done if failures else 0
-        failed = [Failure(first + row, failures[row], _raw(batch, row)) for row in sorted(failures)]
+        failed = [RowFailure(first + row, failures[row], _raw(batch, row)) for row in sorted(failures)]
         return Decoded(without(rows, failures), batch.num_rows, failed)
 
 

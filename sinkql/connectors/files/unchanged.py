@@ -21,7 +21,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 Stamp = tuple[int, int, int, int]
 
 
-class Visited:
+class VisitedFolders:
     """The folders that one listing goes through, as they are just before it."""
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import SecretOnly, bind, described
-from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Planning
+from sinkql.connector_api.options import SecretOnly, bind, option_field
+from sinkql.connector_api.planning import ConnectionKind, Connector, OutsideAccess, PlanningContext
 from sinkql.connector_api.secret import secret_data
 from sinkql.connectors.gcp.store import open_store
 
@@ -29,16 +29,16 @@ the connection is created. It has been tested with a server that stands in for G
 class GcpOptions:
     """The options of TO GCP."""
 
-    service_account_key: SecretOnly = described("the JSON of the service account's key")
+    service_account_key: SecretOnly = option_field("the JSON of the service account's key")
 
 
-def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return the options: the key, which nobody reads yet."""
     options = bind(statement.options, GcpOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     return {"service_account_key": secret_data(options.service_account_key)}
 
 
-def _validate(connection: logical.Connection, access: Access) -> None:
+def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
     """Ask for a token."""
     open_store(connection.options, access.secret).properties()
 

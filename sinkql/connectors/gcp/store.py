@@ -12,7 +12,7 @@ from typing import Any
 
 from sinkql.connector_api.secret import reveal
 from sinkql.connectors.gcp.failure import bad_key, failure, no_google_auth
-from sinkql.object_store.renewal import Keys, Renewal
+from sinkql.object_store.renewal import Credentials, RenewedCredentials
 from sinkql.object_store.store import Options, RevealSecret
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
@@ -28,10 +28,10 @@ class ServiceAccount:
 
     project: str | None
     fetch: Callable[[], tuple[str, datetime | None]] = field(repr=False)
-    keys: Renewal = field(init=False)
+    keys: RenewedCredentials = field(init=False)
 
     def __post_init__(self) -> None:
-        self.keys = Renewal(self._ask)
+        self.keys = RenewedCredentials(self._ask)
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties with a token that is valid now; raises SQ423x."""
@@ -41,11 +41,11 @@ class ServiceAccount:
     def renew(self) -> None:
         self.keys.forget()
 
-    def _ask(self, time: datetime) -> Keys:
+    def _ask(self, time: datetime) -> Credentials:
         token, end = self.fetch()
         end = end or time + _LIFE
         known = {"gcs.oauth2.token": token, "gcs.oauth2.token-expires-at": str(int(end.timestamp() * 1000))}
-        return Keys(known, min(end - time, _LIFE))
+        return Credentials(known, min(end - time, _LIFE))
 
 
 def open_store(options: Options, secret: RevealSecret) -> ServiceAccount:

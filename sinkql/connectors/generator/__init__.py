@@ -13,7 +13,14 @@ import time
 from collections.abc import Callable
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Access, Connector, Later, Planning, PlanSource, SourceKind
+from sinkql.connector_api.planning import (
+    Connector,
+    OutsideAccess,
+    PlanningContext,
+    PlanSource,
+    SourceKind,
+    UnsupportedKind,
+)
 from sinkql.connector_api.stream import Context, Offsets, Reader
 from sinkql.connectors.generator import about, plan
 from sinkql.connectors.generator.options import CounterOptions, KeyValueOptions, TickOptions, TpchOptions
@@ -36,7 +43,7 @@ def _first_of_some(start: Offsets, rows: int) -> Offsets:
     return {**start, "count": start["count"] + 1000 + 100 * rows}
 
 
-def _begin(statement: ast.CreateSource, planning: Planning, access: Access) -> logical.Facts:
+def _begin(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
     """Return when the source begins to tick: its tables have the same times wherever they are read."""
     return {"since": time.time_ns() // 1_000_000}
 
@@ -71,6 +78,6 @@ connector = Connector(
         _kind("MARKETING", plan.plan_marketing, TickOptions, about.MARKETING, _first_of_some),
         _kind("TPCH", plan.plan_tpch, TpchOptions, about.TPCH),
     ),
-    later=(Later("SOURCE", "LOAD GENERATOR DATUMS", TickOptions),),
+    later=(UnsupportedKind("SOURCE", "LOAD GENERATOR DATUMS", TickOptions),),
     tasks=("sinkql.connectors.generator.reader",),
 )

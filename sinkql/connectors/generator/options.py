@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sinkql.connector_api.options import described
+from sinkql.connector_api.options import option_field
 
 _SECOND = timedelta(seconds=1)
 _AS_OF = "how many ticks there are from the beginning"
@@ -18,56 +18,58 @@ _SEED = "another number gives other random values"
 class CounterOptions:
     """The options of LOAD GENERATOR COUNTER; `up_to` is the number of rows that ever come."""
 
-    tick_interval: timedelta = described("the time between two rows", default=_SECOND)
-    up_to: int | None = described("how many rows ever come", default=None)
-    rows_per_second: int | None = described("instead of `TICK INTERVAL`", default=None)
-    max_cardinality: int | None = described("how many rows there are at most; older ones go", default=None)
-    as_of: int = described("the counter starts after it", default=0)
-    seed: int = described("taken, and without effect on a counter", default=0)
+    tick_interval: timedelta = option_field("the time between two rows", default=_SECOND)
+    up_to: int | None = option_field("how many rows ever come", default=None)
+    rows_per_second: int | None = option_field("instead of `TICK INTERVAL`", default=None)
+    max_cardinality: int | None = option_field("how many rows there are at most; older ones go", default=None)
+    as_of: int = option_field("the counter starts after it", default=0)
+    seed: int = option_field("taken, and without effect on a counter", default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class TickOptions:
     """The options of LOAD GENERATOR AUCTION, CLOCK and MARKETING."""
 
-    tick_interval: timedelta = described("the time between two ticks", default=_SECOND)
-    as_of: int = described(_AS_OF, default=0)
-    up_to: int | None = described(_UP_TO, default=None)
-    rows_per_second: int | None = described(_RATE, default=None)
-    seed: int = described(_SEED, default=0)
+    tick_interval: timedelta = option_field("the time between two ticks", default=_SECOND)
+    as_of: int = option_field(_AS_OF, default=0)
+    up_to: int | None = option_field(_UP_TO, default=None)
+    rows_per_second: int | None = option_field(_RATE, default=None)
+    seed: int = option_field(_SEED, default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class TpchOptions:
     """The options of LOAD GENERATOR TPCH."""
 
-    scale_factor: float = described("how much there is: at 1 there are six million items of orders", default=0.01)
-    tick_interval: timedelta | None = described("the time between two changes; without it there are none", default=None)
-    as_of: int = described(_AS_OF, default=0)
-    up_to: int | None = described(_UP_TO, default=None)
-    rows_per_second: int | None = described(_RATE, default=None)
-    seed: int = described(_SEED, default=0)
+    scale_factor: float = option_field("how much there is: at 1 there are six million items of orders", default=0.01)
+    tick_interval: timedelta | None = option_field(
+        "the time between two changes; without it there are none", default=None
+    )
+    as_of: int = option_field(_AS_OF, default=0)
+    up_to: int | None = option_field(_UP_TO, default=None)
+    rows_per_second: int | None = option_field(_RATE, default=None)
+    seed: int = option_field(_SEED, default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValueOptions:
     """The options of LOAD GENERATOR KEY VALUE."""
 
-    keys: int = described("how many keys there are")
-    snapshot_rounds: int = described("how many values each key gets before the first tick")
-    value_size: int = described("how many bytes a value has")
-    seed: int = described(_SEED)
-    partitions: int = described("over how many partitions the keys are spread")
-    batch_size: int = described("how many new values each partition gets a tick")
-    transactional_snapshot: bool = described(
+    keys: int = option_field("how many keys there are")
+    snapshot_rounds: int = option_field("how many values each key gets before the first tick")
+    value_size: int = option_field("how many bytes a value has")
+    seed: int = option_field(_SEED)
+    partitions: int = option_field("over how many partitions the keys are spread")
+    batch_size: int = option_field("how many new values each partition gets a tick")
+    transactional_snapshot: bool = option_field(
         "whether offsets count the rounds of the snapshot, or its batches", default=True
     )
-    tick_interval: timedelta | None = described(
+    tick_interval: timedelta | None = option_field(
         "the time between two batches; without it there are none after the snapshot", default=None
     )
-    as_of: int = described(_AS_OF, default=0)
-    up_to: int | None = described(_UP_TO, default=None)
-    rows_per_second: int | None = described(_RATE, default=None)
+    as_of: int = option_field(_AS_OF, default=0)
+    up_to: int | None = option_field(_UP_TO, default=None)
+    rows_per_second: int | None = option_field(_RATE, default=None)
 
 
 Options = CounterOptions | TickOptions | TpchOptions | KeyValueOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.connector_api.options import bind, option_span
-from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connectors.generator.options import (
     CounterOptions,
     KeyValueOptions,
@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 20
 _MOST_KEYS = 1 << 40
 
 
-def plan_counter(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan_counter(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a COUNTER: one column `counter`; with MAX CARDINALITY old rows go as new ones come."""
     _check_clauses(statement)
     options = bind(statement.options, CounterOptions, owner="counter load generators", span=statement.kind_span)
@@ -42,7 +42,7 @@ def plan_counter(statement: ast.CreateSource, facts: logical.Facts, planning: Pl
     )
 
 
-def plan_clock(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan_clock(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a CLOCK: one row, the time of the last tick."""
     _check_clauses(statement)
     options = bind(statement.options, TickOptions, owner="clock load generators", span=statement.kind_span)
@@ -50,21 +50,21 @@ def plan_clock(statement: ast.CreateSource, facts: logical.Facts, planning: Plan
     return SourcePlan(_ticking(statement, options, facts), shape)
 
 
-def plan_auction(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan_auction(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan an AUCTION: five tables whose rows only come."""
     _check_clauses(statement)
     options = bind(statement.options, TickOptions, owner="auction load generators", span=statement.kind_span)
     return _tables("auction", _ticking(statement, options, facts))
 
 
-def plan_marketing(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan_marketing(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a MARKETING: six tables, of which the leads change."""
     _check_clauses(statement)
     options = bind(statement.options, TickOptions, owner="marketing load generators", span=statement.kind_span)
     return _tables("marketing", _ticking(statement, options, facts))
 
 
-def plan_tpch(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan_tpch(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a TPCH: eight tables, of which orders and their items change if there are ticks."""
     _check_clauses(statement)
     options = bind(statement.options, TpchOptions, owner="tpch load generators", span=statement.kind_span)
@@ -81,7 +81,7 @@ def plan_tpch(statement: ast.CreateSource, facts: logical.Facts, planning: Plann
     return _tables("tpch", given, changes=changes)
 
 
-def plan_key_value(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan_key_value(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a KEY VALUE: with ENVELOPE UPSERT a row a key, otherwise one for each value."""
     _check_clauses(statement, included=("KEY", "OFFSET"), envelopes=("NONE", "UPSERT"))
     options = bind(statement.options, KeyValueOptions, owner="key value load generators", span=statement.kind_span)

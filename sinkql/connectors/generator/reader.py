@@ -61,11 +61,11 @@ class GeneratorReader(Reader):
             )
         return {**start, "count": table.initial + table.step * (up_to or 0)}
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether all places up to a target were read: when the source began says nothing of them."""
         return bool(offsets["count"] >= target["count"])
 
-    def common(self, offsets: Offsets) -> Offsets | None:
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
         """Return how many places were read."""
         return {"count": offsets["count"]}
 
@@ -99,7 +99,7 @@ class GeneratorReader(Reader):
             for at in range(start["count"], end["count"], step)
         ]
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         """Tell by the number of places."""
         places: int = sum(split["to"] - split["from"] for split in splits)
         rows = places * self.table.weight

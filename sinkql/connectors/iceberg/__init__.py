@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Access, ConnectionKind, Connector, SinkKind
-from sinkql.connector_api.stream import Context, Published, Switch, Writer
+from sinkql.connector_api.planning import ConnectionKind, Connector, OutsideAccess, SinkKind
+from sinkql.connector_api.stream import Context, PlanChange, Published, Writer
 from sinkql.connectors.iceberg.plan import connection
 from sinkql.connectors.iceberg.plan import sink as plan
 from sinkql.connectors.iceberg.plan.connection import plan_connection
@@ -61,14 +61,14 @@ itself have not been tested."""
 # pyiceberg loads only where the outside is reached, not to plan
 
 
-def _validate(planned: logical.Connection, access: Access) -> None:
+def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
     from sinkql.connectors.iceberg.table.catalog import validate
 
     validate(planned, access)
 
 
 def _find_facts(
-    statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+    statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
 ) -> logical.Facts:
     from sinkql.connectors.iceberg.commit.table_facts import find
 
@@ -100,15 +100,15 @@ def _publish(write: physical.Write, context: Context) -> Published:
 
 
 def _forget(write: physical.Write, context: Context) -> None:
-    from sinkql.connectors.iceberg.commit.forget import forget
+    from sinkql.connectors.iceberg.commit.forget import delete_sink_tag
 
-    forget(write, context)
+    delete_sink_tag(write, context)
 
 
 def _drop(write: physical.Write, context: Context, *, dry: bool) -> bool:
-    from sinkql.connectors.iceberg.commit.drop_table import drop_table
+    from sinkql.connectors.iceberg.commit.drop_table import drop_table_if_empty
 
-    return drop_table(write, context, dry=dry)
+    return drop_table_if_empty(write, context, dry=dry)
 
 
 def _rows(
@@ -117,11 +117,11 @@ def _rows(
     columns: tuple[physical.Column, ...],
     limit: int,
     *,
-    switch: Switch | None = None,
+    switch: PlanChange | None = None,
 ) -> pa.Table:
-    from sinkql.connectors.iceberg.commit.present import rows
+    from sinkql.connectors.iceberg.commit.present import current_rows
 
-    return rows(write, context, columns, limit, switch=switch)
+    return current_rows(write, context, columns, limit, switch=switch)
 
 
 connector = Connector(

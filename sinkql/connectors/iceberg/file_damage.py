@@ -33,13 +33,13 @@ _GIVEN = re.compile(rb"\d+-[0-9a-f-]{36}\.")
 _GUESS = 1 << 16
 """Bytes that have most footers in them."""
 _CHANGED = "it is not as it was written"
-ENDING = 8
+FOOTER_BYTES = 8
 """Bytes of a Parquet file behind its footer: the footer's length, and PAR1."""
 _NO_TABLE = NoSuchTableError, NoSuchPropertyException, NoSuchIcebergTableError
 _STORES = ("aws error", "google::cloud")
 
 
-def damaged(path: str, why: str) -> SinkqlError:
+def damaged_file_error(path: str, why: str) -> SinkqlError:
     """Return the error for a file that does not say what was written."""
     return SinkqlError(
         "SQ3530",
@@ -51,7 +51,7 @@ def damaged(path: str, why: str) -> SinkqlError:
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
+def damage_as_error(path: str) -> Iterator[None]:
     """Turn what reading a file raises in the block into SQ3530; what the storage itself raises goes on as it is."""
     try:
         yield
@@ -62,7 +62,7 @@ def reading(path: str) -> Iterator[None]:
         other = isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None)
         if other or type(error) is MemoryError or any(each in text.lower() for each in _STORES):
             raise
-        raise damaged(path, f"{type(error).__name__}: {text}") from error
+        raise damaged_file_error(path, f"{type(error).__name__}: {text}") from error
 
 
 class SealedOutput(OutputFile):
@@ -179,7 +179,7 @@ def _blanks(data: bytes) -> str:
     return f"{xxhash.xxh3_64_intdigest(data):0{8 * _DIGEST}b}".translate(str.maketrans("01", _BLANKS))
 
 
-class Ending:
+class FooterSealer:
     """What Arrow writes a Parquet file to, with a seal of the footer before it. Pages have checksums of their own."""
 
     def __init__(self, stream: OutputStream, path: str) -> None:
@@ -197,7 +197,7 @@ class Ending:
     def flush(self) -> None:
         """Leave that to the stream."""
 
-    def hold(self) -> None:
+    def keep_footer(self) -> None:
         """Hold back what comes from now on, the end of the file."""
         self._held = []
 
@@ -208,7 +208,7 @@ class Ending:
         self._stream.write(end[:cut] + _OF_FOOTER + _digest(self._path, end[cut:]) + end[cut:])
 
 
-def footer_of(stream: pa.NativeFile, path: str) -> bytes:
+def read_footer(stream: pa.NativeFile, path: str) -> bytes:
     """Return the end of a Parquet file, from the footer on; raises ValueError as `check_parquet` does."""
     size = stream.size()
     end = _last(stream, min(size, _GUESS))
@@ -233,13 +233,17 @@ def _last(stream: pa.NativeFile, count: int) -> bytes:
 
 def _check_end(end: bytes, size: int) -> None:
     """Raise ValueError where the last bytes of a file of that size are not those of a Parquet file."""
-    if len(end) < 2 * ENDING or end[-4:] != b"PAR1" or not 0 < size - len(end) + _footer(end) < size - ENDING:
+    if (
+        len(end) < 2 * FOOTER_BYTES
+        or end[-4:] != b"PAR1"
+        or not 0 < size - len(end) + _footer(end) < size - FOOTER_BYTES
+    ):
         raise ValueError("it does not end as a Parquet file does")
 
 
 def _footer(data: bytes) -> int:
     """Return where the footer begins."""
-    return len(data) - ENDING - int.from_bytes(data[-ENDING:-4], "little")
+    return len(data) - FOOTER_BYTES - int.from_bytes(data[-FOOTER_BYTES:-4], "little")
 
 
 def _digest(path: str, *parts: bytes) -> bytes:

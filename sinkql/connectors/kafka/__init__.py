@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from sinkql import logical, physical
-from sinkql.connector_api.health_check import Check, Examined
+from sinkql.connector_api.health_check import CheckContext, HealthCheck
 from sinkql.connector_api.on_error import OnErrorOptions
 from sinkql.connector_api.planning import (
-    Access,
     AddressKind,
     ConnectionKind,
     Connector,
+    OutsideAccess,
     Progress,
     SinkKind,
     SourceKind,
@@ -110,14 +110,14 @@ columns of the key alone. What new partitions change of that is not moved. Sever
 rows from before would be others: drop the sink, and create it again into a new topic."""
 
 
-def _validate(connection: logical.Connection, access: Access) -> None:
+def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
     from sinkql.connectors.kafka.admin import admin_of  # the client library, only where it is used
     from sinkql.connectors.kafka.client import Client
 
     admin_of(Client.planned(connection, access)).check()
 
 
-def _examine(connection: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
+def _examine(connection: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
     from sinkql.connectors.kafka.doctor import examine
 
     return examine(connection, examined, access)

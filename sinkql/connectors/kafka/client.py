@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sinkql import logical, physical
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.secret import reveal
 from sinkql.connectors.kafka.connection import TUNNELS
 from sinkql.connectors.kafka.ssh_proxy import Route, Routes, Tls, proxy_of
@@ -42,7 +42,7 @@ class Client:
     routes: Routes | None = field(default=None, repr=False)
 
     @classmethod
-    def planned(cls, connection: logical.Connection, access: Access) -> Client:
+    def planned(cls, connection: logical.Connection, access: OutsideAccess) -> Client:
         """Return the client of a planned connection."""
         return cls.of(connection.name, connection.options, access.secret, lambda name: access.connection(name).options)
 

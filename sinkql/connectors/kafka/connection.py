@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast
-from sinkql.connector_api.options import SecretOnly, SecretPart, bind, described, option_span
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.secret import secret_data
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import SecretText
@@ -28,41 +28,41 @@ PROGRESS_TOPIC = "_sinkql-progress"
 class KafkaOptions:
     """The options of TO KAFKA; one of BROKER and BROKERS is given."""
 
-    broker: str | None = described("where a broker is, as `host:9092`; it names the others", default=None)
-    brokers: tuple[str, ...] = described("several of them, as `('a:9092', 'b:9092')`", default=())
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = described(
+    broker: str | None = option_field("where a broker is, as `host:9092`; it names the others", default=None)
+    brokers: tuple[str, ...] = option_field("several of them, as `('a:9092', 'b:9092')`", default=())
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = option_field(
         "how brokers are spoken to: `SASL_SSL` if an option of SASL is given, else `SSL`", default=None
     )
-    sasl_mechanisms: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = described(
+    sasl_mechanisms: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = option_field(
         "how the user shows who it is", default=None
     )
-    sasl_username: SecretPart | None = described("the user", default=None)
-    sasl_password: SecretOnly | None = described("of the user", default=None)
-    ssl_certificate_authority: SecretText | None = described(
+    sasl_username: SecretPart | None = option_field("the user", default=None)
+    sasl_password: SecretOnly | None = option_field("of the user", default=None)
+    ssl_certificate_authority: SecretText | None = option_field(
         "the certificate in PEM of the authority that signed the brokers', where this machine does not trust it",
         default=None,
     )
-    ssl_certificate: SecretText | None = described(
+    ssl_certificate: SecretText | None = option_field(
         "with `SSL KEY`: a certificate that shows who asks, in PEM", default=None
     )
-    ssl_key: SecretOnly | None = described("the key of `SSL CERTIFICATE`, in PEM", default=None)
-    ssh_tunnel: ast.Name | None = described(
+    ssl_key: SecretOnly | None = option_field("the key of `SSL CERTIFICATE`, in PEM", default=None)
+    ssh_tunnel: ast.Name | None = option_field(
         "a connection to an SSH server that brokers are reached through; a broker has one of its own as `'host:9092' "
         "USING SSH TUNNEL name`",
         default=None,
     )
-    aws_privatelink: ast.Name | None = described("not supported yet", default=None)
-    aws_connection: ast.Name | None = described("not supported yet", default=None)
-    progress_topic: str | None = described(
+    aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
+    aws_connection: ast.Name | None = option_field("not supported yet", default=None)
+    progress_topic: str | None = option_field(
         "the topic in which sinks keep how far they are, else `_sinkql-progress`; they make it if it is not there",
         default=None,
     )
-    progress_topic_replication_factor: int | None = described(
+    progress_topic_replication_factor: int | None = option_field(
         "of a topic of progress that sinks make, else as the brokers have it", default=None
     )
 
 
-def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return `brokers`, `protocol`, and what else is given; raises SQ2101 to SQ2106, SQ2560 to SQ2563 and SQ2988."""
     _check_later(statement)
     brokers = tuple(_brokers(statement))
@@ -132,7 +132,7 @@ def _tunneled(item: ast.Phrase) -> bool:
     return then is not None and then.words == "USING SSH TUNNEL" and not (item.words or item.options or then.options)
 
 
-def _tunnels(statement: ast.CreateConnection, planning: Planning) -> list[dict[str, str]]:
+def _tunnels(statement: ast.CreateConnection, planning: PlanningContext) -> list[dict[str, str]]:
     """Return the tunnels of single brokers."""
     found = []
     for _, item in _items(statement):

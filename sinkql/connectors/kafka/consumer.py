@@ -277,7 +277,7 @@ def _check(client: Client, wanted: Range, at: int) -> None:
         raise lost_messages(wanted.source, wanted.topic, wanted.partition, at, begin)
     end = admin.ends(wanted.topic, [wanted.partition], committed=wanted.committed)[wanted.partition]
     if end < wanted.end:
-        raise lost_end(wanted.source, wanted.topic, wanted.partition, wanted.end, end)
+        raise end_lost(wanted.source, wanted.topic, wanted.partition, wanted.end, end)
 
 
 def _failure(client: Client, wanted: Range, error: Any, troubles: Troubles) -> SinkqlError:
@@ -316,7 +316,7 @@ def lost_topic(source: str, topic: str) -> SinkqlError:
     )
 
 
-def made_anew(source: str, topic: str) -> GoneError:
+def topic_recreated(source: str, topic: str) -> GoneError:
     """Return the error for rows to be computed again of a topic that is gone, as a user has accepted."""
     return GoneError(
         "SQ3371",
@@ -336,7 +336,7 @@ def lost_place(source: str, topic: str, partition: int, read: int, offset: int) 
     )
 
 
-def lost_end(source: str, topic: str, partition: int, read: int, end: int) -> SinkqlError:
+def end_lost(source: str, topic: str, partition: int, read: int, end: int) -> SinkqlError:
     """Return the error for a partition that is shorter than what was read of it."""
     return SinkqlError(
         "SQ3372",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sinkql import logical, physical
-from sinkql.connector_api.planning import FormatPlan, MessageFormat, Messages, MessageWriting, Planning
+from sinkql.connector_api.planning import FormatPlan, MessageFormat, MessageWriting, PlanningContext, SourceMessages
 from sinkql.connector_api.stream import (
     ChangeDecoder,
     Context,
@@ -21,7 +21,7 @@ from sinkql.decode.csv_options import CsvOptions, csv_form
 from sinkql.errors import SinkqlError
 
 
-def _plan_json(messages: Messages, planning: Planning) -> FormatPlan:
+def _plan_json(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     """Plan members by name, or without columns each value whole."""
     if messages.format.array:
         raise SinkqlError(
@@ -43,12 +43,12 @@ def _plan_json(messages: Messages, planning: Planning) -> FormatPlan:
     return FormatPlan({"whole": True}, (_column(messages, "data", "jsonb"),))
 
 
-def _plan_text(messages: Messages, planning: Planning) -> FormatPlan:
+def _plan_text(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     """Plan one column: `text`, or the one that is declared."""
     return _single(messages, "text", "text")
 
 
-def _plan_bytes(messages: Messages, planning: Planning) -> FormatPlan:
+def _plan_bytes(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     """Plan one column `data` of type bytea."""
     planned = _single(messages, "data", "bytea")
     wrong = next((each for each in messages.columns if each.type.name != "bytea"), None)
@@ -62,7 +62,7 @@ def _plan_bytes(messages: Messages, planning: Planning) -> FormatPlan:
     return planned
 
 
-def _single(messages: Messages, name: str, type_: str) -> FormatPlan:
+def _single(messages: SourceMessages, name: str, type_: str) -> FormatPlan:
     if len(messages.columns) > 1:
         raise SinkqlError(
             "SQ2470",
@@ -73,7 +73,7 @@ def _single(messages: Messages, name: str, type_: str) -> FormatPlan:
     return FormatPlan({}, None if messages.columns else (_column(messages, name, type_),))
 
 
-def _plan_csv(messages: Messages, planning: Planning) -> FormatPlan:
+def _plan_csv(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     """Plan fields by place: the declared columns, or as many texts as the format says."""
     format_ = messages.format
     if format_.header or format_.names:
@@ -107,7 +107,7 @@ def _plan_csv(messages: Messages, planning: Planning) -> FormatPlan:
     return FormatPlan(options, tuple(logical.Column(name, logical.Type("text")) for name in names))
 
 
-def _column(messages: Messages, name: str, type_: str) -> logical.Column:
+def _column(messages: SourceMessages, name: str, type_: str) -> logical.Column:
     return logical.Column("key" if messages.part == "key" else name, logical.Type(type_))
 
 

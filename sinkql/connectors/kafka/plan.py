@@ -10,8 +10,15 @@ from typing import Any, Literal
 
 from sinkql import ast, logical
 from sinkql.connector_api.on_error import OnErrorOptions
-from sinkql.connector_api.options import bind, described, option_span
-from sinkql.connector_api.planning import Access, FormatPlan, MessageFormat, Messages, Planning, SourcePlan
+from sinkql.connector_api.options import bind, option_field, option_span
+from sinkql.connector_api.planning import (
+    FormatPlan,
+    MessageFormat,
+    OutsideAccess,
+    PlanningContext,
+    SourceMessages,
+    SourcePlan,
+)
 from sinkql.connector_api.types import parse_type
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.decode.columns import check_names, declared
@@ -33,17 +40,17 @@ _ONE_COLUMN = ("JSON", "TEXT", "BYTES")
 class TopicOptions:
     """The options of FROM KAFKA CONNECTION."""
 
-    topic: str = described("the topic's name")
-    start_offset: tuple[int, ...] = described(
+    topic: str = option_field("the topic's name")
+    start_offset: tuple[int, ...] = option_field(
         "where each partition is read from, as `(0, 10, 100)`; later partitions from their beginning", default=()
     )
-    start_timestamp: int | None = described(
+    start_timestamp: int | None = option_field(
         "read from the first messages that are not older than these milliseconds since 1970; a negative number counts "
         "back from when the source is created",
         default=None,
     )
-    group_id_prefix: str | None = described("what the id of the consumers' group begins with", default=None)
-    topic_metadata_refresh_interval: timedelta = described(
+    group_id_prefix: str | None = option_field("what the id of the consumers' group begins with", default=None)
+    topic_metadata_refresh_interval: timedelta = option_field(
         "how often new partitions are looked for", default=timedelta(seconds=60)
     )
 
@@ -60,7 +67,7 @@ class _Part:
         return {"format": self.kind.name, **self.planned.options, "columns": [each.name for each in self.columns]}
 
 
-def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a source of a topic: rows that only come, or that are overwritten by their keys."""
     options = _options(statement, planning)
     given = bind(statement.with_options, OnErrorOptions, owner=OWNER, span=statement.kind_span)
@@ -102,7 +109,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     return SourcePlan(planned, logical.Shape(columns, (frozenset(keys),) if keys else (), change))
 
 
-def find(statement: ast.CreateSource, planning: Planning, access: Access) -> logical.Facts:
+def find(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
     """Look for the topic, and where START TIMESTAMP is."""
     from sinkql.connectors.kafka.admin import admin_of, gone  # the client library, only where it is used
     from sinkql.connectors.kafka.client import Client
@@ -145,7 +152,7 @@ def _check_offsets(options: TopicOptions, partitions: int) -> None:
         )
 
 
-def ask_formats(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+def ask_formats(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
     """Let the formats ask for what they must know before anything is planned: schemas in a registry."""
     options = _options(statement, planning)
     _check_key(statement, _envelope(statement))
@@ -153,11 +160,11 @@ def ask_formats(statement: ast.CreateSource, planning: Planning, access: Access 
     found: dict[str, Any] = {}
     for part, format_, kind in _formats(statement, planning):
         if kind.facts is not None and access is not None:
-            found[part] = kind.facts(Messages(part, options.topic, statement, format_, ()), planning, access)
+            found[part] = kind.facts(SourceMessages(part, options.topic, statement, format_, ()), planning, access)
     return found
 
 
-def _options(statement: ast.CreateSource, planning: Planning) -> TopicOptions:
+def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOptions:
     if statement.connection is None:
         raise SinkqlError(
             "SQ2472",
@@ -241,7 +248,7 @@ def _envelope(statement: ast.CreateSource) -> str:
 
 
 def _formats(
-    statement: ast.CreateSource, planning: Planning
+    statement: ast.CreateSource, planning: PlanningContext
 ) -> list[tuple[Literal["key", "value"], ast.Format, MessageFormat]]:
     """Return the format of values, and that of keys if these are read."""
     if statement.format is None:
@@ -277,7 +284,7 @@ def _check_key(statement: ast.CreateSource, envelope: str) -> None:
         raise SinkqlError("SQ2474", "ENVELOPE DEBEZIUM has no INCLUDE KEY", include.span, hint=hint)
 
 
-def _check_changes(statement: ast.CreateSource, planning: Planning) -> None:
+def _check_changes(statement: ast.CreateSource, planning: PlanningContext) -> None:
     """Refuse ENVELOPE DEBEZIUM of a format that changes are not read in, before a registry is asked: SQ2476."""
     if statement.envelope != "DEBEZIUM" or statement.format is None:
         return
@@ -292,7 +299,7 @@ def _check_changes(statement: ast.CreateSource, planning: Planning) -> None:
 
 
 def _parts(
-    statement: ast.CreateSource, topic: str, facts: logical.Facts, planning: Planning
+    statement: ast.CreateSource, topic: str, facts: logical.Facts, planning: PlanningContext
 ) -> tuple[_Part | None, _Part]:
     """Plan the formats of key and value, each with the declared columns that are its own."""
     formats = {part: (format_, kind) for part, format_, kind in _formats(statement, planning)}
@@ -331,11 +338,11 @@ def _part(
     statement: ast.CreateSource,
     topic: str,
     facts: logical.Facts,
-    planning: Planning,
+    planning: PlanningContext,
 ) -> _Part:
     format_, kind = found
     renamed = part == "value" and _renames(statement, kind.name)
-    asked = Messages(part, topic, statement, format_, () if renamed else columns, facts.get(part, {}))
+    asked = SourceMessages(part, topic, statement, format_, () if renamed else columns, facts.get(part, {}))
     planned = kind.plan(asked, planning)
     own = columns if planned.columns is None else planned.columns
     if renamed:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api import skip
-from sinkql.connector_api.on_error import BadRecords, OnError, on_error
+from sinkql.connector_api.on_error import OnError, RecordErrorPolicy, on_error
 from sinkql.connector_api.stream import (
     Context,
     DecodedMessages,
@@ -38,18 +38,18 @@ from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import (
     Range,
     compacted,
+    end_lost,
     last_message,
-    lost_end,
     lost_messages,
     lost_place,
     lost_topic,
-    made_anew,
     messages,
     size_of,
+    topic_recreated,
 )
 from sinkql.connectors.kafka.decode import Headers, Rows, headers_of
 from sinkql.errors import SinkqlError
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 _SPLIT_ROWS = 1 << 18
 _SMALL_SPLITS = 8
@@ -102,7 +102,7 @@ class KafkaReader(Reader):
     policy: OnError
     refresh_s: float
     group: str
-    notes: Notes | None = None
+    notes: KeyValueStore | None = None
     known_as: str = ""
     _seen: _Seen = field(default_factory=_Seen, repr=False, compare=False)
 
@@ -139,7 +139,7 @@ class KafkaReader(Reader):
         begin = self._asked(self._admin.beginnings, topic.partitions)
         return _begun(topic, {each: max(at, self.start.get(str(each), 0)) for each, at in begin.items()})
 
-    def initial_of(self, offsets: Offsets) -> Offsets:
+    def restart_of(self, offsets: Offsets) -> Offsets:
         """Return where the reading up to `offsets` began; raises SQ3370 where messages from there on may be gone.
 
         SQ3371 where it began in a topic of the same name.
@@ -150,7 +150,7 @@ class KafkaReader(Reader):
         kept = self._asked(self._admin.beginnings, map(int, begun))
         for each, at in begun.items():
             if at < 0:
-                raise made_anew(self.source, self.topic)
+                raise topic_recreated(self.source, self.topic)
             if kept[int(each)] > at and offsets["partitions"][each] > at:
                 raise lost_messages(self.source, self.topic, int(each), at, kept[int(each)])
         return {**{name: each for name, each in offsets.items() if name != "last"}, "partitions": begun}
@@ -160,14 +160,14 @@ class KafkaReader(Reader):
         topic, start = self._topic(fresh=True), self._going_on(start)
         return _further(start, topic, self._asked(self._admin.ends, topic.partitions))
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether a target is reached, of which newer partitions are no part, nor what was deleted since."""
         read = offsets["partitions"]
         if offsets["topic_id"] != target["topic_id"]:
             return False  # what it had of the other topic
         return all(read.get(each, 0) >= to for each, to in target["partitions"].items())
 
-    def common(self, offsets: Offsets) -> Offsets | None:
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
         """Return how far the partitions were read: not where that began."""
         return {"topic_id": offsets["topic_id"], "partitions": offsets["partitions"]}
 
@@ -248,7 +248,7 @@ class KafkaReader(Reader):
             self._check_there(offsets)
         except SinkqlError as error:
             if error.of_loss and self.notes is not None:
-                skip.report(self.notes, self.known_as, offsets)
+                skip.report_loss(self.notes, self.known_as, offsets)
             raise
 
     def _check_there(self, offsets: Offsets) -> None:
@@ -263,7 +263,7 @@ class KafkaReader(Reader):
             if begin[each] > max(at, self.start.get(str(each), 0)):
                 raise lost_messages(self.source, self.topic, each, at, begin[each])
             if end[each] < at and at > self.start.get(str(each), 0):
-                raise lost_end(self.source, self.topic, each, at, end[each])
+                raise end_lost(self.source, self.topic, each, at, end[each])
         seen, now = self._seen, time.monotonic()
         if now - seen.verified_at > _VERIFY_S:
             seen.told.clear()
@@ -285,11 +285,11 @@ class KafkaReader(Reader):
 
         return {int(each): places[each] for each, other in self._each(of, places).items() if other}
 
-    def onward(self, start: Offsets, end: Offsets) -> Offsets | None:
+    def translate_end(self, start: Offsets, end: Offsets) -> Offsets | None:
         """Return the end; None where what is between the two is lost, and a user has accepted that."""
         return end if self._going_on(start) == start else None
 
-    def committed(self, end: Offsets) -> None:
+    def after_commit(self, end: Offsets) -> None:
         """Forget what was accepted: it was of a place from before."""
         if self.notes is not None:
             skip.forget(self.notes, self.known_as)
@@ -364,7 +364,7 @@ class KafkaReader(Reader):
             self._topic(fresh=True)
             raise
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         """Tell by the number of offsets: what is in messages is not known before they are read."""
         return len(splits) <= _SMALL_SPLITS and sum(split["to"] - split["from"] for split in splits) <= _SMALL_ROWS
 
@@ -381,7 +381,7 @@ class KafkaReader(Reader):
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, less those that do not decode; raises SQ3101 where these stop the sinks."""
         wanted = Range(self.source, self.topic, split["partition"], split["from"], split["to"], self.group)
-        bad = BadRecords(self.source, self.policy)
+        bad = RecordErrorPolicy(self.source, self.policy)
         for found in messages(self.client, wanted):
             size = sum(map(len, found))
             tally.rows += len(found)
@@ -392,7 +392,7 @@ class KafkaReader(Reader):
                 tally.dropped += dropped
                 yield batch
 
-    def again(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
+    def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
         """Decode messages, of which all is kept that rows may have."""
         for record in records:
             ((rows, failed, dropped),) = self.rows.decoded([KeptMessage(record)], len(record.raw))

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast, logical
-from sinkql.connector_api.planning import Access
-from sinkql.connector_api.scaffold import Address, ConnectionDraft, SourceDraft, Wanted, option, relation_name
+from sinkql.connector_api.planning import OutsideAccess
+from sinkql.connector_api.scaffold import (
+    Address,
+    ConnectionScaffold,
+    ScaffoldRequest,
+    SourceScaffold,
+    option,
+    relation_name,
+)
 from sinkql.decode.guess import type_of_texts, type_of_values
 from sinkql.errors import SinkqlError
 from sinkql.printer.clause import ident, text
@@ -26,7 +33,7 @@ _RECORDS = 2
 _PORT = 9092
 
 
-def draft_connection(address: Address) -> ConnectionDraft:
+def draft_connection(address: Address) -> ConnectionScaffold:
     """Return the connection of an address; raises SQ4039 where it names a topic."""
     if address.path:
         hint = "Write kafka://host:9092, and the names of topics after it."
@@ -38,10 +45,14 @@ def draft_connection(address: Address) -> ConnectionDraft:
     if address.user is not None:
         options.append(option("SASL MECHANISMS", address.options.get("sasl_mechanism", "PLAIN").upper()))
         options.append(option("SASL USERNAME", address.user))
-    return ConnectionDraft("KAFKA", "kafka", tuple(options), "SASL PASSWORD", "KAFKA_PASSWORD" if address.user else "")
+    return ConnectionScaffold(
+        "KAFKA", "kafka", tuple(options), "SASL PASSWORD", "KAFKA_PASSWORD" if address.user else ""
+    )
 
 
-def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -> Iterator[SourceDraft]:
+def draft_sources(
+    planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
+) -> Iterator[SourceScaffold]:
     """Yield a source of each topic; one without messages is left out, since nothing tells what they are."""
     from sinkql.connectors.kafka.admin import admin_of  # the client library, only where it is used
     from sinkql.connectors.kafka.client import Client
@@ -54,12 +65,14 @@ def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -
         try:
             seen = _look(client, topic, compacted=admin.compacted(topic))
         except SinkqlError as error:
-            yield SourceDraft(relation_name(topic), topic, (), (error.message, *([error.hint] if error.hint else ())))
+            yield SourceScaffold(
+                relation_name(topic), topic, (), (error.message, *([error.hint] if error.hint else ()))
+            )
             continue
         clauses, notes = _clauses(topic, seen, wanted.registry)
         head = f"FROM KAFKA CONNECTION {wanted.connection} (TOPIC {text(topic)})"
         drafts = tuple(f"{columns} {head} {more}".strip() for columns, more in clauses)
-        yield SourceDraft(relation_name(topic), topic, drafts, notes)
+        yield SourceScaffold(relation_name(topic), topic, drafts, notes)
 
 
 @dataclass(frozen=True, slots=True)

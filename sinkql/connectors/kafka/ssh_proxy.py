@@ -53,7 +53,7 @@ class Tls:
                 raise ValueError(f"ssl.ca: {error}") from None
         if self.certificate is not None and self.key is not None:
             try:
-                identity.show(context, self.certificate, self.key)
+                identity.load_certificate(context, self.certificate, self.key)
             except (ssl.SSLError, ValueError) as error:
                 raise ValueError(f"ssl.certificate: {error}") from None
         return context

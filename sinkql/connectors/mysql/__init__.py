@@ -22,21 +22,21 @@ from collections.abc import Iterator, Sequence
 from sinkql import logical
 from sinkql.capture import open_reader
 from sinkql.connector_api.cdc import CapturedSource, Reveal, Stream
-from sinkql.connector_api.health_check import Check, Examined
-from sinkql.connector_api.planning import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
+from sinkql.connector_api.health_check import CheckContext, HealthCheck
+from sinkql.connector_api.planning import AddressKind, ConnectionKind, Connector, OutsideAccess, Progress, SourceKind
 from sinkql.connector_api.stream import Offsets
 from sinkql.connectors.mysql.options import CONNECTION_OWNER, ColumnOptions, MySqlOptions, SourceOptions
 from sinkql.connectors.mysql.plan import PLACE, ask, plan, plan_connection, plan_table
 from sinkql.connectors.mysql.scaffold import draft_connection, draft_sources, sample, table_options
 
 
-def _validate(planned: logical.Connection, access: Access) -> None:
+def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
     from sinkql.connectors.mysql.purify import validate  # PyMySQL, only where a server is asked
 
     validate(planned, access)
 
 
-def _examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
+def _examine(planned: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
     from sinkql.connectors.mysql.doctor import examine
 
     return examine(planned, examined, access)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from sinkql.connector_api.cdc import SKIP
 from sinkql.connectors.mysql.ddl import Effect, control, effects, savepoint
 from sinkql.connectors.mysql.gtid import numbered, tagged
-from sinkql.connectors.mysql.history_check import Standing
+from sinkql.connectors.mysql.history_check import ReadHistory
 from sinkql.connectors.mysql.position import Transactions as Set
 from sinkql.connectors.mysql.table_map import TableMap, length_encoded, table_map
 from sinkql.errors import SinkqlError
@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Section:
+class TransactionPart:
     """What happened between two events that no log entry has in its middle."""
 
     parts: dict[str, list[Part]] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def _domained(raw: bytes, start: int) -> tuple[str, int]:
     return f"{domain}-{server}-{number}", seconds * 1_000_000
 
 
-class Log:
+class BinlogReader:
     """Follow the events of a server's log from a set of transactions on.
 
     It is read from `begun` on, a smaller set, where prepared transactions were open: what is in both is seen already.
@@ -159,12 +159,12 @@ class Log:
         self._prepared: dict[str, _Prepared] = {}
         self._tail: list[bytes] = []
         self._size = 0
-        self._out: list[Section | Altered] = []
+        self._out: list[TransactionPart | Altered] = []
         self._raw = b""
         self._base = 0
         self._file = ""
         self._file_end = 0
-        self.standings: deque[Standing] = deque(maxlen=1)
+        self.standings: deque[ReadHistory] = deque(maxlen=1)
         self._before = position.position()
 
     @property
@@ -180,13 +180,13 @@ class Log:
 
     def walk(
         self, raw: bytes, frames: Sequence[tuple[int, int]], *, whole: bool
-    ) -> tuple[bytes, list[Section | Altered], int]:
+    ) -> tuple[bytes, list[TransactionPart | Altered], int]:
         """Take in events, which stand in the block at these places.
 
         Returns the block with what was decompressed behind it, what came of the events, and how many of them are done:
         those of a transaction that does not end here come again, unless it is not to be `whole`.
         """
-        self._raw, self._tail, self._size, self._out = raw, [], len(raw), [Section()]
+        self._raw, self._tail, self._size, self._out = raw, [], len(raw), [TransactionPart()]
         begun = 0
         for number, (start, end) in enumerate(frames):
             if self._group is None:
@@ -211,13 +211,13 @@ class Log:
     def _cut(self) -> None:
         """End the present section where the log is."""
         self._last().to = self.position
-        self._out.append(Section())
+        self._out.append(TransactionPart())
 
-    def _last(self) -> Section:
+    def _last(self) -> TransactionPart:
         last = self._out[-1]
-        if isinstance(last, Section):
+        if isinstance(last, TransactionPart):
             return last
-        self._out.append(Section())
+        self._out.append(TransactionPart())
         return self._last()
 
     def _event(self, raw: bytes, start: int, end: int) -> None:
@@ -271,12 +271,12 @@ class Log:
         before = self.position if self._stops else ""
         self._position.add(group.id)
         position = self.position
-        self.standings.append(Standing(self._before, position, group.id, group.at))
+        self.standings.append(ReadHistory(self._before, position, group.id, group.at))
         self._before = position
         while self._stops and self._stops[0] < position:
             self._stops.pop(0)
             self._last().to = before
-            self._out.append(Section())
+            self._out.append(TransactionPart())
         self._flush(group, end or group.id)
         section = self._last()
         section.ends.append(position)

@@ -34,7 +34,7 @@ WHOLE = 0xFFFFFF
 """A packet of so many bytes goes on in the next one."""
 
 
-class Dump:
+class BinlogDump:
     """A connection that gets the log's events as they are written."""
 
     def __init__(self, connection: Connection, *, name: str, where: str) -> None:
@@ -78,7 +78,7 @@ class Dump:
             while len(self._buffer) < BLOCK or len(self._buffer) == before:
                 came = len(self._buffer) > before
                 wait = _PAUSE_S if came else max(0.0, end - time.monotonic())
-                if not ready(raw, wait):
+                if not prepare_session(raw, wait):
                     if came or time.monotonic() >= end or stop():
                         break
                     continue
@@ -150,7 +150,7 @@ class Dump:
         self._connection._force_close()
 
 
-def ready(raw: socket.socket, seconds: float) -> bool:
+def prepare_session(raw: socket.socket, seconds: float) -> bool:
     """Tell whether a server has sent something, or is gone; wait for it for so long."""
     pending = getattr(raw, "pending", None)
     if pending is not None and pending():
@@ -173,7 +173,7 @@ def server_id(source: str) -> int:
     return 1 << 31 | crc32(source.encode()) >> 1
 
 
-def present(connection: Connection, *, maria: bool) -> str:
+def current_position(connection: Connection, *, maria: bool) -> str:
     """Return the set of all transactions that a server has committed."""
     found: Any = rows(connection, "SELECT @@GLOBAL." + ("gtid_binlog_pos" if maria else "gtid_executed"))[0][0]
     return str(found).replace("\n", "")

@@ -21,7 +21,7 @@ from sinkql.connectors.mysql.decimals import decimal_of, groups
 from sinkql.connectors.mysql.rows_event import Cells, Flags, Numbers, unsigned
 from sinkql.connectors.mysql.table_map import Wire
 from sinkql.connectors.mysql.value import BinaryJsonError, json_text
-from sinkql.decode.columnar import Block, binaries, fixed
+from sinkql.decode.columnar import Block, binaries, fixed_width
 from sinkql.logical.jsonb import jsonb, jsonbs
 
 _EPOCH_DAY = np.datetime64("1970-01-01", "D")
@@ -78,7 +78,7 @@ def strings(block: Block, cells: Cells) -> pa.Array:
 
 
 def _fixed(type_: pa.DataType, values: npt.NDArray[Any], null: Flags) -> pa.Array:
-    return fixed(values, ~null if null.any() else None, type_)
+    return fixed_width(values, ~null if null.any() else None, type_)
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------

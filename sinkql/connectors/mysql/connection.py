@@ -14,10 +14,10 @@ from pymysql.constants import ER
 
 from sinkql.connector_api import identity
 from sinkql.connector_api.cdc import SKIP
-from sinkql.connector_api.dead_connection import Silence
+from sinkql.connector_api.dead_connection import ResponseWatch
 from sinkql.connector_api.secret import reveal
 from sinkql.connector_api.tunnel import Tunnel
-from sinkql.connectors.mysql.login import GuardedConnection, refusal
+from sinkql.connectors.mysql.login import GuardedConnection, login_refused_error
 from sinkql.errors import SinkqlError
 
 Connection = Any  # PyMySQL publishes no types
@@ -41,7 +41,7 @@ class _Connection(GuardedConnection):
     """
 
     tunnel: Tunnel | None = None
-    silence: Silence | None = None
+    silence: ResponseWatch | None = None
 
     def _read_query_result(self, *args: Any, **options: Any) -> Any:
         with guarded(self):
@@ -99,7 +99,7 @@ def connect(
         )
         connection.tunnel = opened
         connection.verified = options.get("ssl_mode", "disabled").startswith("verify")
-        connection.refused = refusal(name, where)
+        connection.refused = login_refused_error(name, where)
         connection.connect(_through(opened) if opened is not None else None)
         connection._read_timeout = timeout
     except BaseException as error:
@@ -111,13 +111,13 @@ def connect(
             raise failure(error, name=name, where=where) from error
         raise
     again = partial(connect, options, secret, name=name, timeout=timeout or _CONNECT_S, tunnel=tunnel)
-    connection.silence = Silence(connection._sock.fileno, partial(_works, again, connection.thread_id()))
+    connection.silence = ResponseWatch(connection._sock.fileno, partial(_works, again, connection.thread_id()))
     return connection
 
 
 def guarded(connection: Connection) -> AbstractContextManager[None]:
     """Return a block for what waits for the server."""
-    silence: Silence | None = getattr(connection, "silence", None)
+    silence: ResponseWatch | None = getattr(connection, "silence", None)
     return silence or nullcontext()
 
 
@@ -159,7 +159,9 @@ def _encryption(options: Mapping[str, Any], secret: Reveal) -> dict[str, Any]:
         else:
             context.load_default_certs()
         if options.get("ssl_certificate") is not None:
-            identity.show(context, reveal(options["ssl_certificate"], secret), reveal(options["ssl_key"], secret))
+            identity.load_certificate(
+                context, reveal(options["ssl_certificate"], secret), reveal(options["ssl_key"], secret)
+            )
     except (ssl.SSLError, ValueError) as error:
         raise SinkqlError(
             "SQ4462",

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from sinkql import logical
 from sinkql.connector_api.database_options import encryption
-from sinkql.connector_api.health_check import Check, Examined, Reading
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.mysql.connection import Connection, failing, mariadb, rows, variables
 from sinkql.connectors.mysql.facts import Table, listed
 from sinkql.connectors.mysql.purify import check_privileges, connected, read_tables
@@ -20,14 +20,14 @@ _KEPT_S = "binlog_expire_logs_seconds"
 _KEPT_DAYS = "expire_logs_days"
 
 
-def examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
+def examine(planned: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
     """Yield what is found; raises SQ446x where the server does not let the user in."""
     where = f"{planned.options['host']}:{planned.options['port']}"
     connection = connected(planned, access)
     try:
         with failing(name=planned.name, where=where):
             maria = mariadb(connection)
-            yield Check("version", "ok", str(rows(connection, "SELECT VERSION()")[0][0]))
+            yield HealthCheck("version", "ok", str(rows(connection, "SELECT VERSION()")[0][0]))
             cipher = rows(connection, "SHOW STATUS LIKE 'Ssl_version'")
             mode = planned.options.get("ssl_mode", "disabled")
             yield encryption(str(cipher[0][1]) if cipher else "", mode, "verify_identity")
@@ -41,35 +41,35 @@ def examine(planned: logical.Connection, examined: Examined, access: Access) -> 
         connection.close()
 
 
-def _judged(name: str, found: str, problem: SinkqlError | None) -> Check:
+def _judged(name: str, found: str, problem: SinkqlError | None) -> HealthCheck:
     if problem is not None:
-        return Check(name, "wrong", problem.message, problem.hint)
-    return Check(name, "ok", found)
+        return HealthCheck(name, "wrong", problem.message, problem.hint)
+    return HealthCheck(name, "ok", found)
 
 
-def _number(connection: Connection) -> Check:
+def _number(connection: Connection) -> HealthCheck:
     number = variables(connection, "server_id").get("server_id", "0")
     if number == "0":
-        return Check(
+        return HealthCheck(
             "server_id",
             "wrong",
             "it is 0, with which the server sends its log to nobody",
             "Run SET GLOBAL server_id = 1; on the server, and in its configuration.",
         )
-    return Check("server_id", "ok", number)
+    return HealthCheck("server_id", "ok", number)
 
 
-def _kept(connection: Connection) -> Check:
+def _kept(connection: Connection) -> HealthCheck:
     """Check for how long the server keeps its log, which is how long a capture may stand still."""
     found = variables(connection, _KEPT_S, _KEPT_DAYS)
     seconds = int(found.get(_KEPT_S, "0")) or int(float(found.get(_KEPT_DAYS, "0")) * _DAY_S)
     name = _KEPT_S if _KEPT_S in found else _KEPT_DAYS
     if not seconds:
-        return Check(name, "ok", "the log is kept until somebody deletes it")
+        return HealthCheck(name, "ok", "the log is kept until somebody deletes it")
     shown = f"{seconds / _DAY_S:.1f} days" if seconds >= _DAY_S else f"{seconds / 3600:.1f} hours"
     if seconds >= _DAY_S:
-        return Check(name, "ok", f"the log is kept for {shown}")
-    return Check(
+        return HealthCheck(name, "ok", f"the log is kept for {shown}")
+    return HealthCheck(
         name,
         "warning",
         f"the log is kept for {shown}: a source that is not read for so long loses changes",
@@ -77,15 +77,15 @@ def _kept(connection: Connection) -> Check:
     )
 
 
-def _privileges(connection: Connection, where: str) -> Check:
+def _privileges(connection: Connection, where: str) -> HealthCheck:
     try:
         check_privileges(connection, where)
     except SinkqlError as error:
-        return Check("privileges", "wrong", error.detail or error.message, error.hint)
-    return Check("privileges", "ok", "the user may read the server's log")
+        return HealthCheck("privileges", "wrong", error.detail or error.message, error.hint)
+    return HealthCheck("privileges", "ok", "the user may read the server's log")
 
 
-def _tables(tables: Sequence[Table], readings: Sequence[Reading]) -> Iterator[Check]:
+def _tables(tables: Sequence[Table], readings: Sequence[SourceUnderCheck]) -> Iterator[HealthCheck]:
     """Yield what is found of tables: of all that are read, and of those that cannot be read where nobody reads any."""
     for each in tables:
         name, read = f"table {each.database}.{each.name}", [r for r in readings if r.reads(each.database, each.name)]
@@ -94,9 +94,9 @@ def _tables(tables: Sequence[Table], readings: Sequence[Reading]) -> Iterator[Ch
         state = "wrong" if read else "warning"
         unread = [column for column in each.columns if column.problem is not None]
         if each.problem is not None:
-            yield Check(name, state, f"it {each.problem}", each.hint)  # type: ignore[arg-type]  # one of the two
+            yield HealthCheck(name, state, f"it {each.problem}", each.hint)  # type: ignore[arg-type]  # one of the two
         elif each.cascades:
-            yield Check(
+            yield HealthCheck(
                 name,
                 "warning",
                 f"foreign key {listed(each.cascades)} changes rows of it, of which the server logs nothing",
@@ -107,12 +107,14 @@ def _tables(tables: Sequence[Table], readings: Sequence[Reading]) -> Iterator[Ch
             columns = ", ".join(f"{each.database}.{each.name}.{column.name}" for column in unread)
             types = ", ".join(dict.fromkeys(str(column.problem) for column in unread))
             found = f"columns of type {types} are not supported"
-            yield Check(name, "warning", found, f"Create the source with EXCLUDE COLUMNS ({columns}).")
+            yield HealthCheck(name, "warning", found, f"Create the source with EXCLUDE COLUMNS ({columns}).")
         elif read:
-            yield Check(name, "ok", f"key {', '.join(each.key)}" if each.key else "it has no key: rows come and go")
+            yield HealthCheck(
+                name, "ok", f"key {', '.join(each.key)}" if each.key else "it has no key: rows come and go"
+            )
     there = [(each.database, each.name) for each in tables]
     for reference in dict.fromkeys(each for reading in readings for each in reading.references):
         if not any(table[-len(reference) :] == reference for table in there):
             written = ".".join("`" + part.replace("`", "``") + "`" for part in reference)
             fix = f"Create it, or run GRANT SELECT ON {written} TO the user on the server."
-            yield Check(f"table {'.'.join(reference)}", "wrong", "the user sees no such table", fix)
+            yield HealthCheck(f"table {'.'.join(reference)}", "wrong", "the user sees no such table", fix)

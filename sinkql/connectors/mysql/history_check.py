@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sinkql import codec
-from sinkql.connector_api.cdc import LogNotes, Position
+from sinkql.connector_api.cdc import LogFiles, Position
 from sinkql.errors import SinkqlError
 
 _FILE = "standing.json"
 _RECEIVED, _KEPT = 65_536, 16
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True):
+class ReadHistory(msgspec.Struct, frozen=True, array_like=True):
     """A transaction: the positions before and after it, its id, when it was, and the server that told that."""
 
     before: Position
@@ -31,18 +31,18 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(slots=True)
-class Standings:
+class ReadHistories:
     """What was received last, and what of it the `notes` have: the last one of each time that it is kept."""
 
-    notes: LogNotes | None
-    received: deque[Standing] = field(default_factory=lambda: deque(maxlen=_RECEIVED))
-    _noted: list[Standing] | None = None
+    notes: LogFiles | None
+    received: deque[ReadHistory] = field(default_factory=lambda: deque(maxlen=_RECEIVED))
+    _noted: list[ReadHistory] | None = None
 
-    def last(self, position: Position) -> Standing | None:
+    def last(self, position: Position) -> ReadHistory | None:
         """Return the last one up to a position, as far as it is known."""
         return next((each for each in reversed(self._known()) if each.after <= position), None)
 
-    def keep(self, server: str) -> None:
+    def save(self, server: str) -> None:
         """Take note of the last one that was received, durably; where that fails, the next time does it.
 
         Nothing but a comparison is lost by then. That another capture has taken over is told.
@@ -57,16 +57,16 @@ class Standings:
                 self._noted = noted
             self.received.clear()
 
-    def _known(self) -> list[Standing]:
+    def _known(self) -> list[ReadHistory]:
         if self._noted is None:
             data = self.notes.noted(_FILE) if self.notes is not None else None
             try:
-                self._noted = [] if data is None else codec.decoder(list[Standing]).decode(data)
+                self._noted = [] if data is None else codec.decoder(list[ReadHistory]).decode(data)
             except msgspec.MsgspecError:
                 self._noted = []
         return self._noted
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget all: a user accepts what is lost."""
         self.received.clear()
         self._noted = []

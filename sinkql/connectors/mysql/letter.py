@@ -12,7 +12,7 @@ _SHOWN = 1000
 
 
 @dataclass(slots=True)
-class Unfit:
+class UndecodableRow:
     """Values of rows that their columns do not hold, and why the first one of each row is not held."""
 
     reasons: dict[int, str] = field(default_factory=dict)

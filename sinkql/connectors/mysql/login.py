@@ -52,7 +52,7 @@ class GuardedConnection(pymysql.connections.Connection):  # type: ignore[misc]  
         raise self.refused(plugin, encrypted)
 
 
-def refusal(name: str, where: str) -> Callable[[str, bool], SinkqlError]:
+def login_refused_error(name: str, where: str) -> Callable[[str, bool], SinkqlError]:
     """Return what makes the error of a way to log in that connection `name` does not take."""
 
     def made(plugin: str, encrypted: bool) -> SinkqlError:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from sinkql import ast, codec, logical, physical
-from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
-from sinkql.connector_api.chosen import OPTIONS, Chosen, Columns
+from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options, table_options
+from sinkql.connector_api.chosen import OPTIONS, ColumnChoice, TableColumnChoice
 from sinkql.connector_api.database_options import (
     check_certificate,
     check_clauses,
@@ -20,9 +20,9 @@ from sinkql.connector_api.database_options import (
     connection_of,
 )
 from sinkql.connector_api.options import bind
-from sinkql.connector_api.planning import Access, Planning, SourcePlan
+from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourcePlan
 from sinkql.connector_api.secret import secret_data
-from sinkql.connector_api.source_options import keeping, log_elsewhere
+from sinkql.connector_api.source_options import log_elsewhere, log_retention
 from sinkql.connector_api.types import parse_type
 from sinkql.connectors.mysql.facts import Column, Server, Table, found_of, listed
 from sinkql.connectors.mysql.options import (
@@ -47,7 +47,7 @@ _LATER = {
 _EXAMPLE = "database.table.column"
 
 
-def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return host, port, who connects, and how it is encrypted; raises SQ2550 to SQ2553."""
     options = bind(
         statement.options, MySqlOptions, owner=CONNECTION_OWNER, span=statement.kind_span, secret=planning.secret
@@ -82,7 +82,7 @@ def _check(statement: ast.CreateConnection, options: MySqlOptions) -> None:
 # --- sources ----------------------------------------------------------------------------------------------------------
 
 
-def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+def ask(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
     """Return what the server says of itself and its tables, where it may be asked."""
     name, _, _ = _bound(statement, {}, planning)
     connection = planning.connection(name, "MYSQL")
@@ -98,7 +98,7 @@ def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) 
         raise
 
 
-def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a source: its tables are all that the connection's user may read. Raises SQ2801 without the facts."""
     name, given, kept = _bound(statement, facts, planning)
     planning.connection(name, "MYSQL")
@@ -114,13 +114,13 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     server = msgspec.to_builtins(Server(found.mariadb, found.version))
     own = {"tuning": {**tuning, "server": server}}
     planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
-    chosen = Chosen.of(statement.options)
+    chosen = ColumnChoice.of(statement.options)
     tables = tuple(_source_table(each, chosen) for each in found.tables)
     chosen.check(_EXAMPLE)
     return SourcePlan(planned, logical.Shape(()), tables)
 
 
-def _source_table(table: Table, chosen: Chosen) -> logical.SourceTable:
+def _source_table(table: Table, chosen: ColumnChoice) -> logical.SourceTable:
     """Return a table as a source has it, with what is wrong with its columns left for whoever reads it."""
     name = (table.database, table.name)
     columns = chosen.of_table(name, [each.name for each in table.columns], table.key)
@@ -139,10 +139,10 @@ def plan_table(
     span = statement.reference.span if statement.reference is not None else statement.span
     bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=OPTIONS)
     server = codec.convert(table.options["server"], Table, strict=False)
-    chosen = Chosen.of(statement.with_options, table.name)
+    chosen = ColumnChoice.of(statement.with_options, table.name)
     more = chosen.of_table(table.name, [each.name for each in server.columns], server.key)
     chosen.check(_EXAMPLE)
-    columns = Columns(
+    columns = TableColumnChoice(
         more.as_text | frozenset(table.options["as_text"]), more.excluded | frozenset(table.options["excluded"])
     )
     _check_table(source, server, span)
@@ -178,7 +178,7 @@ def _check_table(source: logical.Source, table: Table, span: Span) -> None:
         )
 
 
-def _check_texts(table: Table, columns: Columns, span: Span) -> None:
+def _check_texts(table: Table, columns: TableColumnChoice, span: Span) -> None:
     """Raise SQ2832 for a column of TEXT COLUMNS of which the log does not have the text that the server prints."""
     for each in table.columns:
         type_ = None if each.name in columns.excluded else sql_type(declared(each.type))
@@ -192,13 +192,13 @@ def _check_texts(table: Table, columns: Columns, span: Span) -> None:
             )
 
 
-def _type(column: Column, columns: Columns) -> str | None:
+def _type(column: Column, columns: TableColumnChoice) -> str | None:
     """Return the SQL type of a column, None for one that cannot be read."""
     kind = declared(column.type)
     return "text" if column.name in columns.as_text and kind.kind in AS_TEXT else sql_type(kind)
 
 
-def _captured(table: Table, columns: Columns) -> CapturedTable:
+def _captured(table: Table, columns: TableColumnChoice) -> CapturedTable:
     kept = [each for each in table.columns if each.name not in columns.excluded]
     typed = tuple(physical.Column(each.name, _type(each, columns) or "", each.nullable) for each in kept)
     name = (table.database, table.name)
@@ -206,7 +206,7 @@ def _captured(table: Table, columns: Columns) -> CapturedTable:
     return CapturedTable(id_, name, typed, table.key, options={"declared": {each.name: each.type for each in kept}})
 
 
-def _shape(table: Table, columns: Columns) -> logical.Shape:
+def _shape(table: Table, columns: TableColumnChoice) -> logical.Shape:
     found = []
     for each in table.columns:
         type_ = None if each.name in columns.excluded else _type(each, columns)
@@ -218,14 +218,14 @@ def _shape(table: Table, columns: Columns) -> logical.Shape:
 
 
 def _bound(
-    statement: ast.CreateSource, facts: logical.Facts, planning: Planning
-) -> tuple[ast.Name, SourceOptions, Keeping]:
+    statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext
+) -> tuple[ast.Name, SourceOptions, LogRetention]:
     """Return the connection's name and what WITH (…) says; raises what is wrong with the statement itself."""
     check_clauses(statement, SOURCE_OWNER)
     bind(statement.options, ColumnOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=OPTIONS)
-    Chosen.of(statement.options)
+    ColumnChoice.of(statement.options)
     given = bind(statement.with_options, SourceOptions, owner=SOURCE_OWNER, span=statement.kind_span)
-    kept = keeping(
+    kept = log_retention(
         given,
         statement.with_options,
         statement.kind_span,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from sinkql import logical
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.tunnel import planned_tunnel
 from sinkql.connectors.mysql.binlog_client import binlog_end
 from sinkql.connectors.mysql.charset import decoder
@@ -25,18 +25,18 @@ _FLOATS = ("float", "double")
 _Name = tuple[str, str]
 
 
-def validate(connection: logical.Connection, access: Access) -> None:
+def validate(connection: logical.Connection, access: OutsideAccess) -> None:
     """Connect, and leave again."""
     connected(connection, access).close()
 
 
-def connected(planned: logical.Connection, access: Access) -> Connection:
+def connected(planned: logical.Connection, access: OutsideAccess) -> Connection:
     """Return an open connection."""
     tunnel = planned_tunnel(planned, access)
     return connect(planned.options, access.secret, name=planned.name, tunnel=tunnel)
 
 
-def find(planned: logical.Connection, access: Access) -> logical.Facts:
+def find(planned: logical.Connection, access: OutsideAccess) -> logical.Facts:
     """Return the facts of a source; raises SQ446x for a server that cannot be read."""
     where = f"{planned.options['host']}:{planned.options['port']}"
     connection = connected(planned, access)
@@ -52,7 +52,7 @@ def find(planned: logical.Connection, access: Access) -> logical.Facts:
     return {"mysql": msgspec.to_builtins(found)}
 
 
-def find_all(planned: logical.Connection, access: Access) -> logical.Facts:
+def find_all(planned: logical.Connection, access: OutsideAccess) -> logical.Facts:
     """Return the facts of all tables, for who only looks at them: the server need not log any changes.
 
     So what keeps changes from being read is no problem.

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sinkql import ast, codec, logical
-from sinkql.connector_api.planning import Access, Planning
-from sinkql.connector_api.scaffold import Address, ConnectionDraft, SourceDraft, Wanted, option, relation_name
+from sinkql.connector_api.planning import OutsideAccess, PlanningContext
+from sinkql.connector_api.scaffold import (
+    Address,
+    ConnectionScaffold,
+    ScaffoldRequest,
+    SourceScaffold,
+    option,
+    relation_name,
+)
 from sinkql.connectors.mysql.facts import Table
 from sinkql.errors import SinkqlError
 from sinkql.printer.clause import ident
@@ -14,7 +21,7 @@ from sinkql.printer.clause import ident
 _SSL = {"REQUIRED": "required", "VERIFY_CA": "verify_ca", "VERIFY_IDENTITY": "verify_identity"}
 
 
-def draft_connection(address: Address) -> ConnectionDraft:
+def draft_connection(address: Address) -> ConnectionScaffold:
     """Return the connection of an address, of whose database alone tables are meant; raises SQ4039 for more hosts."""
     host, port = address.hosts[0]
     if len(address.hosts) > 1:
@@ -23,13 +30,15 @@ def draft_connection(address: Address) -> ConnectionDraft:
     mode = _SSL.get(address.options.get("ssl-mode", "").upper())
     if mode is not None:
         options.append(f"SSL MODE {mode}")
-    return ConnectionDraft("MYSQL", "my", tuple(options), "PASSWORD", "MYSQL_PWD", address.path)
+    return ConnectionScaffold("MYSQL", "my", tuple(options), "PASSWORD", "MYSQL_PWD", address.path)
 
 
-def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -> Iterator[SourceDraft]:
+def draft_sources(
+    planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
+) -> Iterator[SourceScaffold]:
     """Yield a source of all tables that the user may read."""
     clauses = f"FROM MYSQL CONNECTION {wanted.connection}"
-    yield SourceDraft(relation_name("mysql_source"), planned.options["host"], (clauses,), whole=True)
+    yield SourceScaffold(relation_name("mysql_source"), planned.options["host"], (clauses,), whole=True)
 
 
 def table_options(table: logical.SourceTable) -> str:
@@ -39,7 +48,7 @@ def table_options(table: logical.SourceTable) -> str:
     return f" WITH (EXCLUDE COLUMNS ({', '.join(columns)}))" if columns else ""
 
 
-def sample(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+def sample(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
     """Return the facts of all tables that the user may read, whether the server logs their changes or not."""
     from sinkql.connectors.mysql.purify import find_all  # PyMySQL, only where a server is asked
 

@@ -14,14 +14,14 @@ from pymysql.constants import COMMAND, ER
 from pymysql.err import raise_mysql_exception
 
 from sinkql import physical
-from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Reshaped, Snapshot, TableRows
+from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, SchemaChanged, Snapshot, TableRows
 from sinkql.connector_api.stream import RowError
 from sinkql.connectors.mysql.binlog import log_place
-from sinkql.connectors.mysql.binlog_client import BLOCK, WHOLE, present
+from sinkql.connectors.mysql.binlog_client import BLOCK, WHOLE, current_position
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target
 from sinkql.connectors.mysql.connection import Connection, failing, guarded, rows
-from sinkql.connectors.mysql.letter import Unfit
+from sinkql.connectors.mysql.letter import UndecodableRow
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.purify import keyed
 from sinkql.connectors.mysql.rows_event import Cells
@@ -38,7 +38,7 @@ _FORBIDDEN = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR}
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServerSnapshot:
     """What a snapshot sees: of MariaDB all up to a place in its files, of MySQL a set of transactions.
 
     Of MySQL it may see those as well that are in `may_see`.
@@ -54,28 +54,28 @@ class Look:
         return all(self.sees(each) or not self.may_see(each) for each in ids)
 
 
-def begin(connection: Connection, *, maria: bool) -> tuple[Look, str]:
+def begin(connection: Connection, *, maria: bool) -> tuple[ServerSnapshot, str]:
     """Begin a transaction that sees one state of the server; return what it sees, and a position that is not before it.
 
     MariaDB tells the exact place in its log. MySQL does not: what was committed before is seen, and what is seen was
     committed, or was about to be, afterwards.
     """
-    before = "" if maria else present(connection, maria=False)
+    before = "" if maria else current_position(connection, maria=False)
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
     if maria:
         status = dict(rows(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
         place = log_place(status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"]))
-        return Look(lambda id_: id_ <= place, lambda id_: id_ <= place), DomainTransactions(
-            present(connection, maria=True)
+        return ServerSnapshot(lambda id_: id_ <= place, lambda id_: id_ <= place), DomainTransactions(
+            current_position(connection, maria=True)
         ).position()
     seen = NumberedTransactions(before)
     owned, executed = rows(connection, "SELECT @@GLOBAL.gtid_owned, @@GLOBAL.gtid_executed")[0]
     high = NumberedTransactions(executed)
     for each in _owned(owned):
         high.add(each)
-    return Look(seen.contains, high.contains), high.position()
+    return ServerSnapshot(seen.contains, high.contains), high.position()
 
 
 def _owned(text: str) -> list[str]:
@@ -105,7 +105,7 @@ class TableRead:
         self._named = {"name": name, "where": where}
         self._connection: Connection = None
         self._targets: dict[str, Target] = {}
-        self._reshaped: Reshaped | None = None
+        self._reshaped: SchemaChanged | None = None
         self._lacking = ""
         self.snapshot: Snapshot
         self._high = ""
@@ -189,7 +189,7 @@ class TableRead:
             self._table, self._lacking = without(self._table, problems), "; ".join(problems.values())
             if not self._table.columns:
                 raise self._not_as_it_was(self._lacking)
-            self._reshaped = Reshaped(self._table, f'of table "{".".join(self._table.name)}" {self._lacking}')
+            self._reshaped = SchemaChanged(self._table, f'of table "{".".join(self._table.name)}" {self._lacking}')
         if self._table.key and not keyed(self._connection, self._table.name, self._table.key):
             columns = ", ".join(f'"{each}"' for each in self._table.key)
             raise self._not_as_it_was(f"it has no unique key of {columns} any more")
@@ -271,7 +271,7 @@ class TableRead:
         block, starts = joined(packets)
         columns = self._table.columns
         cells = locate_values(block, starts, len(columns) + keys)
-        unfit, arrays = Unfit(), []
+        unfit, arrays = UndecodableRow(), []
         for column, each in zip(columns, cells, strict=False):
             here = Bad()
             arrays.append(decode_text(block, each, self._targets[column.name], here))

@@ -13,17 +13,17 @@ from sinkql.connector_api.cdc import (
     SKIP,
     CapturedSource,
     CapturedTable,
-    Changed,
     Event,
-    Moved,
     Position,
-    Reshaped,
+    PositionAdvanced,
+    RowsChanged,
+    SchemaChanged,
     TableRows,
     Transactions,
 )
 from sinkql.connector_api.tunnel import carried_tunnel
-from sinkql.connectors.mysql.binlog import Altered, Log, Section, begun, log_place
-from sinkql.connectors.mysql.binlog_client import BLOCK, Dump, binlog_end, present, server_id
+from sinkql.connectors.mysql.binlog import Altered, BinlogReader, TransactionPart, begun, log_place
+from sinkql.connectors.mysql.binlog_client import BLOCK, BinlogDump, binlog_end, current_position, server_id
 from sinkql.connectors.mysql.connection import (
     Connection,
     Reveal,
@@ -34,7 +34,7 @@ from sinkql.connectors.mysql.connection import (
     rows,
     variables,
 )
-from sinkql.connectors.mysql.history_check import Standings
+from sinkql.connectors.mysql.history_check import ReadHistories
 from sinkql.connectors.mysql.position import (
     DomainTransactions,
     NumberedTransactions,
@@ -45,7 +45,7 @@ from sinkql.connectors.mysql.position import (
 )
 from sinkql.connectors.mysql.purify import keyed
 from sinkql.connectors.mysql.setting import check_settings
-from sinkql.connectors.mysql.snapshot import Look, TableRead, begin
+from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin
 from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
 from sinkql.connectors.mysql.table_map import TableMap
 from sinkql.decode.columnar import Block
@@ -73,13 +73,13 @@ class MySqlStream:
         self._named = {"name": source.connection.name, "where": self._where}
         self._asking: Connection = None
         self._maria = False
-        self._dump: Dump | None = None
-        self._log: Log
+        self._dump: BinlogDump | None = None
+        self._log: BinlogReader
         self._tables: dict[str, CapturedTable] = {}
         self._charsets: dict[int, str] = {}
         self._matched: dict[tuple[str, int], Matched] = {}
         self._held: tuple[bytes, list[tuple[int, int]]] = b"", []
-        self._standings = Standings(source.notes)
+        self._standings = ReadHistories(source.notes)
         self._server = ""
 
     def _connect(self) -> Connection:
@@ -158,7 +158,7 @@ class MySqlStream:
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
         start = since(after) or set_of(after)
         first = DomainTransactions(start) if self._maria else NumberedTransactions(start)
-        self._log = Log(
+        self._log = BinlogReader(
             position, watched, self._fits, begun=first, stops=stops, maria=self._maria, folded=self._folded()
         )
         self._log.standings = self._standings.received
@@ -198,7 +198,7 @@ class MySqlStream:
             hint=SKIP,
         )
 
-    def _first(self, dump: Dump) -> tuple[str, int]:
+    def _first(self, dump: BinlogDump) -> tuple[str, int]:
         """Return id and time of the first transaction that a log has."""
         until = time.monotonic() + _LOOK_S
         while time.monotonic() < until:
@@ -210,9 +210,9 @@ class MySqlStream:
                         return found
         raise ConnectionError("the server does not send its log")
 
-    def _dumped(self, after: Position) -> Dump:
+    def _dumped(self, after: Position) -> BinlogDump:
         """Ask for the log, from a position on."""
-        dump, start = Dump(self._connect(), **self._named), since(after) or set_of(after)
+        dump, start = BinlogDump(self._connect(), **self._named), since(after) or set_of(after)
         number = server_id(f"{self._source.id} {self._source.name}")
         if self._maria:
             dump.begin_mariadb(start, server_id=number)
@@ -224,7 +224,7 @@ class MySqlStream:
         """See that the server has what was read, as it has not after a failover to one that was behind."""
         wanted = transactions(after, mariadb=self._maria)
         there = DomainTransactions if self._maria else NumberedTransactions
-        if not there(present(self._ask(), maria=self._maria)).covers(wanted):
+        if not there(current_position(self._ask(), maria=self._maria)).covers(wanted):
             raise SinkqlError(
                 "SQ4467",
                 f"MySQL server {self._where} does not have the transactions that were read last",
@@ -261,7 +261,7 @@ class MySqlStream:
 
     def end(self) -> Position:
         with failing(**self._named):
-            text = present(self._ask(), maria=self._maria)
+            text = current_position(self._ask(), maria=self._maria)
         return (DomainTransactions(text) if self._maria else NumberedTransactions(text)).position()
 
     def known(self) -> Position:
@@ -270,7 +270,7 @@ class MySqlStream:
     def number(self, position: Position) -> int:
         return count_of(position)
 
-    def look(self) -> Look:
+    def look(self) -> ServerSnapshot:
         connection = self._ask()
         with failing(**self._named):
             found, _ = begin(connection, maria=self._maria)
@@ -302,7 +302,7 @@ class MySqlStream:
                 hint=SKIP,
             ) from error
 
-    def _events(self, block: Block, found: Sequence[Section | Altered]) -> list[Event]:
+    def _events(self, block: Block, found: Sequence[TransactionPart | Altered]) -> list[Event]:
         events: list[Event] = []
         for each in found:
             if isinstance(each, Altered):
@@ -311,49 +311,49 @@ class MySqlStream:
                 events.append(self._changed(block, each))
             elif each.ends:
                 assert each.to is not None
-                events.append(Moved(each.to))
+                events.append(PositionAdvanced(each.to))
         return events
 
-    def _changed(self, block: Block, section: Section) -> Changed:
+    def _changed(self, block: Block, section: TransactionPart) -> RowsChanged:
         assert section.to is not None
         tables: dict[str, list[TableRows]] = {}
         for id_, parts in section.parts.items():
             for part in parts:
                 matched = self._match(id_, part.layout)
-                if matched.columns:  # of others a `Reshaped` tells
+                if matched.columns:  # of others a `SchemaChanged` tells
                     tables.setdefault(id_, []).append(changed_rows(block, part, matched))
         done = Transactions(section.ends, section.ids)
-        return Changed(section.to, tables, done, frozenset(section.emptied), section.open)
+        return RowsChanged(section.to, tables, done, frozenset(section.emptied), section.open)
 
-    def _reshaped(self, altered: Altered) -> list[Reshaped]:
+    def _reshaped(self, altered: Altered) -> list[SchemaChanged]:
         """Return what is to be said of a table: after a statement it is one again that may be read anew."""
         table = self._tables[altered.table]
         if altered.layout is not None:
             found = self._match(altered.table, altered.layout)
-            return [Reshaped(found.table, found.problem, lost=found.lost)]
+            return [SchemaChanged(found.table, found.problem, lost=found.lost)]
         assert altered.effect is not None
         name = ".".join(table.name)
         match altered.effect.what:
             case "altered":
-                return [Reshaped(table)]
+                return [SchemaChanged(table)]
             case "columns":
                 gone = {each.lower() for each in altered.effect.columns}
                 lost = [each.name for each in table.columns if each.name.lower() in gone]
                 if not lost:
                     return []
                 problem = "; ".join(f'column "{each}" of table "{name}" was dropped or renamed' for each in lost)
-                return [Reshaped(without(table, lost), problem), Reshaped(table)]
+                return [SchemaChanged(without(table, lost), problem), SchemaChanged(table)]
             case "dropped" | "database":
                 problem = f'table "{name}" was dropped or renamed'
             case "versioned":
                 problem = f'table "{name}" has system versioning, which is not supported yet'
             case _:
                 problem = f'rows of table "{name}" were changed by a statement that the log has no rows of'
-        return [Reshaped(without(table), problem, lost=True), Reshaped(table)]
+        return [SchemaChanged(without(table), problem, lost=True), SchemaChanged(table)]
 
     def confirm(self, position: Position) -> None:
         """Take note of what was read last: the server keeps its log for as long as it is set to."""
-        self._standings.keep(self._server)
+        self._standings.save(self._server)
 
     def looked_since(self, moment: float) -> bool:
         return True
@@ -377,7 +377,7 @@ class MySqlStream:
 
     def renew(self) -> None:
         """Forget what was read last: the server keeps nothing for anybody."""
-        self._standings.forget()
+        self._standings.clear()
 
     def close(self) -> None:
         if self._dump is not None:

@@ -14,7 +14,7 @@ from sinkql.connector_api.stream import RowError
 from sinkql.connectors.mysql.binlog import Part
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target, decode, strings
-from sinkql.connectors.mysql.letter import Unfit
+from sinkql.connectors.mysql.letter import UndecodableRow
 from sinkql.connectors.mysql.rows_event import Cells, Flags, Images, locate
 from sinkql.connectors.mysql.table_map import TableMap, Wire
 from sinkql.connectors.mysql.type import Declared, declared, fits
@@ -99,7 +99,7 @@ def changed_rows(block: Block, part: Part, matched: Matched) -> TableRows:
             cells = {place: each.take(rows) for place, each in images.cells.items()}
             images, before = Images(images.events[rows], images.steps[rows], cells), before[rows]
     at = np.array(part.at, np.int64)[images.events]
-    unfit, arrays = Unfit(), []
+    unfit, arrays = UndecodableRow(), []
     for place, wire, target in matched.columns:
         cells_ = images.cells[place]
         if table.key and target.name not in table.key and before.any():

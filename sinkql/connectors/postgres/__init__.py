@@ -22,9 +22,9 @@ from decimal import Decimal
 from sinkql import logical
 from sinkql.capture import open_reader
 from sinkql.connector_api.cdc import CapturedSource, Reveal, Stream
-from sinkql.connector_api.health_check import Check, Examined
-from sinkql.connector_api.planning import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
-from sinkql.connector_api.source_options import KeepingOptions
+from sinkql.connector_api.health_check import CheckContext, HealthCheck
+from sinkql.connector_api.planning import AddressKind, ConnectionKind, Connector, OutsideAccess, Progress, SourceKind
+from sinkql.connector_api.source_options import CaptureOptions
 from sinkql.connector_api.stream import Offsets
 from sinkql.connectors.postgres.connection import PLACE, plan_connection
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions, PublicationOptions
@@ -37,13 +37,13 @@ that. With `SSL MODE = 'verify_full'` only the server itself can ask. Where the 
 TLS, set `PGREQUIREAUTH=scram-sha-256` in the environment of SinkQL: libpq then refuses a server that asks for less."""
 
 
-def _validate(planned: logical.Connection, access: Access) -> None:
+def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
     from sinkql.connectors.postgres.client import Login  # psycopg, only where a server is asked
 
     Login.planned(planned, access).connect().close()
 
 
-def _examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
+def _examine(planned: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
     from sinkql.connectors.postgres.doctor import examine
 
     return examine(planned, examined, access)
@@ -90,7 +90,7 @@ connector = Connector(
             plan,
             open_reader,
             PublicationOptions,
-            KeepingOptions,
+            CaptureOptions,
             sample=ask,
             table=plan_table,
             stream=_open_stream,

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, Reshaped, Snapshot, TableRows
+from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, SchemaChanged, Snapshot, TableRows
 from sinkql.connector_api.rows import python_values
 from sinkql.connectors.postgres.client import guarded
 from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, fitting, lacking, left_of
-from sinkql.connectors.postgres.slot import Connection, look, read_place
+from sinkql.connectors.postgres.slot import Connection, read_place, server_snapshot
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, server_table
 from sinkql.decode.columnar import Offsets
 from sinkql.errors import SinkqlError, TableError
@@ -125,7 +125,7 @@ class PostgresChunkRead:
     position: Callable[[int], Position]
     widths: dict[str, float]
     snapshot: Snapshot = field(init=False)
-    reshaped: Reshaped | None = field(init=False, default=None)
+    reshaped: SchemaChanged | None = field(init=False, default=None)
     """Which of its columns the table still has; None where it has all."""
     lacking: str = field(init=False, default="")
     """What became of the others."""
@@ -148,7 +148,7 @@ class PostgresChunkRead:
         if connection.info.server_version >= _TIMED_TRANSACTIONS:
             connection.execute("SET transaction_timeout = 0")
         self._lock(connection)
-        self.snapshot = look(connection)
+        self.snapshot = server_snapshot(connection)
         self._fit(connection)
         row = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::int8").fetchone()
         assert row is not None
@@ -188,7 +188,7 @@ class PostgresChunkRead:
                 raise _not_as_it_was(self.query, self.source, "; ".join(problems))
             table = left_of(table, server, columns)
             self.lacking = "; ".join(problems)
-            self.reshaped = Reshaped(table, lacking(server, problems))
+            self.reshaped = SchemaChanged(table, lacking(server, problems))
         self.query = Query(table, msgspec.structs.replace(server, columns=tuple(columns)))
 
     def __exit__(self, *error: object) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 from sinkql import logical, physical
-from sinkql.connector_api.backend import GuardedConnection, session_of, works_on
-from sinkql.connector_api.dead_connection import Silence
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.backend import GuardedConnection, backend_pid, is_backend_active
+from sinkql.connector_api.dead_connection import ResponseWatch
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.secret import reveal
 from sinkql.connector_api.tunnel import Tunnel, carried_tunnel, planned_tunnel
 from sinkql.errors import SinkqlError
@@ -54,7 +54,7 @@ class Login:
     tunnel: Mapping[str, Any] | None = None
 
     @classmethod
-    def planned(cls, connection: logical.Connection, access: Access) -> Login:
+    def planned(cls, connection: logical.Connection, access: OutsideAccess) -> Login:
         """Return that of a planned connection."""
         return cls(connection.name, connection.options, access.secret, planned_tunnel(connection, access))
 
@@ -100,13 +100,13 @@ class Login:
                     tunnel.close()
                 raise failure(error, options, user=given["user"]) from None  # its text may have the user's name
             found.tunnel = tunnel
-            found.silence = Silence(found.fileno, partial(self._works, self._session(found)))
+            found.silence = ResponseWatch(found.fileno, partial(self._works, self._session(found)))
             return found
 
     def _session(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int | None:
         """Return the number of the connection's process on the server; None where a pooler is between."""
         try:
-            return session_of(connection)
+            return backend_pid(connection)
         except psycopg.Error as error:
             connection.close()
             raise failure(error, self.options) from error
@@ -114,7 +114,7 @@ class Login:
     def _works(self, session: int | None) -> bool:
         """Ask the server over a new connection whether it works on what a session has asked for."""
         with closing(self.connect()) as connection:
-            return works_on(connection, session)
+            return is_backend_active(connection, session)
 
 
 def guarded(connection: psycopg.Connection[tuple[Any, ...]]) -> AbstractContextManager[None]:

@@ -29,7 +29,7 @@ from sinkql.connectors.postgres.value import (
     read_text,
 )
 from sinkql.decode import columnar
-from sinkql.decode.columnar import LIMB, Block, Mask, Offsets, either
+from sinkql.decode.columnar import LIMB, Block, Mask, Offsets, mask_or
 from sinkql.logical.array import levels
 from sinkql.logical.jsonb import has_long_number, jsonbs
 
@@ -159,7 +159,7 @@ def as_jsonb(texts: pa.Array, bad: Mask | None) -> Found:
             return pa.array(found, pa.string()).take(taken), bad
         return pa.array(found, pa.string()), bad
     values, wrong = _values(texts.to_pylist(), lambda text: read_text(_JSON_TYPE, text))
-    return pa.array(values, pa.string()), either(bad, wrong)
+    return pa.array(values, pa.string()), mask_or(bad, wrong)
 
 
 _JSON_TYPE = ServerType(_JSON, "json")
@@ -179,7 +179,7 @@ def _numbers(form: str, type_: Any) -> Callable[[Places], Found]:
     def found(places: Places) -> Found:
         arrow = type_()
         values = places.block.view(form)[places.starts].astype(arrow.to_pandas_dtype())
-        return columnar.fixed(values, places.valid, arrow), None
+        return columnar.fixed_width(values, places.valid, arrow), None
 
     return found
 
@@ -187,26 +187,26 @@ def _numbers(form: str, type_: Any) -> Callable[[Places], Found]:
 def _dates(places: Places) -> Found:
     days = places.block.i4[places.starts].astype(np.int64) + EPOCH_DAY
     bad = _outside(days, FIRST_DAY, LAST_DAY, places.valid)
-    return columnar.fixed(days.astype(np.int32), places.valid, pa.date32()), bad
+    return columnar.fixed_width(days.astype(np.int32), places.valid, pa.date32()), bad
 
 
 def _moments(zone: str | None) -> Callable[[Places], Found]:
     def found(places: Places) -> Found:
         micros = places.block.i8[places.starts].astype(np.int64)
         bad = _outside(micros, FIRST_DAY * DAY_US - EPOCH_US, (LAST_DAY + 1) * DAY_US - EPOCH_US - 1, places.valid)
-        return columnar.fixed(micros + EPOCH_US, places.valid, pa.timestamp("us", zone)), bad
+        return columnar.fixed_width(micros + EPOCH_US, places.valid, pa.timestamp("us", zone)), bad
 
     return found
 
 
 def _times(places: Places) -> Found:
     micros = places.block.i8[places.starts].astype(np.int64)
-    return columnar.fixed(micros, places.valid, pa.time64("us")), _outside(micros, 0, DAY_US - 1, places.valid)
+    return columnar.fixed_width(micros, places.valid, pa.time64("us")), _outside(micros, 0, DAY_US - 1, places.valid)
 
 
 def _outside(values: NDArray[np.int64], first: int, last: int, valid: Mask | None) -> Mask | None:
     bad = (values < first) | (values > last)
-    return columnar.some(bad if valid is None else bad & valid)
+    return columnar.mask_or_none(bad if valid is None else bad & valid)
 
 
 def _uuids(places: Places) -> Found:
@@ -224,7 +224,7 @@ def _intervals(places: Places) -> Found:
     values, wrong = _values(each, lambda one: read_binary(type_, one))
     mask = None if places.valid is None else ~places.valid
     found = pa.array(values, pa.string()).take(pa.array(which, mask=mask))
-    return found, None if wrong is None else columnar.some(wrong[which])
+    return found, None if wrong is None else columnar.mask_or_none(wrong[which])
 
 
 _SIMPLE: dict[int, Callable[[Places], Found]] = {
@@ -286,7 +286,7 @@ def _numerics(type_: ServerType, places: Places) -> Found:
     values = np.where(sign == _NEGATIVE, -values, values)
     arrow = arrow_type(str(target))
     if not wide.any() and not odd.any():
-        return columnar.decimals(values, valid, arrow), columnar.some(bad)
+        return columnar.decimals(values, valid, arrow), columnar.mask_or_none(bad)
     at, words = np.flatnonzero(wide), np.empty((0, 2), np.uint64)
     if len(at):
         words, wrong = _wide(block, starts[at], weight[at], sign[at] == _NEGATIVE, target.scale)
@@ -303,7 +303,7 @@ def _numerics(type_: ServerType, places: Places) -> Found:
         pairs = b"".join(each.to_bytes(16, "little", signed=True) for each in whole)
         at = np.concatenate([at, more])
         words = np.concatenate([words, np.frombuffer(pairs, np.uint64).reshape(-1, 2)])
-    return columnar.decimals(values, valid, arrow, (at, words)), columnar.some(bad)
+    return columnar.decimals(values, valid, arrow, (at, words)), columnar.mask_or_none(bad)
 
 
 def _narrow(
@@ -391,7 +391,7 @@ def _arrays(type_: ServerType, places: Places) -> Found:
         mask = columnar.bitmap(valid) if each == 0 else None
         buffers = [mask, pa.py_buffer(offsets)]
         found = pa.Array.from_buffers(pa.list_(found.type), len(layer), buffers, children=[found])
-    return found, columnar.some(bad)
+    return found, columnar.mask_or_none(bad)
 
 
 def _any_in(wrong: Mask, total: NDArray[np.int64]) -> Mask:
@@ -442,10 +442,10 @@ def _composites(type_: ServerType, places: Places) -> Found:
         given = Places(block, start, np.maximum(length, 0), None if has.all() else has)
         child, misfit = binary_column(field, given)
         children.append(child)
-        wrong = either(wrong, misfit)
+        wrong = mask_or(wrong, misfit)
     fields = list(arrow_type(str(sql_type(type_))))
     mask = None if valid is None else pa.array(~valid)
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask), columnar.some(
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask), columnar.mask_or_none(
         bad if wrong is None else bad | wrong
     )
 
@@ -491,9 +491,9 @@ def text_column(type_: ServerType, places: Places) -> Found:
         except pa.ArrowInvalid:
             pass
         else:
-            return found, either(bad, _beyond(found, target.name))
+            return found, mask_or(bad, _beyond(found, target.name))
     values, wrong = _values(texts.to_pylist(), lambda text: read_text(type_, text))
-    return pa.array(values, arrow), either(bad, wrong)
+    return pa.array(values, arrow), mask_or(bad, wrong)
 
 
 def _beyond(found: pa.Array, name: str) -> Mask | None:

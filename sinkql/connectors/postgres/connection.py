@@ -8,7 +8,7 @@ from typing import Any
 from sinkql import ast
 from sinkql.connector_api.database_options import check_certificate, check_encryption, check_host, check_port
 from sinkql.connector_api.options import bind, option_span
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.secret import secret_data
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions
 from sinkql.errors import SinkqlError
@@ -17,7 +17,7 @@ PLACE = ("DATABASE",)
 """What cannot change: a server may move, and is known by its system id then."""
 
 
-def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return host, port, database, who connects, and how it is encrypted; raises SQ2550 to SQ2553."""
     options = bind(
         statement.options, PostgresOptions, owner=CONNECTION_OWNER, span=statement.kind_span, secret=planning.secret

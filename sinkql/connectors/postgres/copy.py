@@ -19,7 +19,7 @@ from sinkql.connectors.postgres.rows import AT
 from sinkql.connectors.postgres.tuples import GarbledError
 from sinkql.connectors.postgres.type import ServerColumn
 from sinkql.connectors.postgres.value import UnfitError
-from sinkql.decode.columnar import Block, Mask, Offsets, either
+from sinkql.decode.columnar import Block, Mask, Offsets, mask_or
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 _HEADER = len(_SIGNATURE) + 8
@@ -109,7 +109,7 @@ def copied_rows(
     for column, places in zip(columns, copied.columns, strict=True):
         array, wrong = decode(column, places, binary=True)
         arrays.append(array)
-        bad = either(bad, wrong)
+        bad = mask_or(bad, wrong)
     errors = [] if bad is None else [_error(columns, key, copied, each) for each in np.flatnonzero(bad).tolist()]
     if bad is not None:
         arrays = [each.filter(pa.array(~bad)) for each in arrays]

@@ -9,8 +9,8 @@ import psycopg
 from sinkql import logical
 from sinkql.connector_api.cdc import SKIP
 from sinkql.connector_api.database_options import encryption
-from sinkql.connector_api.health_check import Check, Examined, Reading
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.facts import SERVER, Tables, check_publication, check_server, creation
 from sinkql.connectors.postgres.publication import quoted
@@ -24,7 +24,7 @@ _MUCH = _GIB
 _BOUND = "'20GB'"
 
 
-def examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
+def examine(planned: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
     """Yield what is found; raises SQ44… where the server does not let the user in."""
     login = Login.planned(planned, access)
     try:
@@ -43,7 +43,7 @@ def examine(planned: logical.Connection, examined: Examined, access: Access) -> 
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
-def _server(connection: Connection, examined: Examined) -> Iterator[Check]:
+def _server(connection: Connection, examined: CheckContext) -> Iterator[HealthCheck]:
     row = connection.execute(SERVER).fetchone()
     assert row is not None
     version, level, standby, slots, used_slots, senders, used_senders = row
@@ -61,20 +61,20 @@ def _server(connection: Connection, examined: Examined) -> Iterator[Check]:
     yield _bound(connection)
 
 
-def _judged(name: str, found: str, *given: int | str | bool) -> Check:
+def _judged(name: str, found: str, *given: int | str | bool) -> HealthCheck:
     """Return a check of one of the server's settings: the others are as they should be."""
     try:
         check_server(*given)  # type: ignore[arg-type]  # in its order
     except SinkqlError as error:
-        return Check(name, "wrong", error.message, error.hint)
-    return Check(name, "ok", found)
+        return HealthCheck(name, "wrong", error.message, error.hint)
+    return HealthCheck(name, "ok", found)
 
 
-def _bound(connection: Connection) -> Check:
+def _bound(connection: Connection) -> HealthCheck:
     bound = _one(connection, "SELECT current_setting('max_slot_wal_keep_size')")
     if bound != "-1":
-        return Check("max_slot_wal_keep_size", "ok", bound)
-    return Check(
+        return HealthCheck("max_slot_wal_keep_size", "ok", bound)
+    return HealthCheck(
         "max_slot_wal_keep_size",
         "warning",
         "there is no bound: a slot that nobody reads may fill the server's disk",
@@ -82,13 +82,13 @@ def _bound(connection: Connection) -> Check:
     )
 
 
-def _replication(login: Login) -> Check:
+def _replication(login: Login) -> HealthCheck:
     try:
         with login.connect(replication=True) as walsender:
             walsender.execute("IDENTIFY_SYSTEM")
     except SinkqlError as error:
-        return Check("replication", "wrong", error.message, error.hint)
-    return Check("replication", "ok", "the user may read the server's changes")
+        return HealthCheck("replication", "wrong", error.message, error.hint)
+    return HealthCheck("replication", "ok", "the user may read the server's changes")
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ ORDER BY slot_name
 """
 
 
-def _slots(connection: Connection, examined: Examined) -> Iterator[Check]:
+def _slots(connection: Connection, examined: CheckContext) -> Iterator[HealthCheck]:
     rows = connection.execute(_SLOTS).fetchall()
     owners = {slot_name(id_): each for each in examined.readings if (id_ := each.facts.get("source_id")) is not None}
     for slot, active, status, retained in rows:
@@ -117,25 +117,25 @@ def _slots(connection: Connection, examined: Examined) -> Iterator[Check]:
         if slot in known:
             continue
         if active:
-            yield Check(f"slot {slot}", "ok", "a source of another catalog reads it")
+            yield HealthCheck(f"slot {slot}", "ok", "a source of another catalog reads it")
         else:
             found = f"no source of this catalog has it, nobody reads it, and it holds {_size(retained or 0)} of WAL"
             fix = f"If no other catalog has it, run SELECT pg_drop_replication_slot('{slot}'); on the server."
-            yield Check(f"slot {slot}", "warning", found, fix)
+            yield HealthCheck(f"slot {slot}", "warning", found, fix)
 
 
-def _slot(name: str, status: str | None, retained: int, *, active: bool) -> Check:
+def _slot(name: str, status: str | None, retained: int, *, active: bool) -> HealthCheck:
     held = f"it holds {_size(retained)} of WAL"
     if status == "lost":
         found = "the server has removed changes that were not read yet"
         source = name.removeprefix("slot of ")
-        return Check(name, "wrong", found, SKIP.replace("SOURCE …", f"SOURCE {source}"))
+        return HealthCheck(name, "wrong", found, SKIP.replace("SOURCE …", f"SOURCE {source}"))
     if status == "unreserved":
         found = f"{held}, and the server removes it soon"
-        return Check(name, "wrong", found, "Run sinkql up, or raise max_slot_wal_keep_size on the server.")
+        return HealthCheck(name, "wrong", found, "Run sinkql up, or raise max_slot_wal_keep_size on the server.")
     if not active and retained > _MUCH:
-        return Check(name, "warning", f"nobody reads it, and {held}", "Run sinkql up, or drop the source.")
-    return Check(name, "ok", f"{held}, and {'is read' if active else 'nobody reads it now'}")
+        return HealthCheck(name, "warning", f"nobody reads it, and {held}", "Run sinkql up, or drop the source.")
+    return HealthCheck(name, "ok", f"{held}, and {'is read' if active else 'nobody reads it now'}")
 
 
 def _size(bytes_: int) -> str:
@@ -145,46 +145,50 @@ def _size(bytes_: int) -> str:
 # --- publications -----------------------------------------------------------------------------------------------------
 
 
-def _publications(connection: Connection, names: Sequence[str], readings: Sequence[Reading]) -> Iterator[Check]:
+def _publications(
+    connection: Connection, names: Sequence[str], readings: Sequence[SourceUnderCheck]
+) -> Iterator[HealthCheck]:
     found = names or [name for (name,) in connection.execute("SELECT pubname FROM pg_publication ORDER BY 1")]
     if not found:
         fix = f"Run {creation('sinkql')} on the server."
-        yield Check("publication", "warning", "the database has none, which sources need", fix)
+        yield HealthCheck("publication", "warning", "the database has none, which sources need", fix)
     for name in found:
         yield from _publication(connection, name, [each for each in readings if each.text("PUBLICATION") == name])
 
 
-def _publication(connection: Connection, name: str, readings: Sequence[Reading]) -> Iterator[Check]:
+def _publication(connection: Connection, name: str, readings: Sequence[SourceUnderCheck]) -> Iterator[HealthCheck]:
     called = f"publication {name}"
     try:
         roots = check_publication(connection, name)
     except SinkqlError as error:
-        yield Check(called, "wrong", error.message, error.hint)
+        yield HealthCheck(called, "wrong", error.message, error.hint)
         return
     version = connection.info.server_version
     tables, problems, left_out, partitioned = Tables.read(connection, name, version).found(roots=roots)
-    yield Check(called, "ok", "1 table" if len(tables) == 1 else f"{len(tables)} tables")
+    yield HealthCheck(called, "ok", "1 table" if len(tables) == 1 else f"{len(tables)} tables")
     for each in tables:
         table = f"{each.schema}.{each.name}"
         problem = problems.get(table)
         if problem is not None:
             state = "wrong" if any(reading.reads(each.schema, each.name) for reading in readings) else "warning"
-            yield Check(f"table {table}", state, problem.message, problem.hint)  # type: ignore[arg-type]  # one of the two
+            yield HealthCheck(f"table {table}", state, problem.message, problem.hint)  # type: ignore[arg-type]  # one of the two
         elif table in left_out:
             columns = ", ".join(left_out[table])
-            yield Check(f"table {table}", "ok", f"the publication does not send its columns {columns}")
+            yield HealthCheck(f"table {table}", "ok", f"the publication does not send its columns {columns}")
         else:
             whole = "each change has the whole row" if each.identity == "full" else "changes have the key"
-            yield Check(f"table {table}", "ok", f"replica identity {each.identity.upper()}: {whole}")
+            yield HealthCheck(f"table {table}", "ok", f"replica identity {each.identity.upper()}: {whole}")
     whole_roots = f"Run ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true); on the server."
     for root in partitioned:
-        yield Check(f"table {root}", "warning", "the publication has its partitions, and not the table", whole_roots)
+        yield HealthCheck(
+            f"table {root}", "warning", "the publication has its partitions, and not the table", whole_roots
+        )
     there = [(each.schema, each.name) for each in tables]
     for reference in dict.fromkeys(each for reading in readings for each in reading.references):
         if not any(table[-len(reference) :] == reference for table in there) and ".".join(reference) not in partitioned:
             written = ".".join(quoted(part) for part in reference)
             fix = f"Run ALTER PUBLICATION {quoted(name)} ADD TABLE {written}; on the server."
-            yield Check(f"table {'.'.join(reference)}", "wrong", f'publication "{name}" does not have it', fix)
+            yield HealthCheck(f"table {'.'.join(reference)}", "wrong", f'publication "{name}" does not have it', fix)
 
 
 def _one(connection: Connection, query: str) -> str:

@@ -22,7 +22,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
     row: str
 
 
-class Form(msgspec.Struct, frozen=True, omit_defaults=True):
+class StorageForm(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a table's rows lie, its columns by their names, and the values of its enums by their ids.
 
     `changes` is another number where a column's row in the catalog is another.
@@ -46,9 +46,9 @@ FROM pg_attribute AS a WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NO
 _LABELS = "SELECT enumtypid::int8, oid::text, enumlabel::text FROM pg_enum WHERE enumtypid = ANY(%s::oid[])"
 
 
-def look_at_forms(
-    connection: Connection, tables: Mapping[str, ServerTable], known: Mapping[str, Form | None]
-) -> tuple[dict[str, Form], set[str]]:
+def read_storage_forms(
+    connection: Connection, tables: Mapping[str, ServerTable], known: Mapping[str, StorageForm | None]
+) -> tuple[dict[str, StorageForm], set[str]]:
     """Return how tables are stored now, and those that are not logged; `known` is how they were."""
     found = {row[0]: row for row in connection.execute(_CHANGES, [[each.oid for each in tables.values()]])}
     types = {name: set(_enums(each)) for name, each in tables.items()}
@@ -66,7 +66,7 @@ def look_at_forms(
         if not columns:
             asked[table.oid] = name
         named = {id_: label for type_ in types[name] for id_, label in labels.get(type_, {}).items()}
-        forms[name] = Form(file, changes or 0, columns, named)
+        forms[name] = StorageForm(file, changes or 0, columns, named)
         if unlogged_now:
             unlogged.add(name)
     rows: dict[str, dict[str, Stored]] = {}
@@ -78,7 +78,7 @@ def look_at_forms(
     }, unlogged
 
 
-def rewritten(table: ServerTable, before: Form, now: Form, *, moved: bool) -> str | None:
+def rewritten(table: ServerTable, before: StorageForm, now: StorageForm, *, moved: bool) -> str | None:
     """Return what of a table's values is not as it was, though no row changed; None where nothing is.
 
     `moved` tells that a partition has another file.

@@ -16,8 +16,8 @@ import msgspec
 from psycopg import sql
 
 from sinkql import codec
-from sinkql.connector_api.cdc import CapturedTable, LogNotes, Reshaped
-from sinkql.connectors.postgres.form import Form, look_at_forms, rewritten
+from sinkql.connector_api.cdc import CapturedTable, LogFiles, SchemaChanged
+from sinkql.connectors.postgres.form import StorageForm, read_storage_forms, rewritten
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.slot import Connection
 from sinkql.connectors.postgres.type import ServerTable, server_table
@@ -26,52 +26,52 @@ _NAMESPACES = 150000
 _CHANGES = ("insert", "update", "delete", "truncate")
 
 
-class Leaf(msgspec.Struct, frozen=True):
+class PartitionLeaf(msgspec.Struct, frozen=True):
     """A partition: the youngest transaction that attached it, or what it is in; and where its rows lie."""
 
     attached: str
     file: int
 
 
-class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
+class SentTables(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a publication has a table: the ids of the catalog's rows that say so, and its partitions by their ids.
 
     `form` is how its values are stored. `problem` is why its changes are not sent, or no more: it is not `there`.
     """
 
     by: tuple[str, ...] = ()
-    leaves: dict[str, Leaf] = {}
+    leaves: dict[str, PartitionLeaf] = {}
     problem: str | None = None
     there: bool = True
-    form: Form | None = None
+    form: StorageForm | None = None
 
 
 @dataclass(slots=True)
-class Watch:
+class PublicationWatch:
     """What is known of the tables of a source, by their ids; kept in the `notes`, if there are any."""
 
     publication: str
-    notes: LogNotes | None
+    notes: LogFiles | None
     tables: Sequence[CapturedTable]
-    known: dict[str, Sent] = field(default_factory=dict)
+    known: dict[str, SentTables] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, publication: str, notes: LogNotes | None, tables: Sequence[CapturedTable]) -> Watch:
+    def of(cls, publication: str, notes: LogFiles | None, tables: Sequence[CapturedTable]) -> PublicationWatch:
         """Return one that goes on with what was known of these tables."""
         found = cls(publication, notes, tables)
         data = notes.noted(_FILE) if notes is not None else None
         if data is not None:
             try:
-                known = codec.decoder(dict[str, Sent]).decode(data)
+                known = codec.decoder(dict[str, SentTables]).decode(data)
             except msgspec.MsgspecError:
                 known = {}
             found.known = {each.id: known[each.id] for each in tables if each.id in known}
         return found
 
     def compare(
-        self, connection: Connection, now: Mapping[str, Sent], truncations: Sequence[tuple[str, int]]
-    ) -> list[Reshaped]:
+        self, connection: Connection, now: Mapping[str, SentTables], truncations: Sequence[tuple[str, int]]
+    ) -> list[SchemaChanged]:
         """Return what is to be said of tables as they are now.
 
         `truncations` are tables that were emptied, and by which transactions, in what has come since the last look.
@@ -84,18 +84,18 @@ class Watch:
                 own = {transaction for emptied, transaction in truncations if emptied == table.id}
                 gap = _gap(connection, self.publication, table, before, sent, own)
             if sent.problem is None and gap is not None:
-                said += [_lost(table, gap), Reshaped(table)]
+                said += [_lost(table, gap), SchemaChanged(table)]
             elif sent.problem is not None and self._told.get(table.id) != sent.problem:
                 said.append(_lost(table, sent.problem) if sent.there else _gone(table, sent.problem))
             elif sent.problem is None and table.id in self._told:
-                said.append(Reshaped(table))
+                said.append(SchemaChanged(table))
             if sent.problem is None:
                 self._told.pop(table.id, None)
             else:
                 self._told[table.id] = sent.problem
         return said
 
-    def keep(self, now: Mapping[str, Sent]) -> None:
+    def keep(self, now: Mapping[str, SentTables]) -> None:
         """Have what is now be what is known, once what was to be said of it is durable."""
         if now != self.known:
             self.known = dict(now)
@@ -106,18 +106,18 @@ class Watch:
 _FILE = "publication.json"
 
 
-def forget_known(notes: LogNotes | None) -> None:
+def forget_known(notes: LogFiles | None) -> None:
     """Forget what was known: sinks begin again."""
     if notes is not None:
         notes.unnote(_FILE)
 
 
-def _lost(table: CapturedTable, problem: str) -> Reshaped:
+def _lost(table: CapturedTable, problem: str) -> SchemaChanged:
     return replace(_gone(table, problem), lost=True)
 
 
-def _gone(table: CapturedTable, problem: str) -> Reshaped:
-    return Reshaped(replace(table, columns=()), problem)
+def _gone(table: CapturedTable, problem: str) -> SchemaChanged:
+    return SchemaChanged(replace(table, columns=()), problem)
 
 
 # --- what the server has ----------------------------------------------------------------------------------------------
@@ -156,9 +156,9 @@ FROM part AS p JOIN pg_class AS c ON c.oid = p.relid WHERE c.relkind <> 'p'
 """
 
 
-def look_at(
-    connection: Connection, publication: str, tables: Sequence[CapturedTable], known: Mapping[str, Sent]
-) -> dict[str, Sent] | None:
+def read_publication(
+    connection: Connection, publication: str, tables: Sequence[CapturedTable], known: Mapping[str, SentTables]
+) -> dict[str, SentTables] | None:
     """Return how a publication has tables now, by their ids; None where there is no such publication.
 
     What is `known` of them is not asked for again where it is the same.
@@ -176,7 +176,7 @@ def look_at(
         members = _by_first(connection.execute(query, asked))
         roots = any(each.partitioned for each in servers.values())
         leaves = _by_first(connection.execute(_LEAVES, asked)) if roots else {}
-        forms, unlogged = look_at_forms(connection, servers, {name: each.form for name, each in known.items()})
+        forms, unlogged = read_storage_forms(connection, servers, {name: each.form for name, each in known.items()})
     lacks = [name for name, has in zip(_CHANGES, changes, strict=True) if not has]
     found = {}
     for table_id, server in servers.items():
@@ -185,8 +185,8 @@ def look_at(
         unlogged_too = table_id in unlogged or any(each[3] for each in parts)
         problem = _problem(publication, server, member, lacks, via_root=via_root, unlogged=unlogged_too)
         by = tuple(f"{id_} {each}" for each in member.by)
-        files = {each: Leaf(attached, file) for each, attached, file, _ in parts}
-        found[table_id] = Sent(by, files, problem, member.there, forms.get(table_id))
+        files = {each: PartitionLeaf(attached, file) for each, attached, file, _ in parts}
+        found[table_id] = SentTables(by, files, problem, member.there, forms.get(table_id))
     return found
 
 
@@ -253,8 +253,8 @@ def _gap(
     connection: Connection,
     publication: str,
     table: CapturedTable,
-    before: Sent,
-    now: Sent,
+    before: SentTables,
+    now: SentTables,
     truncations: Container[int],
 ) -> str | None:
     """Return what of a table may not have been sent between two looks; None where all was."""
@@ -285,7 +285,7 @@ def _gap(
     return None
 
 
-def _moved(before: Sent, now: Sent) -> bool:
+def _moved(before: SentTables, now: SentTables) -> bool:
     """Tell whether a partition has another file than before."""
     return any(now.leaves[leaf].file != was.file for leaf, was in before.leaves.items() if leaf in now.leaves)
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sinkql import codec
-from sinkql.connector_api.cdc import LogNotes
+from sinkql.connector_api.cdc import LogFiles
 from sinkql.errors import SinkqlError
 
 _FILE = "standing.json"
 _RECEIVED, _KEPT = 65_536, 16
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True):
+class ReadHistory(msgspec.Struct, frozen=True, array_like=True):
     """A transaction: where its commit begins and ends in the server's log, when that was, and its number."""
 
     commit: int
@@ -31,18 +31,18 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(slots=True)
-class Standings:
+class ReadHistories:
     """What was received last, and what of it the `notes` have: the last one of each time that it is kept."""
 
-    notes: LogNotes | None
-    received: deque[Standing] = field(default_factory=lambda: deque(maxlen=_RECEIVED))
-    _noted: list[Standing] | None = None
+    notes: LogFiles | None
+    received: deque[ReadHistory] = field(default_factory=lambda: deque(maxlen=_RECEIVED))
+    _noted: list[ReadHistory] | None = None
 
-    def last(self, place: int) -> Standing | None:
+    def last(self, place: int) -> ReadHistory | None:
         """Return the last one up to a place, as far as it is known."""
         return next((each for each in reversed(self._known()) if each.end <= place), None)
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Take note of the last one that was received, durably; where that fails, the next time does it.
 
         Nothing but a comparison is lost by then. That another capture has taken over is told.
@@ -57,16 +57,16 @@ class Standings:
                 self._noted = noted
             self.received.clear()
 
-    def _known(self) -> list[Standing]:
+    def _known(self) -> list[ReadHistory]:
         if self._noted is None:
             data = self.notes.noted(_FILE) if self.notes is not None else None
             try:
-                self._noted = [] if data is None else codec.decoder(list[Standing]).decode(data)
+                self._noted = [] if data is None else codec.decoder(list[ReadHistory]).decode(data)
             except msgspec.MsgspecError:
                 self._noted = []
         return self._noted
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget all: a user accepts what is lost."""
         self.received.clear()
         self._noted = []
@@ -82,16 +82,16 @@ _BEGIN, _COMMIT, _RELATION, _TYPE = b"BCRY"
 
 
 @dataclass(slots=True)
-class Comparing:
+class HistoryCheck:
     """Take messages from `wanted` on, and leave out what was read before `place`; `at` is where messages begin."""
 
-    wanted: Standing
+    wanted: ReadHistory
     place: int
     at: int
     seen: bool = False
     _within: bool = False
 
-    def takes(self, data: bytes | memoryview) -> bool:
+    def accepts(self, data: bytes | memoryview) -> bool:
         """Tell whether a message is new; raises OtherServerError."""
         kind = data[self.at]
         if kind == _BEGIN:
@@ -107,16 +107,16 @@ class Comparing:
         return kind in (_RELATION, _TYPE)  # which are sent once, for all that follows
 
     @property
-    def skips(self) -> bool:
+    def is_skipping(self) -> bool:
         """Whether the last message is of a transaction that was read before."""
         return self._within
 
-    def passes(self, place: int) -> None:
+    def on_position(self, place: int) -> None:
         """Take note that the server has sent all up to a place; raises OtherServerError."""
         if not self.seen and place >= self.wanted.end:
             raise OtherServerError
 
     @property
-    def over(self) -> bool:
+    def is_done(self) -> bool:
         """Whether only new messages come."""
         return self.seen and not self._within

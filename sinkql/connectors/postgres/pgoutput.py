@@ -9,8 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sinkql.connector_api.cdc import CapturedTable, Changed, Event, Moved, Position, Reshaped, TableRows, Transactions
-from sinkql.connectors.postgres.history_check import Standing
+from sinkql.connector_api.cdc import (
+    CapturedTable,
+    Event,
+    Position,
+    PositionAdvanced,
+    RowsChanged,
+    SchemaChanged,
+    TableRows,
+    Transactions,
+)
+from sinkql.connectors.postgres.history_check import ReadHistory
 from sinkql.connectors.postgres.relation import Relation, SentTable, read_relation, relate
 from sinkql.connectors.postgres.rows import DELETE, INSERT, UPDATE, Changes, table_rows
 from sinkql.connectors.postgres.slot import shown
@@ -56,7 +65,7 @@ class Messages:
         self._within = False
         self._commit_at = 0
         self._transaction = 0
-        self.standings: deque[Standing] = deque()
+        self.standings: deque[ReadHistory] = deque()
         self.truncations: list[tuple[str, int]] = []
         """Tables that were emptied, and the ids of the transactions."""
 
@@ -71,9 +80,10 @@ class Messages:
         return self._within
 
     def decode(self, parts: Sequence[bytes | memoryview], stops: Sequence[Position] = ()) -> list[Event]:
-        """Return what messages say; a `Changed` ends at each of `stops` that it would go past. Raises GarbledError.
+        """Return what messages say; a `RowsChanged` ends at each of `stops` that it would go past. Raises GarbledError.
 
-        Where a stop is between two transactions, a `Moved` goes there before the second, which may be a long one.
+        Where a stop is between two transactions, a `PositionAdvanced` goes there before the second, which may be a long
+        one.
         """
         messages = _Messages.of(parts)
         events: list[Event] = []
@@ -141,14 +151,14 @@ class Messages:
         ends = [self._position(each) for each in block.i8[starts[commits] + 10].tolist()]
         done = ids[which[commits]].tolist()
         begun, ended, at = (block.i8[starts[commits] + place].tolist() for place in (2, 10, 18))
-        self.standings.extend(map(Standing, begun, ended, at, done))
+        self.standings.extend(map(ReadHistory, begun, ended, at, done))
         self._commit_at, self._transaction = int(times[-1]), int(ids[-1])
         last_begin, last_commit = (int(each[-1]) if len(each) else -1 for each in (begins, commits))
         self._within = last_begin > last_commit if max(last_begin, last_commit) >= 0 else self._within
         self._to = ends[-1] if ends else self._to
         if not (tables or ends or emptied):
             return passed
-        return [*passed, Changed(self._to, tables, Transactions(ends, done), emptied, open=self._within)]
+        return [*passed, RowsChanged(self._to, tables, Transactions(ends, done), emptied, open=self._within)]
 
     def _passed(self, messages: _Messages, start: int, stops: Sequence[Position]) -> list[Event]:
         """Return that the server is at the last of the stops between the transaction before and one that begins."""
@@ -156,7 +166,7 @@ class Messages:
             return []
         commit = self._position(int(messages.block.i8[messages.starts[start] + 1]))
         between = [each for each in stops if self._to < each <= commit]
-        return [Moved(between[-1])] if between else []
+        return [PositionAdvanced(between[-1])] if between else []
 
     def _tables(
         self, messages: _Messages, start: int, rows: Offsets, at: NDArray[np.int64], ids: NDArray[np.int64]
@@ -185,4 +195,4 @@ def _reshaped(known: Relation | None, relation: Relation) -> list[Event]:
     before = None if known is None else known.reshaped
     if relation.reshaped == before:
         return []
-    return [relation.reshaped or Reshaped(relation.table)]
+    return [relation.reshaped or SchemaChanged(relation.table)]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from sinkql import ast, codec, logical, physical
-from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
-from sinkql.connector_api.chosen import EXCLUDE, TEXT, Chosen
+from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options, table_options
+from sinkql.connector_api.chosen import EXCLUDE, TEXT, ColumnChoice
 from sinkql.connector_api.database_options import check_clauses, connection_of
 from sinkql.connector_api.options import bind, option_span
-from sinkql.connector_api.planning import Access, Planning, SourcePlan
-from sinkql.connector_api.source_options import KeepingOptions, keeping, log_elsewhere
+from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourcePlan
+from sinkql.connector_api.source_options import CaptureOptions, log_elsewhere, log_retention
 from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
 from sinkql.connectors.postgres.type import ServerTable, json_lists, table_json
@@ -23,7 +23,7 @@ _GENERATED = 180000
 """The first version that sends generated columns."""
 
 
-def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+def ask(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
     """Return what the server says of the publication, where it may be asked."""
     options, name, _ = _checked(statement, {}, planning)
     if access is None:
@@ -40,7 +40,7 @@ def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) 
         raise
 
 
-def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a source: its tables are those of the publication, with all columns that are sent.
 
     Raises SQ2801 without the facts.
@@ -58,7 +58,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     own = {"publication": options.publication, "tuning": tuning}
     planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
     _check_references(statement, found, options.publication)
-    chosen = Chosen.of(statement.options)
+    chosen = ColumnChoice.of(statement.options)
     tables = tuple(_as_chosen(chosen, each) for each in found.tables)
     chosen.check("schema.table.column")
     _tell_long_values(statement, tables, planning)
@@ -76,7 +76,7 @@ def plan_table(
     if "problem" in table.options:
         problem = codec.convert(table.options["problem"], Problem)
         raise SinkqlError(problem.code, problem.message, span, hint=problem.hint)
-    chosen = Chosen.of(statement.with_options, table.name)
+    chosen = ColumnChoice.of(statement.with_options, table.name)
     server = _as_chosen(chosen, codec.convert(table.options["server"], ServerTable))
     chosen.check("schema.table.column")
     for each in server.columns:
@@ -146,7 +146,7 @@ def _called(table: ServerTable) -> str:
     return f"{table.schema}.{table.name}"
 
 
-def _as_chosen(chosen: Chosen, table: ServerTable) -> ServerTable:
+def _as_chosen(chosen: ColumnChoice, table: ServerTable) -> ServerTable:
     """Return a table as the options have it."""
     names = chosen.of_table((table.schema, table.name), [each.name for each in table.columns], table.key)
     kept = (each for each in table.columns if each.name not in names.excluded)
@@ -158,8 +158,8 @@ def _as_chosen(chosen: Chosen, table: ServerTable) -> ServerTable:
 
 
 def _checked(
-    statement: ast.CreateSource, facts: logical.Facts, planning: Planning
-) -> tuple[PublicationOptions, ast.Name, Keeping]:
+    statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext
+) -> tuple[PublicationOptions, ast.Name, LogRetention]:
     """Return a statement's options and connection; raises what is wrong with it, whatever the server has."""
     check_clauses(statement, SOURCE_OWNER)
     options = bind(
@@ -167,17 +167,19 @@ def _checked(
     )
     name = connection_of(statement, SOURCE_OWNER, "FROM POSTGRES CONNECTION name (PUBLICATION 'name')")
     planning.connection(name, "POSTGRES")
-    Chosen.of(statement.options)
-    given = bind(statement.with_options, KeepingOptions, owner=SOURCE_OWNER, span=statement.kind_span)
+    ColumnChoice.of(statement.options)
+    given = bind(statement.with_options, CaptureOptions, owner=SOURCE_OWNER, span=statement.kind_span)
     elsewhere = log_elsewhere(statement, facts, planning)
     return (
         options,
         name,
-        keeping(given, statement.with_options, statement.kind_span, planning, usual="server", elsewhere=elsewhere),
+        log_retention(
+            given, statement.with_options, statement.kind_span, planning, usual="server", elsewhere=elsewhere
+        ),
     )
 
 
-def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable], planning: Planning) -> None:
+def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable], planning: PlanningContext) -> None:
     """Leave a notice about the tables that are read, and whose sinks keep what the server does not send again."""
     named = [table for table in tables if _holes(table) and _named(statement.subsources, table)]
     if named:
@@ -195,7 +197,7 @@ def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable]
         )
 
 
-def _tell_generated(statement: ast.CreateSource, found: Found, publication: str, planning: Planning) -> None:
+def _tell_generated(statement: ast.CreateSource, found: Found, publication: str, planning: PlanningContext) -> None:
     """Leave a notice about columns of the tables that are read which the server computes, and does not send."""
     read = [each for each in found.tables if _named(statement.subsources, each)]
     names = [

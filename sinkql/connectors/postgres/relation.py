@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sinkql.connector_api.cdc import CapturedTable, Reshaped
+from sinkql.connector_api.cdc import CapturedTable, SchemaChanged
 from sinkql.connectors.postgres.type import (
     BLANKED,
     NUMERIC_OID,
@@ -72,7 +72,7 @@ class Relation:
     places: tuple[int, ...]
     key: tuple[int, ...]
     sent: SentTable
-    reshaped: Reshaped | None = None
+    reshaped: SchemaChanged | None = None
 
 
 def relate(table: CapturedTable, sent: SentTable) -> Relation:
@@ -80,10 +80,10 @@ def relate(table: CapturedTable, sent: SentTable) -> Relation:
     planned = server_table(table.options)
     if planned.oid and sent.oid != planned.oid:
         anew = f"table {called(planned)} was dropped and created again: the rows that it had are not in the changes"
-        return _without(table, planned, (), sent, Reshaped(table, anew))
+        return _without(table, planned, (), sent, SchemaChanged(table, anew))
     problem = _identity_problem(planned, table, sent)
     if problem is not None:
-        return _without(table, planned, (), sent, Reshaped(table, problem, lost=True))
+        return _without(table, planned, (), sent, SchemaChanged(table, problem, lost=True))
     columns, problems = fitting(planned, sent.columns)
     if not problems:
         places = {each.name: place for place, each in enumerate(sent.columns)}
@@ -93,7 +93,7 @@ def relate(table: CapturedTable, sent: SentTable) -> Relation:
     kept = {each.name for each in columns}
     if not kept.issuperset(table.key):
         columns = []
-    return _without(table, planned, columns, sent, Reshaped(table, lacking(planned, problems)))
+    return _without(table, planned, columns, sent, SchemaChanged(table, lacking(planned, problems)))
 
 
 def fitting(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[ServerColumn], list[str]]:
@@ -126,7 +126,7 @@ def called(table: ServerTable) -> str:
 
 
 def _without(
-    table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn], sent: SentTable, why: Reshaped
+    table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn], sent: SentTable, why: SchemaChanged
 ) -> Relation:
     """Return a table of which some columns are left, and why."""
     left = left_of(table, planned, columns)

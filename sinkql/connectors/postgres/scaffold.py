@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sinkql import ast, codec, logical
-from sinkql.connector_api.planning import Access, Planning
-from sinkql.connector_api.scaffold import Address, ConnectionDraft, SourceDraft, Wanted, option, relation_name
+from sinkql.connector_api.planning import OutsideAccess, PlanningContext
+from sinkql.connector_api.scaffold import (
+    Address,
+    ConnectionScaffold,
+    ScaffoldRequest,
+    SourceScaffold,
+    option,
+    relation_name,
+)
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.type import ServerTable
 from sinkql.errors import SinkqlError
@@ -18,7 +25,7 @@ _SSL = ("disable", "require", "verify-ca", "verify-full")
 _LISTED = 20
 
 
-def draft_connection(address: Address) -> ConnectionDraft:
+def draft_connection(address: Address) -> ConnectionScaffold:
     """Return the connection of an address; raises SQ4039 where it has no database."""
     host, port = address.hosts[0]
     if not address.path or len(address.hosts) > 1:
@@ -30,10 +37,12 @@ def draft_connection(address: Address) -> ConnectionDraft:
     mode = address.options.get("sslmode")
     if mode in _SSL:
         options.append(f"SSL MODE {mode.replace('-', '_')}")
-    return ConnectionDraft("POSTGRES", "pg", tuple(options), "PASSWORD", "PGPASSWORD")
+    return ConnectionScaffold("POSTGRES", "pg", tuple(options), "PASSWORD", "PGPASSWORD")
 
 
-def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -> Iterator[SourceDraft]:
+def draft_sources(
+    planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
+) -> Iterator[SourceScaffold]:
     """Yield a source of the publication that has the most tables; of a new one where there is none."""
     from sinkql.connectors.postgres.client import Login  # psycopg, only where a server is asked
     from sinkql.connectors.postgres.facts import partitioned, publications, unpublished
@@ -59,7 +68,7 @@ def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -
         notes.append(f"ALTER PUBLICATION {quoted(name)} ADD TABLE {first};")
     database = planned.options["database"]
     clauses = f"FROM POSTGRES CONNECTION {wanted.connection} (PUBLICATION {text(name)})"
-    yield SourceDraft(relation_name(f"{database}_source"), database, (clauses,), tuple(notes), whole=True)
+    yield SourceScaffold(relation_name(f"{database}_source"), database, (clauses,), tuple(notes), whole=True)
 
 
 def table_options(table: logical.SourceTable) -> str:
@@ -69,7 +78,7 @@ def table_options(table: logical.SourceTable) -> str:
     return f" WITH (TEXT COLUMNS ({', '.join(columns)}))" if columns else ""
 
 
-def sample(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+def sample(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
     """Return the facts of all tables of the database, published or not."""
     from sinkql.connectors.postgres.client import Login
     from sinkql.connectors.postgres.facts import find_all

@@ -175,7 +175,7 @@ def make_slot(connection: Connection, name: str, source: str) -> int:
             raise _waiting(source)
         time.sleep(_BREATH_S)
     last = _next_transaction(connection)
-    while look(connection).first < last:
+    while server_snapshot(connection).first < last:
         if time.monotonic() > until:
             raise _waiting(source)
         time.sleep(_BREATH_S)
@@ -213,7 +213,7 @@ def _next_transaction(connection: Connection) -> int:
     return int(row[0])
 
 
-def look(connection: Connection) -> ServerSnapshot:
+def server_snapshot(connection: Connection) -> ServerSnapshot:
     """Return what a snapshot sees now, or in the transaction of the connection."""
     row = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
     assert row is not None

@@ -19,17 +19,17 @@ from sinkql.connector_api.cdc import (
     CapturedSource,
     CapturedTable,
     Event,
-    Moved,
     Position,
-    Reshaped,
+    PositionAdvanced,
+    SchemaChanged,
     Snapshot,
     TableRows,
 )
 from sinkql.connectors.postgres.chunk import END, Connect, DroppedError, PostgresChunkRead, Query, complete
 from sinkql.connectors.postgres.client import guarded, works
 from sinkql.connectors.postgres.column import binary_as_text
-from sinkql.connectors.postgres.gap_detection import Sent, Watch, forget_known, look_at
-from sinkql.connectors.postgres.history_check import Comparing, OtherServerError, Standings
+from sinkql.connectors.postgres.gap_detection import PublicationWatch, SentTables, forget_known, read_publication
+from sinkql.connectors.postgres.history_check import HistoryCheck, OtherServerError, ReadHistories
 from sinkql.connectors.postgres.pgoutput import HEADER, Messages
 from sinkql.connectors.postgres.publication import UNKNOWN
 from sinkql.connectors.postgres.slot import (
@@ -39,10 +39,10 @@ from sinkql.connectors.postgres.slot import (
     drop_slot,
     find_slot,
     free_slot,
-    look,
     make_slot,
     read_history,
     read_place,
+    server_snapshot,
     shown,
     slot_name,
 )
@@ -107,11 +107,11 @@ class PostgresStream:
         self._moved = self._to = self._confirmed = 0
         self._told_at = self._heard = 0.0
         self._widths: dict[str, float] = {}
-        self._watch: Watch | None = None
+        self._watch: PublicationWatch | None = None
         self._seen: _Seen | None = None
         self._watch_again_at = self._looked_at = float("-inf")
-        self._standings = Standings(source.notes)
-        self._comparing: Comparing | None = None
+        self._standings = ReadHistories(source.notes)
+        self._comparing: HistoryCheck | None = None
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class PostgresStream:
     def look(self) -> Snapshot:
         """Return what a snapshot sees now."""
         with self._failures():
-            return look(self._ordinary())
+            return server_snapshot(self._ordinary())
 
     def flush(self) -> None:
         """Have the server's log reach the last `high`, also where nobody writes.
@@ -242,7 +242,7 @@ class PostgresStream:
         with self._failures():
             drop_slot(self._ordinary(), self._source.id, self._source.name)
         forget_known(self._source.notes)
-        self._standings.forget()
+        self._standings.clear()
 
     def close(self) -> None:
         """Leave the server."""
@@ -273,9 +273,9 @@ class PostgresStream:
             self._messages.standings = self._standings.received
             last = self._standings.last(place)
             if last is not None and confirmed is not None and confirmed < last.end:
-                self._comparing = Comparing(last, place, HEADER)
+                self._comparing = HistoryCheck(last, place, HEADER)
             self._stops, self._to = tuple(stops), place
-            self._watch = Watch.of(self._publication, self._source.notes, tables)
+            self._watch = PublicationWatch.of(self._publication, self._source.notes, tables)
             self._start(place, binary=all(map(self._takes_binary, tables)))
             self._check_end(after, place)
 
@@ -383,10 +383,10 @@ class PostgresStream:
             self._to = max(self._to, self._messages.place)
         if self._moved > self._to and not self._parts and not self._messages.within:
             self._to = self._moved
-            events.append(Moved(self._known().position(self._moved)))
+            events.append(PositionAdvanced(self._known().position(self._moved)))
         return [*events, *self._watched()]
 
-    def _watched(self) -> Sequence[Reshaped]:
+    def _watched(self) -> Sequence[SchemaChanged]:
         """Return what is to be said of tables of which the server has not sent all, once all before has come.
 
         What was said before is in the log by now, so that what is known since may be kept.
@@ -419,7 +419,7 @@ class PostgresStream:
         assert self._watch is not None
         assert self._messages is not None
         with self._failures():
-            found = look_at(self._ordinary(), self._publication, self._watch.tables, self._watch.known)
+            found = read_publication(self._ordinary(), self._publication, self._watch.tables, self._watch.known)
             if found is None:
                 raise self._unpublished()
             return _Seen(found, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations), at)
@@ -439,7 +439,7 @@ class PostgresStream:
                         continue
                     parts.append(data)
                     size += length
-                    if data[HEADER] == _COMMIT or (comparing is not None and comparing.skips):
+                    if data[HEADER] == _COMMIT or (comparing is not None and comparing.is_skipping):
                         whole = len(parts)
                 elif data[0] == _KEEPALIVE:
                     self._keepalive(data, idle=len(parts) == whole)
@@ -460,17 +460,17 @@ class PostgresStream:
                 raise psycopg.OperationalError("the server closed the connection unexpectedly: it sends nothing")
             self._heard = time.monotonic()
 
-    def _takes(self, comparing: Comparing, data: bytes | memoryview) -> bool:
+    def _takes(self, comparing: HistoryCheck, data: bytes | memoryview) -> bool:
         """Tell whether a message is new where what was read last comes once more."""
-        taken = comparing.takes(data)
-        if comparing.over:
+        taken = comparing.accepts(data)
+        if comparing.is_done:
             self._comparing = None
         return taken
 
     def _keepalive(self, data: bytes | memoryview, *, idle: bool) -> None:
         place, _, wanted = struct.unpack_from(">qqB", data, 1)
         if self._comparing is not None:
-            self._comparing.passes(place)
+            self._comparing.on_position(place)
         if idle:
             self._moved = max(self._moved, place)
         if wanted:
@@ -490,7 +490,7 @@ class PostgresStream:
             if self._receiving is not None:
                 with self._failures():
                     self._tell(ask=False, now=True)
-        self._standings.keep()
+        self._standings.save()
 
     def _tell(self, *, ask: bool, now: bool = False) -> None:
         """Tell the server what is confirmed, but not all the time; with `ask` it answers with how far it is."""
@@ -538,7 +538,7 @@ class _Seen:
     So many `truncations` had come by then.
     """
 
-    tables: Mapping[str, Sent]
+    tables: Mapping[str, SentTables]
     end: int
     truncations: int
     at: float

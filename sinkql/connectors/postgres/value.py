@@ -21,7 +21,7 @@ from sinkql.logical.interval import read_interval, show_interval
 from sinkql.logical.jsonb import has_long_number, jsonb
 from sinkql.logical.nested import read_record
 from sinkql.logical.range import EMPTY, SUBTYPES, Bound, make_range, read_range
-from sinkql.logical.time import BeyondError, read_date, read_instant, read_time, read_timestamp
+from sinkql.logical.time import OutOfRangeError, read_date, read_time, read_timestamp, read_timestamptz
 from sinkql.logical.type import Type
 
 EPOCH_DAY = 10957
@@ -69,7 +69,7 @@ def read_text(type_: ServerType, text: str) -> Any:
         return _read_text(bare, found, text)
     except UnfitError:
         raise
-    except BeyondError as error:
+    except OutOfRangeError as error:
         raise UnfitError(_YEARS) from error
     except ValueError as error:
         raise UnfitError(_unfit(found, text)) from error
@@ -342,7 +342,7 @@ def _micros(text: str) -> int:
 
 
 def _instant(text: str) -> int:
-    return (read_instant(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return (read_timestamptz(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _clock(text: str) -> int:
@@ -366,6 +366,6 @@ _BOUNDS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
     {
         "integer": int, "bigint": int, "date": read_date, "numeric": lambda text: _fitting(Decimal(text)),
         "timestamp": read_timestamp,
-        "timestamptz": read_instant,
+        "timestamptz": read_timestamptz,
     }
 )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sinkql import ast
 from sinkql.connector_api.options import SecretOnly, SecretPart
-from sinkql.connector_api.planning import Connector, Later
+from sinkql.connector_api.planning import Connector, UnsupportedKind
 from sinkql.logical import SecretText
 
 
@@ -35,5 +35,8 @@ class ColumnOptions:
 
 connector = Connector(
     "sql_server",
-    later=(Later("CONNECTION", "SQL SERVER", SqlServerOptions), Later("SOURCE", "SQL SERVER", ColumnOptions)),
+    later=(
+        UnsupportedKind("CONNECTION", "SQL SERVER", SqlServerOptions),
+        UnsupportedKind("SOURCE", "SQL SERVER", ColumnOptions),
+    ),
 )

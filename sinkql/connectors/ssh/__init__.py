@@ -8,9 +8,9 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.connector_api.database_options import check_host, check_port
-from sinkql.connector_api.options import bind, described, option_span
-from sinkql.connector_api.planning import Access, ConnectionKind, Connector, Keys, Planning
-from sinkql.connector_api.tunnel_keys import Kept
+from sinkql.connector_api.options import bind, option_field, option_span
+from sinkql.connector_api.planning import ConnectionKind, Connector, Keys, OutsideAccess, PlanningContext
+from sinkql.connector_api.tunnel_keys import TunnelKeys
 from sinkql.errors import Notice, SinkqlError
 
 OWNER = "SSH tunnels"
@@ -25,16 +25,16 @@ one: put that on the server before the first is taken away. It needs `pip instal
 class TunnelOptions:
     """The options of TO SSH TUNNEL."""
 
-    host: str = described("the SSH server's name or address")
-    user: str = described("who logs in there")
-    port: int = described("the SSH server's port", default=22)
-    host_key: str | None = described(
+    host: str = option_field("the SSH server's name or address")
+    user: str = option_field("who logs in there")
+    port: int = option_field("the SSH server's port", default=22)
+    host_key: str | None = option_field(
         "the server's public key, such as `ssh-ed25519 AAAA…`; left out, that of the first use is trusted and kept",
         default=None,
     )
 
 
-def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return where the server is, and the name of what the private keys are kept under: the connection itself."""
     options = bind(statement.options, TunnelOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     if options.host_key is not None and len(options.host_key.split()) < _PARTS:
@@ -82,9 +82,9 @@ def make_keys(kept: str | None) -> Keys:
         key = form.load_ssh_private_key(text.encode(), None).public_key()
         return f"{key.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH).decode()} sinkql"
 
-    before = None if kept is None else Kept.of(kept)
+    before = None if kept is None else TunnelKeys.of(kept)
     privates = (made() if before is None else before.keys[1], made())
-    now = Kept(privates, None if before is None else before.host_key)
+    now = TunnelKeys(privates, None if before is None else before.host_key)
     return Keys({"public_keys": [public(each) for each in privates]}, now.text())
 
 
@@ -92,14 +92,14 @@ def pin(options: Mapping[str, Any], kept: str) -> str | None:
     """Return what is kept with the key that the server shows now; None where a key is known, or it shows none."""
     from sinkql.connector_api.tunnel import host_key_of
 
-    known = Kept.of(kept)
+    known = TunnelKeys.of(kept)
     if "host_key" in options or known.host_key is not None:
         return None
     found = host_key_of(options)
     return None if found is None else replace(known, host_key=found).text()
 
 
-def _validate(planned: logical.Connection, access: Access) -> None:
+def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
     """Log in, and leave; raises SQ442…."""
     from sinkql.connector_api.tunnel import Tunnel
 

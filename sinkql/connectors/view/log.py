@@ -22,15 +22,15 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from sinkql import codec, physical
-from sinkql.connector_api.stream import Context, Marker
-from sinkql.connectors.view.reader_positions import READERS, Pins
+from sinkql.connector_api.stream import Checkpoint, Context
+from sinkql.connectors.view.reader_positions import READERS, ReaderPositions
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
-from sinkql.state_store.directory import BucketState, Home, state_store
+from sinkql.state_store.directory import ObjectStateStore, StateDirectory, state_store
 from sinkql.state_store.numbered_log import StoredNumbered
 from sinkql.storage import failpoint
-from sinkql.storage.numbered_log import Numbered, Numbers, file_name
+from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog, file_name
 
 _CACHED = 1000
 _LOG = "log"
@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True):
     `changed` is the number of the last entry that has changes, this one or one before; `buckets` is how many there are.
     """
 
-    marker: Marker
+    marker: Checkpoint
     id: str
     at: int
     changed: int
@@ -130,7 +130,7 @@ def kept_log(
     if state is None:
         return ViewLog(folder)
     store = state_store(state, f"{view_id}/{_LOG}", open_store)
-    return ViewLog.of(Home(folder / _STORED, store))
+    return ViewLog.of(StateDirectory(folder / _STORED, store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,26 +138,26 @@ class ViewLog:
     """Entries and readers of the view in a folder; `kept` has it and a store, where the log is in one."""
 
     folder: Path
-    kept: Home | None = None
-    home: Home = field(init=False, compare=False, repr=False)
-    pins: Pins = field(init=False, compare=False, repr=False)
+    kept: StateDirectory | None = None
+    home: StateDirectory = field(init=False, compare=False, repr=False)
+    pins: ReaderPositions = field(init=False, compare=False, repr=False)
     _known: dict[int, Entry] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "home", self.kept or Home(self.folder))
-        object.__setattr__(self, "pins", Pins(self.home))
+        object.__setattr__(self, "home", self.kept or StateDirectory(self.folder))
+        object.__setattr__(self, "pins", ReaderPositions(self.home))
 
     @classmethod
-    def of(cls, home: Home) -> ViewLog:
+    def of(cls, home: StateDirectory) -> ViewLog:
         """Return the log in a folder, and in its store."""
         return cls(home.folder, home)
 
-    def __reduce__(self) -> tuple[Callable[[Home], ViewLog], tuple[Home]]:
-        return ViewLog.of, (self.home.of_tasks(),)
+    def __reduce__(self) -> tuple[Callable[[StateDirectory], ViewLog], tuple[StateDirectory]]:
+        return ViewLog.of, (self.home.for_tasks(),)
 
     def for_remote(self) -> ViewLog:
         """Return it for a job whose tasks run on other machines."""
-        return ViewLog.of(Home(self.folder, self.home.store, remote=self.home.store is not None))
+        return ViewLog.of(StateDirectory(self.folder, self.home.store, remote=self.home.store is not None))
 
     @property
     def before(self) -> ViewLog | None:
@@ -167,11 +167,11 @@ class ViewLog:
     @property
     def everywhere(self) -> bool:
         """Whether any machine reaches the log."""
-        return isinstance(self.home.store, BucketState)
+        return isinstance(self.home.store, ObjectStateStore)
 
     @property
-    def _files(self) -> Numbers:
-        return Numbered(self.folder / _LOG) if self.home.store is None else StoredNumbered(self.home, _LOG)
+    def _files(self) -> NumberedLog:
+        return FolderNumberedLog(self.folder / _LOG) if self.home.store is None else StoredNumbered(self.home, _LOG)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the entries that are there, in order."""
@@ -185,7 +185,7 @@ class ViewLog:
         """Return an entry; None where it is not there, or not any more."""
         found = self._known.get(number)
         if found is not None:
-            return found if self._files.there(number) else None
+            return found if self._files.exists(number) else None
         data = self._files.read(number)
         if data is None:
             return None
@@ -241,9 +241,9 @@ class ViewLog:
     def bring(self, runs: Iterable[Run]) -> None:
         """Have runs in the folder; raises FileNotFoundError where one is gone."""
         sizes = {run_file(run): run.bytes for run in runs}
-        if missing := self.home.bring(sizes):
+        if missing := self.home.fetch(sizes):
             raise FileNotFoundError(missing[0])
-        self.home.use_files(sizes)
+        self.home.touch_files(sizes)
 
     @property
     def moving(self) -> bool:
@@ -252,7 +252,7 @@ class ViewLog:
 
     def forget(self, name: str) -> None:
         """Delete a file beside the entries."""
-        self.home.forget([name])
+        self.home.delete([name])
 
     # --- readers -----------------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class ViewLog:
         """Say how far a reader is: what comes after that stays for it, and the contents then."""
         if self.pins.put(reader, at, passing=passing):
             self.look()
-            self.home.forget_unused()
+            self.home.evict_unused()
 
 
 def _sealed(data: bytes) -> bytes:
@@ -289,7 +289,7 @@ def damaged(path: Path, why: str) -> SinkqlError:
     )
 
 
-def gone(view: str, hint: str = "They are read again, as they are now.") -> SinkqlError:
+def log_expired(view: str, hint: str = "They are read again, as they are now.") -> SinkqlError:
     """Return what is said where rows that were to be read are not there any more."""
     return GoneError(
         "SQ3451",
@@ -303,7 +303,7 @@ def run_file(run: Run) -> str:
     return f"runs/b{run.bucket}/{run.file}"
 
 
-def entry_after(before: tuple[int, Entry] | None, marker: Marker, id_: str) -> tuple[int, Entry]:
+def entry_after(before: tuple[int, Entry] | None, marker: Checkpoint, id_: str) -> tuple[int, Entry]:
     """Return the next entry, which changes no row, and its number."""
     now = time.time_ns() // 1_000_000
     if before is None:
@@ -312,7 +312,7 @@ def entry_after(before: tuple[int, Entry] | None, marker: Marker, id_: str) -> t
     return number + 1, msgspec.structs.replace(last, marker=marker, id=id_, at=max(now, last.at + 1), runs=())
 
 
-def changing(number: int, entry: Entry, runs: Sequence[Run], contents: Contents, buckets: int) -> Entry:
+def changed_runs(number: int, entry: Entry, runs: Sequence[Run], contents: Contents, buckets: int) -> Entry:
     """Return an entry with changes, and the contents after them, by the buckets that changed."""
     after = {**entry.contents, **{bucket: tuple(each) for bucket, each in contents.items()}}
     changed = number if runs else entry.changed

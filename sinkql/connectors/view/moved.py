@@ -14,7 +14,7 @@ from sinkql.connectors.view.log import MOVING, Run, ViewLog, entry_after, run_fi
 from sinkql.storage import files
 
 
-def go_on(log: ViewLog) -> None:
+def migrate_log(log: ViewLog) -> None:
     """Publish in a log in STATE what the catalog's folder has more of it, if anything."""
     before = log.before
     if before is None:
@@ -25,7 +25,7 @@ def go_on(log: ViewLog) -> None:
         same = before.entry(number)
         # else it went another way, and what is to come is computed from where it is
         if newest is None or (same is not None and same.id == newest[1].id):
-            log.home.put_data(MOVING, b"")
+            log.home.upload_bytes(MOVING, b"")
             _take_all(log, before, number)
     if log.moving:
         log.forget(MOVING)
@@ -41,7 +41,7 @@ def _take_all(log: ViewLog, before: ViewLog, number: int) -> None:
     log.pins.take(before.pins)
     for path in (before.folder / "attached").rglob("*"):
         if path.is_file():
-            log.home.note(path.relative_to(before.folder).as_posix(), path.read_bytes())
+            log.home.write_small(path.relative_to(before.folder).as_posix(), path.read_bytes())
     _take(log, before, contents)
     for each in before.numbers():
         entry = before.entry(each) if each > number else None
@@ -67,7 +67,7 @@ def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
         path = log.run_path(run)
         if not path.exists() and before.run_path(run).exists():
             with before.run_path(run).open("rb") as data:
-                files.create(path, data)
+                files.create_new(path, data)
         if path.exists():
             names.append(run_file(run))
-    log.home.keep(names)
+    log.home.ensure_uploaded(names)

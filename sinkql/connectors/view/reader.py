@@ -9,9 +9,27 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.stream import Context, Derived, JobOffsets, Limit, Measure, Offsets, Reader, Split, Tally
-from sinkql.connectors.view.log import Entry, Run, ViewLog, gone, open_log, state_of
-from sinkql.connectors.view.rows import added_up, check_present, cut, in_parts, read_runs, repeated, schema_of
+from sinkql.connector_api.stream import (
+    Context,
+    JobOffsets,
+    Limit,
+    Measure,
+    Offsets,
+    Reader,
+    Split,
+    Tally,
+    ViewLogReader,
+)
+from sinkql.connectors.view.log import Entry, Run, ViewLog, log_expired, open_log, state_of
+from sinkql.connectors.view.rows import (
+    check_present,
+    consolidate,
+    consolidated_parts,
+    expand,
+    in_batches,
+    read_runs,
+    schema_of,
+)
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 
@@ -21,7 +39,7 @@ _BEGINNING: Offsets = {"at": 0, "id": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class ViewReader(Derived):
+class ViewReader(ViewLogReader):
     """Read a view's log. Offsets: `at`, the last entry that was read, 0 for none, and its `id`.
 
     `consumer` is who reads: for it, entries are kept, those that have the `indexes` in which it looks up.
@@ -50,15 +68,15 @@ class ViewReader(Derived):
     def target(self, start: Offsets) -> Offsets:
         """Return the log's present end, also where that is not indexed yet."""
         end = self._last()
-        return end if end["at"] > start["at"] or self.anew(start) else start
+        return end if end["at"] > start["at"] or self.wants_full_refresh(start) else start
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether a target is reached."""
         return bool(offsets["at"] >= target["at"])
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return as many entries as the limit lets in, at least one with changes; from the beginning, the last one."""
-        if start["at"] == 0 or self.anew(start):
+        if start["at"] == 0 or self.wants_full_refresh(start):
             return self._pinned() or start
         rows, size, end = 0, 0, start
         stop = self.log.last() if until is None else until["at"]
@@ -82,7 +100,7 @@ class ViewReader(Derived):
     def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
         """Yield the entries from `start` on, the last one first; from the beginning, all that are there."""
         first = start["at"]
-        if first == 0 or self.anew(start):
+        if first == 0 or self.wants_full_refresh(start):
             newest = self.log.newest()
             first = max(self._held(), newest[1].begins if newest is not None and self._fits(newest[1]) else 0)
         found = 0
@@ -102,7 +120,7 @@ class ViewReader(Derived):
         """Return the name of the state that has the indexes as of an entry."""
         found = self.log.entry(offsets["at"])
         if found is None or found.id != offsets["id"]:
-            raise gone(self.view)
+            raise log_expired(self.view)
         return self._state(offsets["at"])
 
     def _state(self, at: int) -> str | None:
@@ -129,15 +147,15 @@ class ViewReader(Derived):
         if start["at"] == 0:
             found = self.log.entry(end["at"])
             if found is None:
-                raise gone(self.view)
+                raise log_expired(self.view)
             return self._splits(found.contents, whole=True)
-        if self.anew(start):
+        if self.wants_full_refresh(start):
             raise self._behind()
         runs: dict[str, list[Run]] = {}
         for number in range(start["at"] + 1, end["at"] + 1):
             entry = self.log.entry(number)
             if entry is None:
-                raise gone(self.view)
+                raise log_expired(self.view)
             for run in entry.runs:
                 runs.setdefault(str(run.bucket), []).append(run)
         return self._splits(runs, whole=False)
@@ -147,7 +165,7 @@ class ViewReader(Derived):
             try:
                 self.log.bring(run for each in runs.values() for run in each)
             except FileNotFoundError:
-                raise gone(self.view) from None
+                raise log_expired(self.view) from None
         return [split_of(int(bucket), each, whole=whole) for bucket, each in runs.items() if each]
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -159,28 +177,28 @@ class ViewReader(Derived):
                 self.log.bring(runs)
             changes = read_runs(self.log.stored(runs), schema)
         except FileNotFoundError:
-            raise gone(self.view) from None
+            raise log_expired(self.view) from None
         tally.bytes += split["bytes"]
-        for part in in_parts(cut(changes), schema, self.log.spill):
-            table = added_up(part)
+        for part in consolidated_parts(in_batches(changes), schema, self.log.spill):
+            table = consolidate(part)
             if split["whole"]:
                 check_present(table, short_name(self.view))
             if self.change == "append":
-                table = repeated(table)
+                table = expand(table)
             tally.rows += len(table)
             yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
-    def of_columns(self, names: tuple[str, ...]) -> Reader:
+    def with_columns(self, names: tuple[str, ...]) -> Reader:
         """Return a reader of some columns: others are not looked at, and rows that differ in them alone are equal."""
         known = {column.name: column for column in self.columns}
         return replace(self, columns=tuple(known[name] for name in names))
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         """Tell whether there is little to read."""
         rows, size = sum(each["rows"] for each in splits), sum(each["bytes"] for each in splits)
         return bool(rows <= _SMALL_ROWS and size <= _SMALL_BYTES)
 
-    def here(self) -> bool:
+    def local_only(self) -> bool:
         """Tell whether the log lies where this machine alone may find it."""
         return not self.log.everywhere
 
@@ -188,7 +206,7 @@ class ViewReader(Derived):
         """Return the log's present end, or `until`."""
         return until if until is not None and until["at"] >= end["at"] else self.target(end)
 
-    def anew(self, offsets: Offsets) -> bool:
+    def wants_full_refresh(self, offsets: Offsets) -> bool:
         """Tell whether what follows is gone: it was kept for long, or the log was begun again.
 
         A log without an entry may be on its way to here; the next claim of a lost one tells.
@@ -200,26 +218,26 @@ class ViewReader(Derived):
         begun_again = newest[1].begins > offsets["at"] and self._fits(newest[1])
         return (found is None or found.id != offsets["id"] or begun_again) and not self.log.moving
 
-    def initial_of(self, offsets: Offsets) -> Offsets:
+    def restart_of(self, offsets: Offsets) -> Offsets:
         """Return the beginning; raises GoneError where the contents then are gone."""
-        if self.anew(offsets):
-            raise gone(self.view)
+        if self.wants_full_refresh(offsets):
+            raise log_expired(self.view)
         return _BEGINNING
 
-    def whole_now(self) -> bool:
+    def can_full_refresh(self) -> bool:
         """Tell that the contents are all that there is."""
         return True
 
-    def resumed(self, offsets: Offsets) -> None:
+    def on_resume(self, offsets: Offsets) -> None:
         """Have the log kept from there on."""
-        self.committed(offsets)
+        self.after_commit(offsets)
 
-    def committed(self, end: Offsets) -> None:
+    def after_commit(self, end: Offsets) -> None:
         """Let the log forget what comes before."""
         if end["at"]:
             self.log.pin(self.consumer, end["at"], passing=self.passing)
 
-    def whole(self, offsets: Offsets) -> bool | None:
+    def is_consistent(self, offsets: Offsets) -> bool | None:
         """Tell what the view's own sources said."""
         found = self.log.entry(offsets["at"]) if offsets["at"] else None
         return found.marker.consistent if found is not None else None

@@ -16,7 +16,7 @@ import msgspec
 
 from sinkql import codec
 from sinkql.errors import SinkqlError
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import files
 
 _PIN = ".json"
@@ -38,16 +38,16 @@ _PINS = codec.decoder(_Pin)  # made with the module: threads that are the first 
 
 
 @dataclass(frozen=True, slots=True)
-class Pins:
+class ReaderPositions:
     """The readers of the log in `home`."""
 
-    home: Home
+    home: StateDirectory
     _put: dict[str, tuple[str, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def put(self, reader: str, at: int, *, passing: bool = False) -> bool:
         """Note how far a reader is; tell whether other hosts may not have known it until now."""
         told = self.home.store is not None and self._told(reader, at, passing=passing)
-        files.write(self._path(reader), msgspec.json.encode(_Pin(at, passing)), sync=False)
+        files.write_atomic(self._path(reader), msgspec.json.encode(_Pin(at, passing)), sync=False)
         return told
 
     def _told(self, reader: str, at: int, *, passing: bool) -> bool:
@@ -73,7 +73,7 @@ class Pins:
     def _empty(self) -> Path:
         path = self.home.folder / READERS / ".empty"
         if not path.exists():
-            files.write(path, b"", sync=False)
+            files.write_atomic(path, b"", sync=False)
         return path
 
     def _stored(self, reader: str = "") -> Iterator[str]:
@@ -99,7 +99,7 @@ class Pins:
             with suppress(SinkqlError, OSError):
                 self.home.store.delete(list(self._stored(reader)))
 
-    def take(self, other: Pins) -> None:
+    def take(self, other: ReaderPositions) -> None:
         """Have the readers that another log has on this machine, but for queries."""
         for reader, pin in other._here():
             if not pin.passing:

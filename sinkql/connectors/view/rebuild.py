@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.view.log import Contents, Run, ViewLog, run_file
-from sinkql.connectors.view.rows import HAD, RunFile, added_up, cut, in_parts, negated
+from sinkql.connectors.view.rows import HAD, RunFile, consolidate, consolidated_parts, in_batches, negate
 from sinkql.connectors.view.task import Written, read_contents
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
 
@@ -25,7 +25,7 @@ class CollectTask:
     buckets: int | None
     key: tuple[str, ...]
     epoch: int
-    home: Home
+    home: StateDirectory
     schema: pa.Schema
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
@@ -37,7 +37,7 @@ class CollectTask:
         if not file.rows:
             return WriteResult(bucket, 0, None)
         if self.home.remote:
-            self.home.put([run_file(run)])
+            self.home.upload([run_file(run)])
         failpoint.point("rebuild-part")
         return WriteResult(bucket, file.rows, _as_written(run, file))
 
@@ -66,7 +66,7 @@ class Comparison:
             ):
                 for new, had in self._parts(put_by.get(bucket, ()), contents.get(str(bucket), ())):
                     contents_now.add(new)
-                    changes.add(added_up(pa.concat_tables([new, negated(had)])))
+                    changes.add(consolidate(pa.concat_tables([new, negate(had)])))
                     rows += len(new)
                     self.between(rows)
             if changes.rows:
@@ -82,13 +82,13 @@ class Comparison:
         tables = (
             table.append_column(HAD, pa.repeat(before, len(table)))
             for before, runs in ((False, new), (True, had))
-            for table in cut(read_contents(self.log, runs, self.schema))
+            for table in in_batches(read_contents(self.log, runs, self.schema))
         )
-        for part in in_parts(tables, schema, self.log.spill):
+        for part in consolidated_parts(tables, schema, self.log.spill):
             before = part.column(HAD)
             sides = (part.filter(pc.invert(before)), part.filter(before))
             come, gone = (side.drop_columns([HAD]) for side in sides)
-            yield added_up(come), gone
+            yield consolidate(come), gone
 
 
 def _as_written(run: Run, file: RunFile) -> Run:

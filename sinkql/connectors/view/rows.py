@@ -18,7 +18,7 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.view.log import Stored, damaged
 from sinkql.errors import SinkqlError
 from sinkql.storage import files, spill
-from sinkql.storage.digest import DigestedFile
+from sinkql.storage.digest import DigestingFile
 
 DIFF, HAD = physical.DIFF, "$had"
 """What says how often a row comes, less how often it goes; whether it was there before, while rows are compared."""
@@ -31,7 +31,7 @@ def schema_of(columns: Sequence[physical.Column]) -> pa.Schema:
     return pa.schema([*((each.name, arrow_type(each.type)) for each in columns), (DIFF, pa.int64())])
 
 
-def added_up(table: pa.Table) -> pa.Table:
+def consolidate(table: pa.Table) -> pa.Table:
     """Return each row once, with the sum of its `$diff`; those that add up to nothing are left out."""
     names = [name for name in table.column_names if name != DIFF]
     keys = {f"k{place}": _comparable(table.column(name)) for place, name in enumerate(names)}
@@ -43,9 +43,9 @@ def added_up(table: pa.Table) -> pa.Table:
     return rows.append_column(DIFF, sums.column(f"{DIFF}_sum")).combine_chunks()
 
 
-def in_parts(tables: Iterable[pa.Table], schema: pa.Schema, folder: Path) -> Iterator[pa.Table]:
+def consolidated_parts(tables: Iterable[pa.Table], schema: pa.Schema, folder: Path) -> Iterator[pa.Table]:
     """Yield all rows, equal ones in one part; where they are many, by way of a temporary file in `folder`."""
-    for part in spill.parts(tables, schema, _ranges, folder):
+    for part in spill.spilled_parts(tables, schema, _ranges, folder):
         yield part.rows
 
 
@@ -55,7 +55,7 @@ def _ranges(table: pa.Table) -> spill.Ranges:
     for name in table.column_names:
         if name not in (DIFF, HAD):
             found = (found ^ _mixed(_comparable(table.column(name)))) * _ODD
-    return spill.range_of(found)
+    return spill.hash_range(found)
 
 
 def _mixed(column: pa.ChunkedArray | pa.Array) -> NDArray[np.uint64]:
@@ -84,14 +84,14 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     return column
 
 
-def repeated(table: pa.Table) -> pa.Table:
+def expand(table: pa.Table) -> pa.Table:
     """Return the rows that come, each as often as it does, without `$diff`."""
     counts = np.maximum(table.column(DIFF).to_numpy(), 0)
     places = np.repeat(np.arange(len(table)), counts)
     return table.drop_columns([DIFF]).take(pa.array(places))
 
 
-def negated(table: pa.Table) -> pa.Table:
+def negate(table: pa.Table) -> pa.Table:
     """Return the changes that undo others."""
     return table.set_column(table.num_columns - 1, DIFF, pc.negate(table.column(DIFF)))
 
@@ -115,7 +115,7 @@ class RunFile:
         self.digest = ""
         self._path, self._schema = path, schema
         self._stack = ExitStack()
-        self._file: DigestedFile | None = None
+        self._file: DigestingFile | None = None
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def __enter__(self) -> RunFile:
@@ -135,7 +135,7 @@ class RunFile:
         if not len(table):
             return
         if self._writer is None:
-            self._file = DigestedFile(self._stack.enter_context(files.stream(self._path)), xxh3_64())
+            self._file = DigestingFile(self._stack.enter_context(files.write_stream(self._path)), xxh3_64())
             self._writer = pa.ipc.new_file(self._file, self._schema)
         self._writer.write_table(table, max_chunksize=_BATCH_ROWS)
         self.rows += len(table)
@@ -163,7 +163,7 @@ def read_runs(files: Iterable[Stored], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def cut(table: pa.Table) -> Iterator[pa.Table]:
+def in_batches(table: pa.Table) -> Iterator[pa.Table]:
     """Yield the rows of a table that is mapped into memory, not many at once."""
     for start in range(0, len(table), _BATCH_ROWS):
         yield table.slice(start, _BATCH_ROWS)

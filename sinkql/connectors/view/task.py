@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.view.log import Contents, Run, ViewLog, damaged, run_file
-from sinkql.connectors.view.rows import RunFile, added_up, cut, in_parts, read_runs
+from sinkql.connectors.view.rows import RunFile, consolidate, consolidated_parts, in_batches, read_runs
 from sinkql.errors import LostIndexError
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
-from sinkql.storage.sorted_run import Tiers
+from sinkql.storage.sorted_run import MergePolicy
 
 _FAN, _SMALL = 4, 256
 
@@ -35,7 +35,7 @@ class ViewTask:
     buckets: int | None
     key: tuple[str, ...]
     epoch: int
-    home: Home
+    home: StateDirectory
     schema: pa.Schema
     contents: Contents
 
@@ -56,7 +56,7 @@ class ViewTask:
             merged += 1
             runs = [*runs[:-length], *self._merged(bucket, f"{name}-m{merged}", runs[-length:])]
         if self.home.remote:
-            self.home.put(run_file(each) for each in {run, *runs} if each.file.startswith(name))
+            self.home.upload(run_file(each) for each in {run, *runs} if each.file.startswith(name))
         return WriteResult(bucket, run.rows, Written(run, tuple(runs)))
 
     def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -65,14 +65,14 @@ class ViewTask:
                 yield pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
 
     def _merged(self, bucket: int, name: str, runs: Sequence[Run]) -> list[Run]:
-        if self.home.remote and (lost := self.home.bring({run_file(run): run.bytes for run in runs})):
+        if self.home.remote and (lost := self.home.fetch({run_file(run): run.bytes for run in runs})):
             raise LostIndexError(
                 "SQ3404",
                 f'file "{lost[0]}" of the view is missing or damaged',
                 detail=f"{self.home.store} does not have it",
                 hint="The view puts it there again, or computes its rows again.",
             )
-        changes = cut(read_contents(self.log, runs, self.schema))
+        changes = in_batches(read_contents(self.log, runs, self.schema))
         merged = self._write(bucket, name, changes, 1 + max(run.merges for run in runs))
         return [merged] if merged is not None else []
 
@@ -80,8 +80,8 @@ class ViewTask:
         """Write changes, added up; return None where nothing is left of them."""
         run = Run(bucket, f"{name}.arrow", 0, 0, merges)
         with RunFile(self.log.run_path(run), self.schema) as file:
-            for part in in_parts(changes, self.schema, self.log.spill):
-                file.add(added_up(part))
+            for part in consolidated_parts(changes, self.schema, self.log.spill):
+                file.add(consolidate(part))
         return Run(bucket, run.file, file.rows, file.bytes, merges, file.digest) if file.rows else None
 
 
@@ -97,4 +97,4 @@ def read_contents(log: ViewLog, runs: Sequence[Run], schema: pa.Schema) -> pa.Ta
 def _due(runs: Sequence[Run], bucket: int) -> int:
     """Return how many of the newest runs are to be merged; the first merges of buckets come in different batches."""
     fresh = all(run.merges == 0 for run in runs)
-    return Tiers(2 + bucket % _FAN if fresh else _FAN, _SMALL).due(run.rows for run in reversed(runs))
+    return MergePolicy(2 + bucket % _FAN if fresh else _FAN, _SMALL).due(run.rows for run in reversed(runs))

@@ -14,29 +14,39 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.stream import (
+    Checkpoint,
     Committed,
     Compacted,
     Context,
     JobOffsets,
-    LogWriter,
-    Marker,
+    PlanChange,
     Reader,
-    RedoBatchError,
     Split,
-    Switch,
+    StaleFilesError,
+    ViewLogWriter,
     WriteResult,
     WriteTask,
-    claimed,
+    claim_checkpoint,
 )
-from sinkql.connectors.view.log import Contents, Entry, Run, ViewLog, changing, entry_after, gone, open_log, run_file
-from sinkql.connectors.view.moved import go_on
+from sinkql.connectors.view.log import (
+    Contents,
+    Entry,
+    Run,
+    ViewLog,
+    changed_runs,
+    entry_after,
+    log_expired,
+    open_log,
+    run_file,
+)
+from sinkql.connectors.view.moved import migrate_log
 from sinkql.connectors.view.reader import ViewReader, split_of
 from sinkql.connectors.view.rebuild import CollectTask, Comparison
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import ViewTask, Written
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.planner.name import short_name
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, files, sorted_run
 
 _SWEEP_EVERY = 16
@@ -46,7 +56,7 @@ _OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
-class ViewWriter(LogWriter):
+class ViewWriter(ViewLogWriter):
     """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them.
 
     The state of a batch has the `indexes`.
@@ -59,7 +69,7 @@ class ViewWriter(LogWriter):
     key: tuple[str, ...]
     retain_ms: int = 0
     indexes: tuple[str, ...] = ()
-    _mine: Marker | None = field(default=None, init=False)
+    _mine: Checkpoint | None = field(default=None, init=False)
     _last: tuple[int, Entry] | None = field(default=None, init=False)
     _lost: int = field(default=0, init=False)
     _swept: int = field(default=0, init=False)
@@ -77,7 +87,7 @@ class ViewWriter(LogWriter):
         )
 
     @property
-    def home(self) -> Home:
+    def home(self) -> StateDirectory:
         """Return what has the files of the log."""
         return self.log.home
 
@@ -85,7 +95,7 @@ class ViewWriter(LogWriter):
         """Make the folder, and have there what the log needs: a view whose contents are lost begins again."""
         files.make_folder(self.log.folder)
         self.log.look()
-        go_on(self.log)
+        migrate_log(self.log)
         newest = self.log.newest()
         if newest is not None and self._lacks(newest[1]):
             self._lost = newest[0]
@@ -93,9 +103,9 @@ class ViewWriter(LogWriter):
     def _lacks(self, entry: Entry) -> bool:
         """Tell whether contents are lost; else tasks find them."""
         files = {run_file(run): run.bytes for run in entry.kept}
-        return bool(self.home.lacking(files) if self.home.remote else self.home.bring(files))
+        return bool(self.home.missing(files) if self.home.remote else self.home.fetch(files))
 
-    def marker(self) -> Marker | None:
+    def load_checkpoint(self) -> Checkpoint | None:
         """Return the marker of the last entry, None where what it names is lost."""
         self._last = self.log.newest()
         if self._last is None or self._last[0] <= self._lost:
@@ -107,18 +117,18 @@ class ViewWriter(LogWriter):
         initial: JobOffsets,
         *,
         epoch: int,
-        switch: Switch | None = None,
+        switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
-    ) -> Marker:
+    ) -> Checkpoint:
         """Make an entry without changes, of a new claim."""
-        before = _claim_of(self.marker())
+        before = _claim_of(self.load_checkpoint())
         while True:
-            kept, claim = self.marker(), uuid4().hex
+            kept, claim = self.load_checkpoint(), uuid4().hex
             if renew is not None:
                 renew()
             elif _claim_of(kept) != before:
                 raise self._fenced()
-            marker = claimed(kept, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
+            marker = claim_checkpoint(kept, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
             number, entry = entry_after(self._last, marker, claim)
             if kept is None:
                 entry = msgspec.structs.replace(entry, contents={}, begins=number, indexes=())
@@ -126,9 +136,9 @@ class ViewWriter(LogWriter):
                 self._last, self._mine = (number, entry), entry.marker
                 return entry.marker
 
-    def refresh(self) -> Marker:
+    def refresh(self) -> Checkpoint:
         """Read the log's end; raises SQ5101 where another run has claimed it."""
-        found = self.marker()
+        found = self.load_checkpoint()
         assert self._mine is not None
         if found is None or found.claim != self._mine.claim:
             raise self._fenced()
@@ -143,40 +153,40 @@ class ViewWriter(LogWriter):
         if self.home.store is not None and not self.home.remote:
             self.log.bring(entry.kept)
         return ViewTask(
-            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.home.of_tasks(), self.schema,
+            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.home.for_tasks(), self.schema,
             dict(entry.contents),
         )  # fmt: skip
 
-    def doubt(self) -> None:
+    def invalidate_index(self) -> None:
         """Put all runs of the contents into the store again; raises SQ3451 where one is lost, for a start anew."""
         if self._last is None or not self.home.remote:
             return
         files = {run_file(run): run.bytes for run in self._last[1].kept}
-        lost = self.home.bring(files)
-        self.home.put_again(files.keys() - set(lost))
-        self.home.forget(lost)
+        lost = self.home.fetch(files)
+        self.home.reupload(files.keys() - set(lost))
+        self.home.delete(lost)
         if lost:
-            raise gone(self.view, hint="They are computed again.")
+            raise log_expired(self.view, hint="They are computed again.")
 
-    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
         """Make the entry of a batch."""
         found: list[Written] = [each.data for each in results if each.data is not None]
         assert task.buckets is not None
         return self._commit(found, marker, task.buckets, sum(each.rows for each in results), self.indexes)
 
     def _commit(
-        self, found: Sequence[Written], marker: Marker, buckets: int, rows: int, indexes: tuple[str, ...] = ()
+        self, found: Sequence[Written], marker: Checkpoint, buckets: int, rows: int, indexes: tuple[str, ...] = ()
     ) -> Committed:
-        self.home.keep(run_file(run) for each in found for run in (each.run, *each.contents))
+        self.home.ensure_uploaded(run_file(run) for each in found for run in (each.run, *each.contents))
         number, entry = entry_after(self._last, marker, marker.commit)
         contents: Contents = {str(each.run.bucket): each.contents for each in found}
-        entry = changing(number, entry, [each.run for each in found], contents, buckets)
+        entry = changed_runs(number, entry, [each.run for each in found], contents, buckets)
         entry = msgspec.structs.replace(entry, columns=self.columns, indexes=indexes)
         if not self.log.publish(number, entry):
             there = self.log.entry(number)
             self.refresh()
             if there is None or there.id != entry.id:  # an attempt before may have made it, and not learnt of it
-                raise RedoBatchError
+                raise StaleFilesError
         self._last, self._mine = (number, entry), marker
         return Committed(marker, number, rows, entry.size, len(entry.runs))
 
@@ -189,16 +199,16 @@ class ViewWriter(LogWriter):
 
     # --- all rows again ----------------------------------------------------------------------------------------------
 
-    def collect(self, number: int, *, buckets: int) -> WriteTask:
+    def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
         """Return the task that puts by a part of a rebuild."""
         assert self._last is not None
         entry = self._last[1]
         self._buckets = entry.buckets or buckets
-        home = self.home.of_tasks()
+        home = self.home.for_tasks()
         return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, home, self.schema)
 
-    def rebuild(
-        self, results: Sequence[WriteResult], marker: Marker, between: Callable[[int], None] = lambda rows: None
+    def commit_refresh(
+        self, results: Sequence[WriteResult], marker: Checkpoint, between: Callable[[int], None] = lambda rows: None
     ) -> Committed:
         """Make one entry with the changes that make the contents those put by."""
         assert self._last is not None
@@ -207,8 +217,8 @@ class ViewWriter(LogWriter):
         before: Contents = {} if other else entry.contents
         put_by: list[Run] = [each.data for each in results if each.data is not None]
         had = (run for kept in before.values() for run in kept)
-        if self.home.store is not None and self.home.bring({run_file(each): each.bytes for each in (*put_by, *had)}):
-            raise RedoBatchError
+        if self.home.store is not None and self.home.fetch({run_file(each): each.bytes for each in (*put_by, *had)}):
+            raise StaleFilesError
         found = Comparison(self.log, self.schema, marker.epoch, between).run(results, before)
         if other:
             self._last = self._last[0], msgspec.structs.replace(entry, contents={}, begins=self._last[0] + 1)
@@ -245,17 +255,17 @@ class ViewWriter(LogWriter):
 
     # --- files of readers --------------------------------------------------------------------------------------------
 
-    def attach(self, name: str, data: bytes) -> None:
+    def store_file(self, name: str, data: bytes) -> None:
         """Keep a reader's file beside the log."""
-        files.write(self.home.folder / _attached(name), data)
-        self.home.keep([_attached(name)])  # another host may have deleted it
+        files.write_atomic(self.home.folder / _attached(name), data)
+        self.home.ensure_uploaded([_attached(name)])  # another host may have deleted it
 
-    def attached(self, name: str) -> bytes | None:
-        """Return a file kept by `attach`."""
-        return self.home.noted(_attached(name))
+    def load_file(self, name: str) -> bytes | None:
+        """Return a file kept by `store_file`."""
+        return self.home.read_small(_attached(name))
 
-    def detach(self, name: str) -> bool:
-        """Delete a file kept by `attach`."""
+    def delete_file(self, name: str) -> bool:
+        """Delete a file kept by `store_file`."""
         with suppress(SinkqlError, OSError):  # it stays, as what nobody reads
             self.log.forget(_attached(name))
         return True
@@ -307,7 +317,7 @@ class ViewWriter(LogWriter):
         return floor
 
 
-def _claim_of(marker: Marker | None) -> str | None:
+def _claim_of(marker: Checkpoint | None) -> str | None:
     return marker.claim if marker is not None else None
 
 

@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager
 from sinkql import logical
 from sinkql.capture import open_reader
 from sinkql.connector_api.cdc import CapturedSource, OpenStream, Reveal, Stream
-from sinkql.connector_api.health_check import Check
-from sinkql.connector_api.planning import Access, Connector, SourceKind
+from sinkql.connector_api.health_check import HealthCheck
+from sinkql.connector_api.planning import Connector, OutsideAccess, SourceKind
 from sinkql.connectors.webhook.options import NoOptions, SourceOptions
 from sinkql.connectors.webhook.plan import plan
 
@@ -36,7 +36,7 @@ def _listening() -> AbstractContextManager[OpenStream]:
     return listening()
 
 
-def _examine(source: logical.Source, access: Access) -> Iterator[Check]:
+def _examine(source: logical.Source, access: OutsideAccess) -> Iterator[HealthCheck]:
     from sinkql.connectors.webhook.doctor import examine
 
     return examine(source, access)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 
-from sinkql.connectors.webhook.port_connections import Crowd
+from sinkql.connectors.webhook.port_connections import PortConnections
 
 _BACKLOG = 2048
 """Where the queue of the port is full a sender's next try comes a second later. The system may have a smaller bound."""
@@ -32,16 +32,16 @@ _MOST_HEAD = 4 << 10
 """Whoever has sent so much is served, too."""
 
 
-class Heard(Enum):
+class FirstBytes(Enum):
     """What has come on a connection: too little to serve it, a head of a request, or its end."""
 
     LITTLE, HEAD, END = range(3)
 
 
-class Arrival:
-    """A connection that was accepted, until it is served; a `Member` of its crowd."""
+class AcceptedConnection:
+    """A connection that was accepted, until it is served; a `PortConnection` of its crowd."""
 
-    waiting = False
+    is_waiting = False
     held = 0
 
     def __init__(self, taken: socket.socket) -> None:
@@ -61,7 +61,7 @@ class Arrival:
             with suppress(OSError):
                 self.socket.shutdown(socket.SHUT_RDWR)
 
-    shut = make_way = abort
+    shut = close_idle = abort
 
 
 class Acceptor:
@@ -71,7 +71,7 @@ class Acceptor:
     """
 
     def __init__(
-        self, crowd: Crowd, serve: Callable[[bytes], asyncio.Protocol], context: ssl.SSLContext | None
+        self, crowd: PortConnections, serve: Callable[[bytes], asyncio.Protocol], context: ssl.SSLContext | None
     ) -> None:
         self._crowd = crowd
         self._serve = serve
@@ -121,43 +121,43 @@ class Acceptor:
                 self._timers[listening] = self._loop.call_later(_NO_FILES_SECONDS, self._listen, listening)
                 return
             taken.setblocking(False)
-            arrival = Arrival(taken)
+            arrival = AcceptedConnection(taken)
             heard = self._hear(arrival)
-            if (heard is Heard.END and not arrival.said) or not self._crowd.make_room():
+            if (heard is FirstBytes.END and not arrival.said) or not self._crowd.evict_one():
                 taken.close()
                 continue
             self._crowd.arrive(arrival)
-            if heard is not Heard.LITTLE:
+            if heard is not FirstBytes.LITTLE:
                 self._begin(arrival)
             else:
                 number = taken.fileno()
                 self._loop.add_reader(number, self._wake, arrival)
                 arrival.leave = partial(self._loop.remove_reader, number)
 
-    def _wake(self, arrival: Arrival) -> None:
+    def _wake(self, arrival: AcceptedConnection) -> None:
         """Have a connection served that has said a head, or close it where it has ended without a word."""
         heard = self._hear(arrival)
-        if heard is Heard.END and not arrival.said:
+        if heard is FirstBytes.END and not arrival.said:
             self._crowd.leave(arrival)
             arrival.abort()
-        elif heard is not Heard.LITTLE:
+        elif heard is not FirstBytes.LITTLE:
             self._begin(arrival)
 
-    def _hear(self, arrival: Arrival) -> Heard:
+    def _hear(self, arrival: AcceptedConnection) -> FirstBytes:
         try:
             if self._context is not None:  # whoever shakes hands reads all of it
-                return Heard.HEAD if arrival.socket.recv(1, socket.MSG_PEEK) else Heard.END
+                return FirstBytes.HEAD if arrival.socket.recv(1, socket.MSG_PEEK) else FirstBytes.END
             came = arrival.socket.recv(_MOST_HEAD)
         except BlockingIOError:
-            return Heard.LITTLE
+            return FirstBytes.LITTLE
         except OSError:
-            return Heard.END
+            return FirstBytes.END
         arrival.said += came
         if not came:
-            return Heard.END
-        return Heard.LITTLE if _is_part(arrival.said) else Heard.HEAD
+            return FirstBytes.END
+        return FirstBytes.LITTLE if _is_part(arrival.said) else FirstBytes.HEAD
 
-    def _begin(self, arrival: Arrival) -> None:
+    def _begin(self, arrival: AcceptedConnection) -> None:
         if arrival.leave is not None:
             arrival.leave()
             arrival.leave = None
@@ -166,7 +166,7 @@ class Acceptor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _take(self, arrival: Arrival) -> None:
+    async def _take(self, arrival: AcceptedConnection) -> None:
         patience = {"ssl_handshake_timeout": _HANDSHAKE_SECONDS} if self._context is not None else {}
         try:
             serve = partial(self._serve, arrival.said)
@@ -183,7 +183,7 @@ class Acceptor:
         """Close connections that have said nothing for long, now and then, and serve those with a part of a head."""
         now = time.monotonic()
         for each in list(self._crowd.silent):
-            assert isinstance(each, Arrival)
+            assert isinstance(each, AcceptedConnection)
             if each.said and each.seen_at < now - _LOOK_SECONDS:
                 self._begin(each)
             elif each.seen_at < now - _SILENT_SECONDS:

@@ -12,7 +12,7 @@ import msgspec
 from sqlglot import exp
 
 from sinkql import ast
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.connectors.webhook.check_eval import ALGORITHMS, CALLS, ENCODINGS
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner.query.scalar import expression
@@ -37,7 +37,7 @@ class _Typed:
     type: str
 
 
-def plan_check(check: ast.Check, planning: Planning) -> str:
+def plan_check(check: ast.Check, planning: PlanningContext) -> str:
     """Return the tree of a check, as JSON; raises SQ2840 for what none may have, SQ2841 for types that do not fit."""
     syntax, node = expression(check.expression)
     found = _Planner(syntax, _inputs(check, planning)).typed(node)
@@ -47,7 +47,7 @@ def plan_check(check: ast.Check, planning: Planning) -> str:
     return str(msgspec.json.encode(found.tree), "utf-8")
 
 
-def _inputs(check: ast.Check, planning: Planning) -> dict[str, _Typed]:
+def _inputs(check: ast.Check, planning: PlanningContext) -> dict[str, _Typed]:
     """Return what the names in a check stand for."""
     found: dict[str, _Typed] = {}
     for each in check.inputs:

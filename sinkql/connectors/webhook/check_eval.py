@@ -29,23 +29,23 @@ _LINE = 76  # of base64, as Postgres has it
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CheckInput:
     """A request as a check sees it: headers have their names in lower case."""
 
     headers: Mapping[str, bytes]
     body: bytes
 
 
-Value = Callable[[Given], Any]
+Value = Callable[[CheckInput], Any]
 
 
-def judge(check: str | None, secret: Callable[[str], str]) -> Callable[[Given], bool]:
+def compile_check(check: str | None, secret: Callable[[str], str]) -> Callable[[CheckInput], bool]:
     """Return what tells whether a request passes; one for which the check fails does not."""
     if check is None:
         return lambda given: True
     value = _value(msgspec.json.decode(check), secret)
 
-    def passes(given: Given) -> bool:
+    def passes(given: CheckInput) -> bool:
         try:
             return value(given) is True
         except (ValueError, LookupError, ArithmeticError, RecursionError):
@@ -82,11 +82,11 @@ def _value(tree: Sequence[Any], secret: Callable[[str], str]) -> Value:
     return _strict(_OPERATIONS[operation], values)
 
 
-def _text_headers(given: Given) -> dict[str, str]:
+def _text_headers(given: CheckInput) -> dict[str, str]:
     return {name: header_text(value) for name, value in given.headers.items()}
 
 
-def _both(first: bool | None, second: Value, given: Given, *, decides: bool) -> bool | None:
+def _both(first: bool | None, second: Value, given: CheckInput, *, decides: bool) -> bool | None:
     """Return AND or OR of two values; the second is not asked for where the first decides."""
     if first is decides:
         return decides
@@ -97,7 +97,7 @@ def _both(first: bool | None, second: Value, given: Given, *, decides: bool) -> 
 def _strict(function: Callable[..., Any], values: Sequence[Value], *, lazy: bool = False) -> Value:
     """Return a call that is NULL where an argument is, unless it is one that takes NULL."""
 
-    def call(given: Given) -> Any:
+    def call(given: CheckInput) -> Any:
         found = [each(given) for each in values]
         if not lazy and any(each is None for each in found):
             return None

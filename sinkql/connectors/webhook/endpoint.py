@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from sinkql.connectors.webhook.check_eval import Given
+from sinkql.connectors.webhook.check_eval import CheckInput
 from sinkql.connectors.webhook.request import BodyError, Reading
-from sinkql.connectors.webhook.request_log import FencedJournalError, Journal, Request
+from sinkql.connectors.webhook.request_log import FencedRequestLogError, Request, RequestLog
 
 _WAITING_BYTES = 16 << 20
 _LARGE_BYTES = 32 << 10
@@ -24,7 +24,7 @@ CLOSED_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What a request is answered; a sender is to come back `after` so many seconds."""
 
     status: HTTPStatus
@@ -32,25 +32,25 @@ class Answer:
     after: int | None = None
 
 
-ACCEPTED = Answer(HTTPStatus.OK)
-CLOSED = Answer(HTTPStatus.SERVICE_UNAVAILABLE, "the source does not take requests now", CLOSED_SECONDS)
-_FULL = Answer(HTTPStatus.TOO_MANY_REQUESTS, "the log of the source is full", FULL_SECONDS)
-_FAILED = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "the request could not be handled")
-_CHECKED = Answer(HTTPStatus.BAD_REQUEST, "the request does not pass the source's check")
+ACCEPTED = Response(HTTPStatus.OK)
+CLOSED = Response(HTTPStatus.SERVICE_UNAVAILABLE, "the source does not take requests now", CLOSED_SECONDS)
+_FULL = Response(HTTPStatus.TOO_MANY_REQUESTS, "the log of the source is full", FULL_SECONDS)
+_FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, "the request could not be handled")
+_CHECKED = Response(HTTPStatus.BAD_REQUEST, "the request does not pass the source's check")
 
-Reply = Callable[[Answer], None]
+Reply = Callable[[Response], None]
 """Answers one request; is called where `Door.take` was, or where `Door.post` has it called."""
 
 
 @dataclass(slots=True)
-class Door:
+class Endpoint:
     """Take the requests that go to `path`, as long as it is open. `judge` tells who is let in."""
 
     path: str
     reading: Reading
-    judge: Callable[[Given], bool]
+    judge: Callable[[CheckInput], bool]
     max_body: int
-    journal: Journal
+    journal: RequestLog
     post: Callable[[Callable[[], None]], None] = field(default=lambda call: call())
     """Calls a function where requests are taken."""
     failure: Exception | None = None
@@ -67,7 +67,7 @@ class Door:
     _writing: Future[None] | None = None
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "journal"))
 
-    def take(self, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
+    def accept(self, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
         """Have one request answered, sooner or later: with 200 once it is durable."""
         if not self._open:
             reply(CLOSED)
@@ -102,13 +102,13 @@ class Door:
             reply(CLOSED)
 
     def _take(self, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
-        if not self.judge(Given(headers, body)):
+        if not self.judge(CheckInput(headers, body)):
             reply(_CHECKED)
             return
         try:
             request = self.reading.request(time.time_ns() // 1000, headers, body)
         except BodyError as error:
-            reply(Answer(HTTPStatus.BAD_REQUEST, str(error)))
+            reply(Response(HTTPStatus.BAD_REQUEST, str(error)))
             return
         if not request.bodies:
             reply(ACCEPTED)  # an empty text has no documents
@@ -152,7 +152,7 @@ class Door:
                         self._many.set()
                 self._came.set()
                 answer = ACCEPTED
-        except (OSError, FencedJournalError) as error:
+        except (OSError, FencedRequestLogError) as error:
             self.failure, self._open = error, False
             self._came.set()
 
@@ -162,7 +162,7 @@ class Door:
 
         self.post(tell)
 
-    def again(self, requests: Sequence[tuple[int, Request]]) -> None:
+    def reopen(self, requests: Sequence[tuple[int, Request]]) -> None:
         """Hand on requests that were accepted before, with their numbers; called before any comes."""
         for number, request in requests:
             self._accepted.append((number, request, 0))

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import h11
 
 from sinkql.connectors.webhook import port_connections
-from sinkql.connectors.webhook.endpoint import Answer, Door
+from sinkql.connectors.webhook.endpoint import Endpoint, Response
 
 _HEAD_BYTES = 16 << 10
 _IDLE_SECONDS = 75.0
@@ -24,25 +24,25 @@ _TURN = 40
 """So many parts of requests are taken of one connection before others have their turn."""
 _SMALL, _FEW, _REST_SECONDS, _LONGEST_REST = 1024, 4, 0.01, 1.0
 """Who sends a request in more than a few small parts is read less and less often: the parts come together then."""
-_NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, "there is no such source here")
-_NOT_ALLOWED = Answer(HTTPStatus.METHOD_NOT_ALLOWED, "requests are sent with POST")
-_TOO_LONG = Answer(HTTPStatus(413), "the body is too long")
-_CODED = Answer(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is compressed, and is not to be")
-_SLOW = Answer(HTTPStatus.REQUEST_TIMEOUT, "the request came too slowly")
-_CROWDED = Answer(HTTPStatus.TOO_MANY_REQUESTS, "there are too many connections", 1)
-_BUSY = Answer(HTTPStatus.TOO_MANY_REQUESTS, "too much is sent at the same time", 1)
-_FAILED = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "the request could not be handled")
+_NOT_FOUND = Response(HTTPStatus.NOT_FOUND, "there is no such source here")
+_NOT_ALLOWED = Response(HTTPStatus.METHOD_NOT_ALLOWED, "requests are sent with POST")
+_TOO_LONG = Response(HTTPStatus(413), "the body is too long")
+_CODED = Response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is compressed, and is not to be")
+_SLOW = Response(HTTPStatus.REQUEST_TIMEOUT, "the request came too slowly")
+_CROWDED = Response(HTTPStatus.TOO_MANY_REQUESTS, "there are too many connections", 1)
+_BUSY = Response(HTTPStatus.TOO_MANY_REQUESTS, "too much is sent at the same time", 1)
+_FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, "the request could not be handled")
 
-Find = Callable[[str], Door | None]
+Find = Callable[[str], Endpoint | None]
 
 
 class Connection(asyncio.Protocol):
-    """One connection, a `Member` of a crowd.
+    """One connection, a `PortConnection` of a crowd.
 
     Nothing more is read while a request waits for its answer and the next one is here, or while answers are not taken.
     """
 
-    def __init__(self, find: Find, members: port_connections.Crowd, said: bytes = b"") -> None:
+    def __init__(self, find: Find, members: port_connections.PortConnections, said: bytes = b"") -> None:
         self._find = find
         self._said = said
         """What was read before it is served."""
@@ -51,8 +51,8 @@ class Connection(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
         self._transport: asyncio.Transport
         self._headers: dict[str, bytes] = {}
-        self._door: Door | None = None
-        self._verdict: Answer | None = None
+        self._door: Endpoint | None = None
+        self._verdict: Response | None = None
         """What the request is answered whatever is left of it."""
         self._body = bytearray()
         self._size = 0
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._full = False
         """Whether answers wait that the sender does not take."""
         self.seen_at = self._loop.time()
-        self.waiting = False
+        self.is_waiting = False
         self._begun_at: float | None = None
         """When the first of a request came that is not here as a whole."""
         self._timer: asyncio.TimerHandle | None = None
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
                     self._take(event)
         except h11.RemoteProtocolError as error:
             if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                self._send(Answer(HTTPStatus(error.error_status_hint), "the request is not valid HTTP"), close=True)
+                self._send(Response(HTTPStatus(error.error_status_hint), "the request is not valid HTTP"), close=True)
             self._transport.close()
         finally:
             self._going = False
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
         self._headers, twice = _headers(request)
         self._door = self._find(_path(request.target))
         self._verdict = None
-        if self._crowd.full:
+        if self._crowd.is_full:
             self._verdict = _CROWDED
         elif self._door is None:
             self._verdict = _NOT_FOUND
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         elif not self._door.reading.takes(self._headers.get("content-encoding", b"")):
             self._verdict = _CODED
         elif twice is not None:
-            self._verdict = Answer(HTTPStatus.UNAUTHORIZED, f"header {twice} is there more than once")
+            self._verdict = Response(HTTPStatus.UNAUTHORIZED, f"header {twice} is there more than once")
 
     def _add(self, data: bytes) -> None:
         self._size += len(data)
@@ -225,9 +225,9 @@ class Connection(asyncio.Protocol):
             self.held += len(data)
             self._crowd.bytes += len(data)
             if self._crowd.bytes - self.held > port_connections.MOST_BYTES:
-                self._crowd.largest().make_way()
+                self._crowd.largest().close_idle()
 
-    def make_way(self) -> None:
+    def close_idle(self) -> None:
         """Give up a body of which more is to come: too much comes at the same time."""
         self._refuse(_BUSY)
 
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         self.held = 0
         return found
 
-    def _refuse(self, answer: Answer) -> None:
+    def _refuse(self, answer: Response) -> None:
         """Answer a request of which more is to come, and close: a little later, or the sender would not see it."""
         self._verdict = answer
         self._drop()
@@ -249,22 +249,22 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._begun_at, self._parts = None, 0
-        self.waiting = True
-        self._crowd.heard(self)
+        self.is_waiting = True
+        self._crowd.mark_active(self)
         if self._http.our_state is not h11.SEND_RESPONSE:
             self._transport.close()  # it was refused before its end
         elif self._verdict is not None or self._door is None:
             self._answer(self._verdict or _NOT_FOUND)
         else:
             try:
-                self._door.take(self._headers, self._drop(), self._answer)
+                self._door.accept(self._headers, self._drop(), self._answer)
             except Exception:
                 self._answer(_FAILED)
                 raise
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Response) -> None:
         """Answer the request, all of which has come, and go on to the next."""
-        self.waiting = False
+        self.is_waiting = False
         if self._transport.is_closing():
             return
         self._send(answer)
@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()
 
-    def _send(self, answer: Answer, *, close: bool = False) -> None:
+    def _send(self, answer: Response, *, close: bool = False) -> None:
         text = f"{answer.text}\n".encode() if answer.text else b""
         headers = [("content-length", str(len(text)))]
         if text:

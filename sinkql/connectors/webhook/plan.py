@@ -10,10 +10,10 @@ from urllib.parse import quote
 import msgspec
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.cdc import CapturedTable, Keeping, source_options, table_options
+from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options, table_options
 from sinkql.connector_api.database_options import check_certificate, check_port
 from sinkql.connector_api.options import bind, option_span
-from sinkql.connector_api.planning import Planning, SourcePlan
+from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.secret import secret_data
 from sinkql.connector_api.source_options import log_elsewhere, log_path, size
 from sinkql.connector_api.types import parse_type
@@ -27,7 +27,7 @@ _TABLE = "requests"
 _TYPES: Mapping[Kind, str] = {"json": "jsonb", "json array": "jsonb", "text": "text", "bytes": "bytea"}
 
 
-def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     """Plan a source: its rows are all that the log will have. Raises SQ2840 to SQ2845."""
     _check_clauses(statement)
     given = bind(
@@ -147,7 +147,7 @@ def _place(given: SourceOptions) -> dict[str, Any]:
 
 
 def _tuning(
-    statement: ast.CreateSource, given: SourceOptions, where: Mapping[str, Any], planning: Planning
+    statement: ast.CreateSource, given: SourceOptions, where: Mapping[str, Any], planning: PlanningContext
 ) -> dict[str, Any]:
     """Return what decides no value of a row: where requests come to, and which are let in."""
     check, secrets = None, []
@@ -173,14 +173,16 @@ def _tuning(
     return {**where, "url": url, "ssl": ssl or None, "check": check, "secrets": secrets or None, "max_body": most}
 
 
-def _keeping(statement: ast.CreateSource, given: SourceOptions, facts: logical.Facts, planning: Planning) -> Keeping:
+def _keeping(
+    statement: ast.CreateSource, given: SourceOptions, facts: logical.Facts, planning: PlanningContext
+) -> LogRetention:
     written, span = statement.with_options, statement.kind_span
     most = size(given.max_log_size, "MAX LOG SIZE", written, span)
     log = log_path(given.log, given.aws_connection, written, span, planning)
-    return Keeping(keep="log", max_log=most, log=log or log_elsewhere(statement, facts, planning))
+    return LogRetention(keep="log", max_log=most, log=log or log_elsewhere(statement, facts, planning))
 
 
-def _tell(statement: ast.CreateSource, full_name: str, where: Mapping[str, Any], planning: Planning) -> None:
+def _tell(statement: ast.CreateSource, full_name: str, where: Mapping[str, Any], planning: PlanningContext) -> None:
     """Say where requests go, and warn where anybody may send them."""
     planning.notice(
         Notice(

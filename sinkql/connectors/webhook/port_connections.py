@@ -21,14 +21,14 @@ _SILENT_SHARE = 0.25
 """Of all connections, who may be silent while others go that have begun a request."""
 
 
-class Member(Protocol):
+class PortConnection(Protocol):
     """A connection: `held` bytes of a body of which more is to come, and when something came last (monotonic)."""
 
     held: int
     seen_at: float
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """Tell whether a whole request waits for its answer."""
 
     def abort(self) -> None:
@@ -37,54 +37,54 @@ class Member(Protocol):
     def shut(self) -> None:
         """Close it once it has the answers that are on their way."""
 
-    def make_way(self) -> None:
+    def close_idle(self) -> None:
         """Give up what it holds."""
 
 
 @dataclass(slots=True)
-class Crowd:
+class PortConnections:
     """The connections of one port."""
 
-    members: dict[Member, None] = field(default_factory=dict)
+    members: dict[PortConnection, None] = field(default_factory=dict)
     """In the order in which they came."""
-    silent: dict[Member, None] = field(default_factory=dict)
+    silent: dict[PortConnection, None] = field(default_factory=dict)
     """Those that have not sent a whole head yet."""
-    begun: dict[Member, None] = field(default_factory=dict)
+    begun: dict[PortConnection, None] = field(default_factory=dict)
     """Those that have sent a head, or shake hands, and have not sent a whole request yet."""
-    arriving: dict[Member, None] = field(default_factory=dict)
+    arriving: dict[PortConnection, None] = field(default_factory=dict)
     """Those that are not served yet."""
     bytes: int = 0
     gone: bool = False
     """Whether the port is closed: whoever was on the way to it comes again."""
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Tell whether there are more than are served."""
         return len(self.members) - len(self.arriving) > MOST_CONNECTIONS
 
-    def arrive(self, member: Member) -> None:
+    def arrive(self, member: PortConnection) -> None:
         """Count a connection that was accepted."""
         self.members[member] = self.silent[member] = self.arriving[member] = None
 
-    def begin(self, member: Member) -> None:
+    def begin(self, member: PortConnection) -> None:
         """Say that a connection that was accepted begins to be served."""
         self.silent.pop(member, None)
         self.begun[member] = None
 
-    def enter(self, member: Member) -> None:
+    def enter(self, member: PortConnection) -> None:
         """Count a connection that is served."""
         self.members[member] = self.begun[member] = None
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: PortConnection) -> None:
         """Count it no more."""
         for each in (self.members, self.silent, self.begun, self.arriving):
             each.pop(member, None)
 
-    def heard(self, member: Member) -> None:
+    def mark_active(self, member: PortConnection) -> None:
         """Say that a connection has sent a whole request."""
         self.begun.pop(member, None)
 
-    def make_room(self) -> bool:
+    def evict_one(self) -> bool:
         """Close a connection where there is no room for another one; return False where the other one must go."""
         if self.gone:
             return False
@@ -97,7 +97,7 @@ class Crowd:
         first.abort()
         return True
 
-    def _first(self) -> Member | None:
+    def _first(self) -> PortConnection | None:
         """Return who goes first.
 
         Few who are silent stay: where others hold all places with half a request, whoever has just come has time for
@@ -108,9 +108,9 @@ class Crowd:
         if self.begun:
             return next(iter(self.begun))
         before = time.monotonic() - _IDLE_SECONDS
-        idle = (each for each in self.members if not each.waiting and each.seen_at < before)
+        idle = (each for each in self.members if not each.is_waiting and each.seen_at < before)
         return min(idle, key=lambda each: each.seen_at, default=None)
 
-    def largest(self) -> Member:
+    def largest(self) -> PortConnection:
         """Return who holds most."""
         return max(self.members, key=lambda each: each.held)

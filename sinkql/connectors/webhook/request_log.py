@@ -38,11 +38,11 @@ _SEGMENT_BYTES = 16 << 20
 _MOST_BYTES = 1 << 30
 
 
-class LostJournalError(Exception):
+class LostRequestLogError(Exception):
     """Requests that were answered are not in the journal any more."""
 
 
-class FencedJournalError(Exception):
+class FencedRequestLogError(Exception):
     """Another process has gone on with the journal."""
 
 
@@ -71,7 +71,7 @@ _BATCHES = msgspec.msgpack.Decoder(_Batch)
 
 
 @dataclass(slots=True)
-class Journal:
+class RequestLog:
     """The journal of one source, open for one writer; `end` requests were ever accepted."""
 
     folder: Path
@@ -86,7 +86,7 @@ class Journal:
     _encode: msgspec.msgpack.Encoder = field(default_factory=msgspec.msgpack.Encoder)
 
     @classmethod
-    def open(cls, folder: Path) -> tuple[Journal, list[Request]]:
+    def open(cls, folder: Path) -> tuple[RequestLog, list[Request]]:
         """Take the journal over; return it, and the requests in it, of which the first is that after `floor`.
 
         Raises LostJournalError where some between are missing, FencedJournalError where another process is quicker, and
@@ -110,7 +110,7 @@ class Journal:
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         except FileExistsError:
-            raise FencedJournalError from None
+            raise FencedRequestLogError from None
         files.sync_folder(self.folder)
         self._size = 0
 
@@ -124,7 +124,7 @@ class Journal:
         for place, (number, first, requests) in enumerate(began):
             last = began[place + 1][1] if place + 1 < len(began) else first + len(requests)
             if first != self.end or last > first + len(requests):
-                raise LostJournalError(f"request {min(self.end, first + len(requests)) + 1}")
+                raise LostRequestLogError(f"request {min(self.end, first + len(requests)) + 1}")
             found += requests[: last - first]
             self.end = last
             self._segments[number] = last
@@ -182,7 +182,7 @@ class Journal:
         os.fdatasync(self._file)
         # in this order: segments go from the first on
         if _path(self.folder, self._number + 1).exists() or not _path(self.folder, self._number).exists():
-            raise FencedJournalError
+            raise FencedRequestLogError
 
     def forget(self, number: int) -> None:
         """Delete segments whose requests all are up to a number."""
@@ -200,14 +200,15 @@ class Journal:
             self._file = -1
 
 
-def mend(folder: Path) -> None:
-    """Have a journal of which requests are lost go on with those that are there. Raises as `Journal.open`, and OSError.
+def repair(folder: Path) -> None:
+    """Have a journal of which requests are lost go on with those that are there. Raises as `RequestLog.open`, and
+    OSError.
 
     Where it is broken off it can be begun again.
     """
     try:
-        Journal.open(folder)[0].close()
-    except LostJournalError:  # whoever wrote before finds that a segment was made, and answers nothing more
+        RequestLog.open(folder)[0].close()
+    except LostRequestLogError:  # whoever wrote before finds that a segment was made, and answers nothing more
         _fill(folder)
 
 
@@ -216,7 +217,7 @@ def _fill(folder: Path) -> None:
     begun = max((place for place, (_, anew, _) in enumerate(read) if anew), default=0)
     for place, (path, _, found) in enumerate(read):
         if not found or place < begun:
-            files.write(path, b"")
+            files.write_atomic(path, b"")
     left = [(path, found) for path, _, found in read[begun:] if found]
     for place, (path, found) in enumerate(left):
         first, requests = found[0].first, list[Request]()
@@ -225,7 +226,7 @@ def _fill(folder: Path) -> None:
             requests += [_LOST] * (batch.first - first - len(requests))
             requests += batch.requests
         head = msgspec.msgpack.encode({"first": first})
-        files.write(path, _framed(head) + _framed(msgspec.msgpack.encode(_Batch(first, requests))))
+        files.write_atomic(path, _framed(head) + _framed(msgspec.msgpack.encode(_Batch(first, requests))))
 
 
 _LOST = Request(0, [])
@@ -278,7 +279,7 @@ def _read(path: Path) -> tuple[_Head | None, list[Request]]:
     for frame in frames:
         batch = _BATCHES.decode(frame)
         if batch.first != first + len(found):
-            raise LostJournalError(f"request {first + len(found) + 1}")
+            raise LostRequestLogError(f"request {first + len(found) + 1}")
         found += batch.requests
     return head, found
 
@@ -290,7 +291,7 @@ def _frames(data: bytes) -> Iterator[bytes]:
         yield frame
         at += _HEAD.size + len(frame)
     if not _begun(data, at):
-        raise LostJournalError(f"the requests at byte {at}")
+        raise LostRequestLogError(f"the requests at byte {at}")
 
 
 def _begun(data: bytes, at: int) -> bool:

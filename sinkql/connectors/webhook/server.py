@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sinkql.connector_api.identity import show
+from sinkql.connector_api.identity import load_certificate
 from sinkql.connectors.webhook.acceptor import Acceptor
-from sinkql.connectors.webhook.endpoint import Door
+from sinkql.connectors.webhook.endpoint import Endpoint
 from sinkql.connectors.webhook.http import Connection
-from sinkql.connectors.webhook.port_connections import Crowd
+from sinkql.connectors.webhook.port_connections import PortConnections
 from sinkql.errors import SinkqlError
 
 _PATIENCE_SECONDS = 10.0
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListenAddress:
     """Where a source listens: with a certificate and its key as PEM text, HTTPS."""
 
     address: str
@@ -45,13 +45,13 @@ class Place:
 class _Port:
     """A port that is listened on, the doors behind it by their paths, and since when each is left."""
 
-    place: Place
+    place: ListenAddress
     acceptor: Acceptor
-    crowd: Crowd
-    doors: dict[str, Door] = field(default_factory=dict)
+    crowd: PortConnections
+    doors: dict[str, Endpoint] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)
 
-    def find(self, path: str) -> Door | None:
+    def find(self, path: str) -> Endpoint | None:
         if time.monotonic() > self.left.get(path, float("inf")):
             del self.left[path], self.doors[path]
         return self.doors.get(path)
@@ -64,7 +64,7 @@ class _Port:
             each.shut()
 
 
-class Listeners:
+class WebhookServers:
     """Listen for sources; a context, whose end closes all ports."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Listeners:
         self._ports: dict[tuple[str, int], _Port] = {}
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Listeners:
+    def __enter__(self) -> WebhookServers:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -86,11 +86,11 @@ class Listeners:
             self._thread.join(_PATIENCE_SECONDS)
         self._loop.close()
 
-    def open(self, place: Place, door: Door) -> None:
+    def open(self, place: ListenAddress, door: Endpoint) -> None:
         """Have requests at a place go through a door; raises SQ4480 and SQ4481."""
         self._do(self._open(place, door))
 
-    def leave(self, place: Place, door: Door) -> None:
+    def leave(self, place: ListenAddress, door: Endpoint) -> None:
         """Say that a door is closed: where another takes its place soon, nobody is told that there is none."""
         port = self._ports.get((place.address, place.port))
         if port is not None and port.doors.get(door.path) is door:
@@ -108,7 +108,7 @@ class Listeners:
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_SECONDS)
 
-    async def _open(self, place: Place, door: Door) -> None:
+    async def _open(self, place: ListenAddress, door: Endpoint) -> None:
         port = self._ports.get((place.address, place.port))
         if port is not None and port.place != place and not port.doors.keys() - port.left.keys() - {door.path}:
             self._ports.pop((place.address, place.port)).close()  # nobody else is there
@@ -139,8 +139,8 @@ class Listeners:
         with suppress(RuntimeError):  # all ports are closed by now
             self._loop.call_soon_threadsafe(call)
 
-    async def _listen(self, place: Place) -> _Port:
-        crowd = Crowd()
+    async def _listen(self, place: ListenAddress) -> _Port:
+        crowd = PortConnections()
         ports: list[_Port] = []
         try:
             acceptor = Acceptor(crowd, lambda said: Connection(ports[0].find, crowd, said), _context(place))
@@ -168,9 +168,9 @@ class Listeners:
         await asyncio.sleep(0)
 
 
-def _context(place: Place) -> ssl.SSLContext | None:
+def _context(place: ListenAddress) -> ssl.SSLContext | None:
     if not place.key:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    show(context, place.certificate, place.key)
+    load_certificate(context, place.certificate, place.key)
     return context

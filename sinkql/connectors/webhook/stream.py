@@ -11,23 +11,29 @@ from sinkql import codec
 from sinkql.connector_api.cdc import (
     CapturedSource,
     CapturedTable,
-    Changed,
     ChunkRead,
     Event,
     OpenStream,
     Position,
     Reveal,
+    RowsChanged,
     TableRows,
     Transactions,
 )
 from sinkql.connector_api.secret import reveal
-from sinkql.connectors.webhook.check_eval import judge
-from sinkql.connectors.webhook.endpoint import Door
+from sinkql.connectors.webhook.check_eval import compile_check
+from sinkql.connectors.webhook.endpoint import Endpoint
 from sinkql.connectors.webhook.layout import Layout
 from sinkql.connectors.webhook.plan import path_of
 from sinkql.connectors.webhook.request import Reading
-from sinkql.connectors.webhook.request_log import FencedJournalError, Journal, LostJournalError, Request, mend
-from sinkql.connectors.webhook.server import Listeners, Place
+from sinkql.connectors.webhook.request_log import (
+    FencedRequestLogError,
+    LostRequestLogError,
+    Request,
+    RequestLog,
+    repair,
+)
+from sinkql.connectors.webhook.server import ListenAddress, WebhookServers
 from sinkql.errors import SinkqlError
 from sinkql.storage import files
 
@@ -57,7 +63,7 @@ class WebhookStream:
 
     unit = "requests"
 
-    def __init__(self, source: CapturedSource, secret: Reveal, listeners: Listeners, *, own: bool = False) -> None:
+    def __init__(self, source: CapturedSource, secret: Reveal, listeners: WebhookServers, *, own: bool = False) -> None:
         assert source.folder is not None, "a capture says where"
         self._folder = source.folder / "journal"
         self._options: dict[str, Any] = source.options["tuning"]
@@ -65,10 +71,10 @@ class WebhookStream:
         self._secret = secret
         self._listeners = listeners
         self._own = own
-        self._journal: Journal | None = None
+        self._journal: RequestLog | None = None
         self._before: list[Request] = []
-        self._door: Door | None = None
-        self._place: Place | None = None
+        self._door: Endpoint | None = None
+        self._place: ListenAddress | None = None
         self._table: CapturedTable
         self._stops: list[int] = []
 
@@ -77,15 +83,15 @@ class WebhookStream:
         if self._journal is not None:
             return
         try:
-            self._journal, self._before = Journal.open(self._folder)
-        except FencedJournalError:
+            self._journal, self._before = RequestLog.open(self._folder)
+        except FencedRequestLogError:
             raise _fenced() from None
-        except LostJournalError as error:
+        except LostRequestLogError as error:
             raise _lost(str(error)) from error
         except OSError as error:
             raise _unwritten(error) from error
 
-    def _opened(self) -> Journal:
+    def _opened(self) -> RequestLog:
         self.check()
         assert self._journal is not None
         return self._journal
@@ -102,7 +108,7 @@ class WebhookStream:
         try:
             if path.exists():
                 return path.read_text()
-            files.create(path, uuid.uuid4().hex.encode())
+            files.create_new(path, uuid.uuid4().hex.encode())
             return path.read_text()
         except OSError as error:
             raise _unwritten(error) from error
@@ -116,7 +122,7 @@ class WebhookStream:
         if journal.end < start:
             try:
                 journal.skip(start)
-            except FencedJournalError:
+            except FencedRequestLogError:
                 raise _fenced() from None
             except OSError as error:
                 raise _unwritten(error) from error
@@ -131,18 +137,18 @@ class WebhookStream:
         (self._table,) = tables  # a webhook has one
         self._stops = [int(each, 16) for each in stops]
         reading = Reading.of(codec.convert(self._table.options, Layout))
-        judged = judge(self._options["check"], self._secret)
-        door = Door(self._path, reading, judged, self._options["max_body"], journal)
+        judged = compile_check(self._options["check"], self._secret)
+        door = Endpoint(self._path, reading, judged, self._options["max_body"], journal)
         numbered = enumerate(self._before[start - journal.floor :], start + 1)
-        door.again(list(numbered))
+        door.reopen(list(numbered))
         self._before = []
         self._door, self._place = door, self._where()
         self._listeners.open(self._place, door)
 
-    def _where(self) -> Place:
+    def _where(self) -> ListenAddress:
         ssl = self._options["ssl"] or {}
         certificate, key = (reveal(ssl[name], self._secret) if name in ssl else "" for name in ("certificate", "key"))
-        return Place(self._options["address"], self._options["port"], certificate, key)
+        return ListenAddress(self._options["address"], self._options["port"], certificate, key)
 
     def end(self) -> Position:
         return position(self._door.end() if self._door is not None else self._opened().end)
@@ -168,11 +174,11 @@ class WebhookStream:
             del self._stops[0]
         rows = door.reading.rows([request for _, request in found], self._table.columns)
         done = Transactions([position(last)], [last])
-        return [Changed(position(last), {self._table.id: [TableRows(rows)]}, done)]
+        return [RowsChanged(position(last), {self._table.id: [TableRows(rows)]}, done)]
 
-    def _check_door(self, door: Door) -> None:
+    def _check_door(self, door: Endpoint) -> None:
         """Raise what ended the door, once all that went through it was handed on."""
-        if isinstance(door.failure, FencedJournalError):
+        if isinstance(door.failure, FencedRequestLogError):
             raise _fenced()
         if door.failure is not None:
             raise _unwritten(door.failure) from door.failure
@@ -202,8 +208,8 @@ class WebhookStream:
     def renew(self) -> None:
         """Have the journal go on with all that is left."""
         try:
-            mend(self._folder)
-        except FencedJournalError:
+            repair(self._folder)
+        except FencedRequestLogError:
             raise _fenced() from None
         except OSError as error:
             raise _unwritten(error) from error
@@ -255,11 +261,11 @@ def _lost(detail: str) -> SinkqlError:
 
 def open_stream(source: CapturedSource, secret: Reveal) -> WebhookStream:
     """Return a stream that takes no requests yet, and will listen by itself."""
-    return WebhookStream(source, secret, Listeners(), own=True)
+    return WebhookStream(source, secret, WebhookServers(), own=True)
 
 
 @contextmanager
 def listening() -> Iterator[OpenStream]:
     """Give what opens streams that share ports."""
-    with Listeners() as listeners:
+    with WebhookServers() as listeners:
         yield lambda source, secret: WebhookStream(source, secret, listeners)

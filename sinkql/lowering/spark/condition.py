@@ -7,27 +7,27 @@ from collections.abc import Callable
 import msgspec
 
 from sinkql.logical import Call, Expression
-from sinkql.logical.short_circuit import decided, in_order
+from sinkql.logical.short_circuit import evaluates_before, is_decided
 from sinkql.lowering.spark.nested import ordered
 from sinkql.lowering.spark.sql import AND, OR, Form, Infix, Spelling, spark_type
-from sinkql.planner.query.can_fail import may_fail
+from sinkql.planner.query.can_fail import can_fail
 
 
 def _and(call: Call) -> Form | Infix:
-    return Form("false", operands=()) if decided(call) else Infix("AND", AND)
+    return Form("false", operands=()) if is_decided(call) else Infix("AND", AND)
 
 
 def _or(call: Call) -> Form | Infix:
     """Return conditions with OR between them; in rows that are compared, what stands behind a NULL is not computed."""
-    if decided(call):
+    if is_decided(call):
         return Form("true", operands=())
     parts: list[str] = []
     operands: list[Expression] = []
     for place, each in enumerate(call.arguments):
         here = len(operands)
-        if place and isinstance(each, Call) and in_order(call.arguments[place - 1], each):
+        if place and isinstance(each, Call) and evaluates_before(call.arguments[place - 1], each):
             tie, *rest = each.arguments
-            if any(map(may_fail, rest)):
+            if any(map(can_fail, rest)):
                 behind = rest[0] if len(rest) == 1 else msgspec.structs.replace(each, arguments=tuple(rest))
                 operands += [tie, behind]
                 parts.append(f"CASE @{here} WHEN true THEN @{here + 1} WHEN false THEN false END")

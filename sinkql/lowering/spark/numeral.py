@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sinkql.logical import Call, Type
-from sinkql.logical.number_format import DIGITS, ENDINGS, FLOAT_DIGITS, ROMAN, ROMAN_WIDTH, Numeral, Word, read_numeral
+from sinkql.logical.number_format import (
+    DIGITS,
+    ENDINGS,
+    FLOAT_DIGITS,
+    ROMAN,
+    ROMAN_WIDTH,
+    NumberFormat,
+    PatternToken,
+    parse_number_format,
+)
 from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
 from sinkql.lowering.spark.string import constant_text
 
@@ -33,7 +42,7 @@ class _Number:
 
 
 def _to_char(call: Call) -> Form:
-    numeral = read_numeral(constant_text(call.arguments[1]))
+    numeral = parse_number_format(constant_text(call.arguments[1]))
     type_ = call.arguments[0].type
     if numeral.roman:
         text = _roman(numeral, type_)
@@ -56,7 +65,7 @@ def _rounded(type_: Type, places: int) -> tuple[str, int]:
     return f"trim(LEADING '-' FROM CAST({value} AS STRING))", kept
 
 
-def _exact(numeral: Numeral, type_: Type) -> _Number:
+def _exact(numeral: NumberFormat, type_: Type) -> _Number:
     text, kept = _rounded(type_, numeral.places or numeral.shift)
     if type_.name != "numeric" and numeral.shift:  # moved as it is, which fails for a number that is too large
         factor = 10**numeral.shift if type_.name == "integer" else f"{10**numeral.shift}L"
@@ -64,7 +73,7 @@ def _exact(numeral: Numeral, type_: Type) -> _Number:
     return _Number(text, kept, f"@0 < 0 AND {_ROUNDED} RLIKE '[1-9]'")
 
 
-def _of_float(numeral: Numeral, type_: str) -> _Number:
+def _of_float(numeral: NumberFormat, type_: str) -> _Number:
     """Return a float that is moved and rounded as Postgres does: half to even, and with as many digits as it has."""
     value = "@0"
     if numeral.shift:
@@ -82,7 +91,7 @@ def _of_float(numeral: Numeral, type_: str) -> _Number:
     return _Number(_named(value, _VALUE, text), None if numeral.places else 0, _NEGATIVE)
 
 
-def _written(numeral: Numeral, number: _Number) -> str:
+def _written(numeral: NumberFormat, number: _Number) -> str:
     digits, kept = _ROUNDED, number.places or 0
     fraction = text_literal("0" * (numeral.places - kept))
     if number.places is None:
@@ -102,7 +111,7 @@ def _named(value: str, name: str, of: str) -> str:
     return f"transform(array({value}), {name} -> {of})[0]"
 
 
-def _text(numeral: Numeral, number: _Number, fraction: str) -> str:
+def _text(numeral: NumberFormat, number: _Number, fraction: str) -> str:
     """Return a number's text, out of its digits and those behind its point."""
     over = f"length({_DIGITS}) > {len(numeral.slots)}"
     varying = number.places is None
@@ -124,18 +133,18 @@ def _text(numeral: Numeral, number: _Number, fraction: str) -> str:
     return pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})"
 
 
-def _uncut(numeral: Numeral, piece: str, fraction: str, pointed: str) -> str:
+def _uncut(numeral: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
     """Return what stands behind a float, which is not there where the digits of the float end early."""
     wanted = numeral.places if numeral.blanks else numeral.kept
     return f"IF({pointed} AND length({fraction}) >= {wanted}, {piece}, '')"
 
 
-def _missing(numeral: Numeral, fraction: str, over: str) -> str:
+def _missing(numeral: NumberFormat, fraction: str, over: str) -> str:
     """Return by how many digits, and a point, a float is shorter than its pattern."""
     return f"({numeral.places} - length({fraction})) - IF({over} OR {fraction} <> '', 0, 1)"
 
 
-def _digits(numeral: Numeral, fraction: str, over: str, *, varying: bool) -> str:
+def _digits(numeral: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
     """Return a number's digits and those behind its point, without blanks before them."""
     kept = fraction
     if not numeral.blanks:
@@ -149,7 +158,7 @@ def _digits(numeral: Numeral, fraction: str, over: str, *, varying: bool) -> str
     return f"concat({shown}, IF({over}, concat('.', repeat('#', length({fraction}))), {behind}))"
 
 
-def _scientific(numeral: Numeral, type_: Type) -> str:
+def _scientific(numeral: NumberFormat, type_: Type) -> str:
     """Return a number's first digits and its power of ten."""
     places = numeral.places
     if type_.name in ("bigint", "numeric"):
@@ -190,7 +199,7 @@ def _either(negative: str, words: tuple[str, str]) -> str:
     return f"IF({negative}, {text_literal(words[1])}, {text_literal(words[0])})"
 
 
-def _whole(numeral: Numeral, fraction: str, over: str) -> str:
+def _whole(numeral: NumberFormat, fraction: str, over: str) -> str:
     """Return what stands before the point, with blanks and commas in place of digits that are not there."""
     slots, digits = numeral.slots, _DIGITS
     if numeral.zeros:
@@ -212,7 +221,7 @@ def _whole(numeral: Numeral, fraction: str, over: str) -> str:
     return placed if len(pieces) == 1 else _named(placed, _PLACED, f"concat({', '.join(pieces)})")
 
 
-def _beside(numeral: Numeral, part: Word | str, number: _Number, over: str) -> str:
+def _beside(numeral: NumberFormat, part: PatternToken | str, number: _Number, over: str) -> str:
     if isinstance(part, str):
         return text_literal(part)
     if part.name not in ("TH", "th"):
@@ -226,7 +235,7 @@ def _beside(numeral: Numeral, part: Word | str, number: _Number, over: str) -> s
     return f"CASE WHEN {number.negative} OR {over} THEN '' {known} ELSE '{endings[0]}' END"
 
 
-def _roman(numeral: Numeral, type_: Type) -> str:
+def _roman(numeral: NumberFormat, type_: Type) -> str:
     rounded, _ = _rounded(type_, 0)
     if type_.name in FLOAT_DIGITS:
         whole = "CAST(CAST(rint(abs(CAST(@0 AS DOUBLE))) AS BIGINT) AS STRING)"

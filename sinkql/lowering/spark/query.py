@@ -10,7 +10,7 @@ from sinkql.lowering.spark.collect import collect_sql
 from sinkql.lowering.spark.expression import order_sql, spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.lowering.spark.window import rank_sql, window_sql
-from sinkql.planner.query.once import Once
+from sinkql.planner.query.once import OneShotQuery
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class QuerySql:
     inputs: dict[str, str] = field(default_factory=dict)
     now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
-    def once(self, query: Once) -> str:
+    def once(self, query: OneShotQuery) -> str:
         """Return the text of a query with its order and limit."""
         columns = query.relation.shape.columns
         sql = f"SELECT {_list(columns)} FROM ({self.relation(query.relation)})"

@@ -12,7 +12,7 @@ from sinkql.logical.type import TEXT
 from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
 
 _GREEK = {
-    letter: letters.uppers()[letter]
+    letter: letters.upper_mapping()[letter]
     for letter in (*range(0x1F80, 0x1F88), *range(0x1F90, 0x1F98), *range(0x1FA0, 0x1FA8), 0x1FB3, 0x1FC3, 0x1FF3)
 }
 """Of the letters with several upper ones in Java, those that have one here; the others are their own."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sinkql.connector_api.types import parse_type
 from sinkql.logical import Type
 from sinkql.lowering.spark.sql import quoted, spark_type
-from sinkql.lowering.task_input import FLOATS, Hash, Measure, Preparation, Value
+from sinkql.lowering.task_input import FLOATS, Hash, Measure, TaskInput, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class SparkSteps:
     aggregates: tuple[str, ...]
 
 
-def spark_steps(preparation: Preparation) -> SparkSteps:
+def spark_steps(preparation: TaskInput) -> SparkSteps:
     """Return the steps before an operator's tasks as Spark SQL."""
     hashes = {each.name: hashed(each) if preparation.spreads(each) else "0L" for each in preparation.hashes}
     select = [f"{text} AS {quoted(name)}" for name, text in hashes.items()]

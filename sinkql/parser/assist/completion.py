@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sinkql import keywords
 from sinkql.errors import SinkqlError, UnclosedError
-from sinkql.keywords import Role, Vocabulary
+from sinkql.keywords import Keywords, Role
 from sinkql.parser.assist.name import NameKind, name_kinds
 from sinkql.parser.assist.query import relations_of, within_query
 from sinkql.parser.read import grammar, lexer, reader
@@ -65,7 +65,7 @@ class Candidates:
     qualifier: str | None = None
 
 
-def candidates(text: str, cursor: int, words: Vocabulary) -> Candidates:
+def candidates(text: str, cursor: int, words: Keywords) -> Candidates:
     """Return what may stand at the cursor; nothing where the text before it is wrong, or inside of a comment."""
     lexemes, start, quoted = _before(text, cursor)
     if lexemes is None:
@@ -109,7 +109,7 @@ def _in_comment(head: str) -> bool:
 class _Walk:
     """Follow the grammar through a statement to the cursor."""
 
-    def __init__(self, text: str, cursor: int, start: int, lexemes: list[Lexeme], words: Vocabulary) -> None:
+    def __init__(self, text: str, cursor: int, start: int, lexemes: list[Lexeme], words: Keywords) -> None:
         self._words = words
         self._kind: str | None = None
         self._text, self._cursor, self._start = text, cursor, start

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sinkql import keywords
 from sinkql.errors import SinkqlError, Span, UnclosedError
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.parser.read import grammar, lexer, reader
 from sinkql.parser.read.automaton import END, Ahead
 from sinkql.parser.read.lexer import Lexeme
@@ -27,7 +27,7 @@ class Highlight:
     kind: HighlightKind
 
 
-def highlights(text: str, words: Vocabulary) -> Iterator[Highlight]:
+def highlights(text: str, words: Keywords) -> Iterator[Highlight]:
     """Yield the highlights of a text in order; what is neither is whitespace, a symbol or an operator."""
     statement: list[Lexeme] = []
     comments: list[Highlight] = []
@@ -49,7 +49,7 @@ def highlights(text: str, words: Vocabulary) -> Iterator[Highlight]:
         yield Highlight(Span(wrong, len(text)), kind)
 
 
-def _in_order(statement: Sequence[Lexeme], comments: Sequence[Highlight], words: Vocabulary) -> list[Highlight]:
+def _in_order(statement: Sequence[Lexeme], comments: Sequence[Highlight], words: Keywords) -> list[Highlight]:
     return sorted([*_statement(statement, words), *comments], key=lambda part: part.span.start)
 
 
@@ -61,7 +61,7 @@ def _comments(text: str, start: int, end: int) -> Iterator[Highlight]:
         yield Highlight(Span(start + before, start + len(gap.rstrip())), "comment")
 
 
-def _statement(lexemes: Sequence[Lexeme], words: Vocabulary) -> Iterator[Highlight]:
+def _statement(lexemes: Sequence[Lexeme], words: Keywords) -> Iterator[Highlight]:
     keywords = _keywords(lexemes, words)
     for place, lexeme in enumerate(lexemes):
         kind = _KINDS.get(lexeme.kind)
@@ -71,7 +71,7 @@ def _statement(lexemes: Sequence[Lexeme], words: Vocabulary) -> Iterator[Highlig
             yield Highlight(lexeme.span, kind)
 
 
-def _keywords(lexemes: Sequence[Lexeme], words: Vocabulary) -> dict[int, HighlightKind]:
+def _keywords(lexemes: Sequence[Lexeme], words: Keywords) -> dict[int, HighlightKind]:
     """Return which words are keywords or options, by what the parser takes them for."""
     found: dict[int, HighlightKind] = {}
     parser: Ahead = grammar.start(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 
 NameKind = Literal[
     "SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "INDEX", "SINK",
@@ -39,7 +39,7 @@ _PLACES: tuple[tuple[str, tuple[NameKind, ...]], ...] = (
 _COMPILED = tuple((re.compile(pattern), kinds) for pattern, kinds in _PLACES)
 
 
-def name_kinds(outline: str, words: Vocabulary) -> tuple[tuple[NameKind, ...], str | None]:
+def name_kinds(outline: str, words: Keywords) -> tuple[tuple[NameKind, ...], str | None]:
     """Return the kinds of names that may stand behind a outline, and the type that a connection must have."""
     connection = _CONNECTION.fullmatch(outline)
     if connection is not None:

@@ -68,7 +68,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class DialectHints:
     """All habits; of those of one kind the first that fits is meant."""
 
     statement: tuple[Form, ...]
@@ -78,16 +78,16 @@ class Habits:
 
 
 @cache
-def habits() -> Habits:
+def habits() -> DialectHints:
     """Read the habits, once."""
     found = tomllib.loads((files("sinkql.parser.hint") / "other_dialects.toml").read_text("utf-8"))
     texts = found.pop("text")
     for form in (*found["statement"], *found["query"]):
         form |= {name: Template(text).safe_substitute(texts) for name, text in form.items() if isinstance(text, str)}
-    return codec.convert(found, Habits)
+    return codec.convert(found, DialectHints)
 
 
-def statement_habit(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
+def statement_hint(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
     """Return the error for the foreign form that the lexeme at `place` begins, None for any other mistake."""
     if place > _LONGEST:
         return None
@@ -103,7 +103,7 @@ def statement_habit(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None
             span = Span(lexemes[place - form.back].start, lexemes[place - 1].end)
         else:
             span = Span(lexemes[place].start, lexemes[place + found.count(" ")].end)
-        return refused(form, found, span)
+        return known_refusal(form, found, span)
     return None
 
 
@@ -113,7 +113,7 @@ def begins(form: Form, ahead: str) -> str | None:
     return None if found is None else found[0]
 
 
-def refused(form: Form, found: str, span: Span) -> SinkqlError:
+def known_refusal(form: Form, found: str, span: Span) -> SinkqlError:
     """Return the error for a form that was found."""
     return SinkqlError(form.code, form.message.format(found), span, hint=form.hint and form.hint.format(found))
 

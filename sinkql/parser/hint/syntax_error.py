@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sinkql import keywords
 from sinkql.errors import SinkqlError, Span, UnexpectedWordError, line_and_column, nearest, one_of
-from sinkql.parser.hint.other_dialects import statement_habit
+from sinkql.parser.hint.other_dialects import statement_hint
 from sinkql.parser.read import grammar
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.parser.read.reader import Reading, StuckError
@@ -75,10 +75,10 @@ _LONGEST = 40
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
-def complaint(stuck: StuckError) -> SinkqlError:
+def syntax_error(stuck: StuckError) -> SinkqlError:
     """Return the error for the lexeme that cannot stand there: a form of another system, or a mistake."""
     lexemes, place = stuck.lexemes, stuck.place
-    foreign = statement_habit(lexemes, place)
+    foreign = statement_hint(lexemes, place)
     if foreign is not None:
         return foreign
     expected = stuck.reading.expected(place)

@@ -16,7 +16,7 @@ _WORD_BEFORE = re.compile(r"[\w./:-]+\Z")
 _BEGINNING = re.compile(r"[^\s,;)]+")
 
 
-def blamed(error: SinkqlError, text: str) -> SinkqlError:
+def at_unclosed_string(error: SinkqlError, text: str) -> SinkqlError:
     """Return the error at the string without an end if there is one before `error`, else `error`."""
     if not _may_stand_behind(error) or error.span is None:
         return error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql.errors import Span
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.parser.read.tables import Row, Rule, Tables
 from sinkql.parser.read.tree import Node, Token
 
@@ -13,7 +13,7 @@ END = "$END"
 class Ahead:
     """The parser's states after some tokens, without their trees: looking ahead costs little."""
 
-    def __init__(self, tables: Tables, states: list[int], vocabulary: Vocabulary) -> None:
+    def __init__(self, tables: Tables, states: list[int], vocabulary: Keywords) -> None:
         self.vocabulary = vocabulary
         self._tables = tables
         self._states = states
@@ -54,7 +54,7 @@ class Ahead:
 class Automaton(Ahead):
     """Read a statement's tokens one by one."""
 
-    def __init__(self, tables: Tables, vocabulary: Vocabulary) -> None:
+    def __init__(self, tables: Tables, vocabulary: Keywords) -> None:
         super().__init__(tables, [tables.start], vocabulary)
         self._values: list[Node | Token] = []  # tokens, and the nodes that they were made into
 

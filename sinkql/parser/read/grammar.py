@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.local_path import cache_folder
 from sinkql.parser.read import tables
 from sinkql.parser.read.automaton import Automaton
@@ -55,7 +55,7 @@ def _keep(made: Tables, kept: Path) -> None:
     for other in kept.parent.glob("grammar-*"):
         if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
             other.unlink()
-    storage_files.write(kept, made.to_json(), private=True, sync=False)
+    storage_files.write_atomic(kept, made.to_json(), private=True, sync=False)
 
 
 @cache
@@ -80,6 +80,6 @@ def rules() -> dict[str, tuple[tuple[str, ...], ...]]:
     return {name: tuple(expansions) for name, expansions in found.items()}
 
 
-def start(vocabulary: Vocabulary) -> Automaton:
+def start(vocabulary: Keywords) -> Automaton:
     """Return what stands before a statement; `vocabulary` tells the words of connectors."""
     return Automaton(_tables(), vocabulary)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sinkql import keywords
 from sinkql.errors import SinkqlError, Span, UnclosedError, UnexpectedCharacterError
 from sinkql.parser.read import literal
-from sinkql.regex_repeat import Repeated
+from sinkql.regex_repeat import RepeatedPattern
 
 MAX_DEPTH = 100
 MAX_LEXEMES = 250_000
@@ -38,9 +38,9 @@ _TOKEN = re.compile(
 )
 _COMMENT_START = re.compile(r"--[^\r\n]*|/\*")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
-_PLAIN = Repeated(r"[^']+|''")
-_ESCAPED = Repeated(r"[^'\\]+|''|\\.")
-_QUOTED = Repeated(r'[^"]+|""')
+_PLAIN = RepeatedPattern(r"[^']+|''")
+_ESCAPED = RepeatedPattern(r"[^'\\]+|''|\\.")
+_QUOTED = RepeatedPattern(r'[^"]+|""')
 _NOT_ALLOWED = re.compile("[\0\ud800-\udfff]")
 _CHARACTER_HINTS = {
     "‘’‚‛′´": "Write a straight quote: '.",
@@ -199,7 +199,7 @@ def _string(text: str, start: int, inside: int, *, escaped: bool = False) -> Lex
         inside = more.end()
 
 
-def _end(content: Repeated[str], text: str, start: int, inside: int) -> int:
+def _end(content: RepeatedPattern[str], text: str, start: int, inside: int) -> int:
     end = content.end(text, inside)
     if not text.startswith("'", end):
         raise unclosed("'", Span(start, inside))

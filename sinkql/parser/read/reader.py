@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sinkql import keywords
 from sinkql.errors import Span, nearest
-from sinkql.keywords import Vocabulary, longest
+from sinkql.keywords import Keywords, longest_match
 from sinkql.parser.read import grammar
 from sinkql.parser.read.automaton import END, Ahead
 from sinkql.parser.read.lexer import Lexeme, too_long
@@ -49,7 +49,7 @@ class StuckError(Exception):
         self.reading = reading
 
 
-def read(lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> Node:
+def read(lexemes: Sequence[Lexeme], text: str, words: Keywords) -> Node:
     """Return the tree of a statement, whose last lexeme is an END or a semicolon. Raises StuckError."""
     parser = grammar.start(words)
     place = 0
@@ -74,7 +74,7 @@ def read(lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> Node:
 class Reading:
     """Read the beginning of a statement again, and on from there in another way."""
 
-    def __init__(self, terminals: Sequence[str], places: Sequence[int], words: Vocabulary) -> None:
+    def __init__(self, terminals: Sequence[str], places: Sequence[int], words: Keywords) -> None:
         self._words = words
         self._terminals = terminals
         self._places = places
@@ -218,7 +218,7 @@ def _words(lexemes: Sequence[Lexeme], place: int) -> list[str]:
     return run
 
 
-def _label_length(words: Vocabulary, lexemes: Sequence[Lexeme], place: int) -> int:
+def _label_length(words: Keywords, lexemes: Sequence[Lexeme], place: int) -> int:
     """Return how many words an option's name takes: all before `=` or a literal, else the longest known name."""
     run = _words(lexemes, place)
     if not run:
@@ -230,7 +230,7 @@ def _label_length(words: Vocabulary, lexemes: Sequence[Lexeme], place: int) -> i
         return len(run)
     if "SECRET" in run[1:]:
         return run.index("SECRET", 1)
-    known = longest(run, words.labels)
+    known = longest_match(run, words.labels)
     if following in _LITERALS:
         begins_value = known and all(word in _BEFORE_LITERAL for word in run[known:])
         return known if begins_value else len(run)
@@ -250,9 +250,9 @@ def _kind_length(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> int:
             run = run[:end]
             break
     words = parser.vocabulary
-    known = longest(run, words.words)
+    known = longest_match(run, words.words)
     following = lexemes[place + len(run)]
-    if known and "LABEL" in behind.row and longest(run[known:], words.labels):
+    if known and "LABEL" in behind.row and longest_match(run[known:], words.labels):
         return known  # options without brackets
     if "NAME" in behind.row:
         return known or (len(run) if following.kind == "QUOTED" else len(run) - 1) or 1

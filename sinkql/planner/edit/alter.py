@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import Tuning, labels
+from sinkql.connector_api.options import Tuning, option_labels
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.source_options import LOG_FACT
 from sinkql.connector_api.types import kept_type
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.planner.edit.option import changed_connection, changed_options, respan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.cluster import ClusterOptions
@@ -19,7 +19,7 @@ from sinkql.planner.item.replicate import OPTION as REPLICATE
 from sinkql.planner.item.sink_rules import exported_relation
 from sinkql.planner.item.statement import plan
 from sinkql.planner.item.view import view_options
-from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, join_name, short_name, sql_name, with_article
+from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, qualified_name, short_name, sql_name, with_article
 from sinkql.planner.scope import Scope
 from sinkql.planner.unsupported import JOB_OPTIONS, unsupported_alter
 from sinkql.printer.clause import name as print_name
@@ -70,7 +70,7 @@ def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: R
 
 def _full_name(statement: ast.Alter, catalog: logical.CatalogReader) -> str:
     if statement.kind == "CLUSTER":
-        return join_name(statement.name.parts[-1].value)
+        return qualified_name(statement.name.parts[-1].value)
     return catalog.resolve(statement.name)
 
 
@@ -119,14 +119,15 @@ def _after(
         case ast.CreateCluster(), ast.SetOptions(wait=()) | ast.ResetOptions():
             set_ = any(option.name == "STATE" for option in present.options)
             options = changed_options(
-                present.options, action, known=labels(ClusterOptions), owner="clusters",
+                present.options, action, known=option_labels(ClusterOptions), owner="clusters",
                 refused=("STATE",) if set_ else (), refusal=_left_behind,
             )  # fmt: skip
             return replace(respan(present, action.span), options=options)
         case ast.CreateSink(), ast.SetOptions() | ast.ResetOptions():
             kind = registry.sinks[present.kind]
             options = changed_options(
-                present.with_options, action, known=labels(kind.with_options), owner=kind.owner, refused=kind.fixed,
+                present.with_options, action, known=option_labels(kind.with_options), owner=kind.owner,
+                refused=kind.fixed,
                 refusal=lambda name, span: _fixed(entry, name, span, anew=name in kind.anew),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
@@ -135,7 +136,7 @@ def _after(
             (ast.SetOptions(wait=()) | ast.ResetOptions()),
         ) if (tuning := _tuning(present, registry)) is not None:
             options = changed_options(
-                present.with_options, action, known=labels(tuning), owner=f"sources from {present.kind}",
+                present.with_options, action, known=option_labels(tuning), owner=f"sources from {present.kind}",
                 refused=tuning.fixed, refusal=lambda name, span: _fixed(entry, name, span, anew=False),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
@@ -343,5 +344,5 @@ class _Without:
         return self.whole.setting(name)
 
     @property
-    def words(self) -> Vocabulary:
+    def words(self) -> Keywords:
         return self.whole.words

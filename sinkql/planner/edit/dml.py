@@ -18,7 +18,7 @@ from sinkql.planner.expression.typed_expression import settled
 from sinkql.planner.item import table
 from sinkql.planner.name import missing, with_article
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.once import Once, plan_once
+from sinkql.planner.query.once import OneShotQuery, plan_one_shot
 from sinkql.planner.query.scalar import expression, scalar, translator
 from sinkql.planner.query.scope import Scope
 from sinkql.planner.syntax.sqlglot_tree import parse
@@ -45,7 +45,7 @@ class Inserted:
 
     target: Target
     rows: tuple[tuple[Cell, ...], ...]
-    query: Once | None
+    query: OneShotQuery | None
     places: tuple[int, ...]
     defaults: tuple[Cell, ...]
     converted: logical.Relation | None = None
@@ -105,7 +105,7 @@ def plan_insert(statement: ast.Insert, catalog: logical.CatalogReader, now: date
         return Inserted(target, (defaults,), None, (), defaults)
     syntax = parse(statement.query)
     if not isinstance(syntax.tree, exp.Values) or syntax.tree.args.get("alias"):
-        once = plan_once(statement.query, catalog, now)
+        once = plan_one_shot(statement.query, catalog, now)
         return _insert_query(statement, target, places, defaults, once)
     cells = translator(syntax, now, None, "VALUES")
     rows = []
@@ -124,7 +124,7 @@ def _is_default(node: Any) -> bool:
 
 
 def _insert_query(
-    statement: ast.Insert, target: Target, places: tuple[int, ...], defaults: tuple[Cell, ...], once: Once
+    statement: ast.Insert, target: Target, places: tuple[int, ...], defaults: tuple[Cell, ...], once: OneShotQuery
 ) -> Inserted:
     assert statement.query is not None
     span = statement.query.span

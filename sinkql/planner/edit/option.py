@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sinkql import ast
-from sinkql.connector_api.options import labels, unknown
+from sinkql.connector_api.options import option_labels, unknown
 from sinkql.connector_api.planning import ConnectionKind
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner.unsupported import no_keys
@@ -83,7 +83,7 @@ def changed_connection(
                 raise no_keys(action)
             continue
         options = changed_options(
-            options, action, known=labels(kind.options), owner=kind.owner, refused=kind.fixed, refusal=_elsewhere
+            options, action, known=option_labels(kind.options), owner=kind.owner, refused=kind.fixed, refusal=_elsewhere
         )
     return dataclasses.replace(respan(present, change.span), options=options)
 

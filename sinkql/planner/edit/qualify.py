@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sinkql import ast, logical
-from sinkql.keywords import OptionWords, Vocabulary
+from sinkql.keywords import Keywords, OptionWords
 from sinkql.planner.item.index import index_name
-from sinkql.planner.name import join_name, resolve_schema, split_name
+from sinkql.planner.name import qualified_name, resolve_schema, split_name
 from sinkql.planner.subsource import stand_in
 
 
@@ -113,7 +113,7 @@ class _Renamed:
         return replace(statement.name, value=self.own(full)[-1])
 
     def used(self, name: ast.Name) -> str:
-        full_name = join_name(*(part.value for part in name.parts))
+        full_name = qualified_name(*(part.value for part in name.parts))
         return self.names.get(full_name, full_name)
 
     def exported(self, name: ast.Name) -> str:
@@ -146,7 +146,7 @@ class _Found:
         return statement.name
 
     def used(self, name: ast.Name) -> str:
-        self.names.append(join_name(*(part.value for part in name.parts)))
+        self.names.append(qualified_name(*(part.value for part in name.parts)))
         return self.names[-1]
 
     def exported(self, name: ast.Name) -> str:
@@ -298,7 +298,7 @@ def _using(using: ast.Using | None, names: _Names) -> ast.Using | None:
     return replace(using, connection=_name(split_name(names.used(using.connection)), using.connection))
 
 
-def _spelled(statement: ast.Create, words: Vocabulary) -> ast.Create:
+def _spelled(statement: ast.Create, words: Keywords) -> ast.Create:
     """Return the statement with a value for each option, and texts for words that are not the name of an item.
 
     The types of the options tell which words are. Printed, it reads the same without the connector.
@@ -326,7 +326,7 @@ def _spelled(statement: ast.Create, words: Vocabulary) -> ast.Create:
             return statement
 
 
-def _format(given: ast.Format | None, words: Vocabulary) -> ast.Format | None:
+def _format(given: ast.Format | None, words: Keywords) -> ast.Format | None:
     return replace(given, options=_texts(given.options, words.options("FORMAT", given.name))) if given else None
 
 

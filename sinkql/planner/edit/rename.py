@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
 from sinkql.logical.typetext import shown_name
-from sinkql.planner.name import SYSTEM_SCHEMAS, join_name, missing, named, short_name, split_name, system, with_article
+from sinkql.planner.name import (
+    SYSTEM_SCHEMAS,
+    missing,
+    named,
+    qualified_name,
+    short_name,
+    split_name,
+    system,
+    with_article,
+)
 from sinkql.printer.clause import name as print_name
 
 _RELATIONS = ("TABLE", "SOURCE", "VIEW", "MATERIALIZED VIEW")
@@ -95,7 +104,7 @@ def _renamed(
     entry: logical.Entry, to: ast.Ident, catalog: logical.CatalogReader
 ) -> Mapping[str, tuple[ast.Create, logical.Facts]]:
     dot = "." if entry.name.endswith(".") else ""
-    full_name = join_name(*split_name(entry.name)[:-1], to.value) + dot
+    full_name = qualified_name(*split_name(entry.name)[:-1], to.value) + dot
     taken = catalog.entry(full_name)
     if entry.kind == "SCHEMA" and to.value in SYSTEM_SCHEMAS:
         raise SinkqlError("SQ2005", f'schema "{to.value}" is built in', to.span, hint="Choose another name.")

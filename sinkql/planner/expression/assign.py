@@ -8,7 +8,7 @@ from typing import Any
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.evaluate import RefusedError, UnsureError, conversion, function_of
+from sinkql.evaluate import EvaluationError, NotEvaluableError, conversion, function_of
 from sinkql.evaluate.failure import Row, Value
 from sinkql.logical.interval import show_interval
 from sinkql.logical.type import Field
@@ -40,7 +40,7 @@ def assign(value: Typed, column: logical.Column) -> Cell:
         return Cell(expression=tree)
     try:
         return Cell(known(()))
-    except UnsureError:
+    except NotEvaluableError:
         return Cell(expression=tree)
 
 
@@ -108,7 +108,7 @@ def converter(source: logical.Type, column: logical.Column, span: Span | None = 
     def found(value: Any) -> Any:
         try:
             return None if value is None else convert(value)
-        except RefusedError:
+        except EvaluationError:
             raise out_of_range(value, column, span) from None
 
     return found

@@ -42,7 +42,7 @@ def program(function: str, arguments: Sequence[Expression], span: Span) -> Expre
         scales = [each.type.scale or 0 for each in arguments]
         kept = min(sum(scales), 10) if step == "*" else 10 if step == "/" else max(scales)
         type_ = Type("numeric", 38, kept) if long else NUMERIC
-        return made((step,), arguments, span, type_)
+        return make_program((step,), arguments, span, type_)
     signed = function in _SIGNED  # which rounds as well before as behind it
     return _unary(step, arguments, span) if _is_program(arguments[0]) or (not signed and _finer(arguments[0])) else None
 
@@ -54,9 +54,9 @@ def _called(function: str, arguments: Sequence[Expression], span: Span) -> Expre
 def _unary(step: str, arguments: Sequence[Expression], span: Span) -> Expression | None:
     value, *more = arguments
     if not more:
-        return made((step,), (value,), span, value.type)
+        return make_program((step,), (value,), span, value.type)
     digits = more[0].text if isinstance(more[0], Literal) else None
-    return None if digits is None else made((f"{step}:{digits}",), (value,), span, value.type)
+    return None if digits is None else make_program((f"{step}:{digits}",), (value,), span, value.type)
 
 
 def as_double(value: Expression, span: Span) -> Expression | None:
@@ -64,10 +64,10 @@ def as_double(value: Expression, span: Span) -> Expression | None:
     double = Type("double precision")
     if _chosen(value) is not None:
         return _of_branches(value, lambda each: as_double(each, span) or functions.cast(each, double), span)
-    return made((), (value,), span, double) if _opened(value) else None
+    return make_program((), (value,), span, double) if _opened(value) else None
 
 
-def rounded_once(value: Expression, target: Type, span: Span) -> Expression | None:
+def round_once(value: Expression, target: Type, span: Span) -> Expression | None:
     """Return what is cast to a type where that rounds a quotient or a program, of all its digits; None of another."""
     places = target.scale if target.name == "numeric" else 0 if target.name in _WHOLE_TYPES else None
     if places is None or places == NUMERIC.scale:
@@ -80,7 +80,7 @@ def rounded_once(value: Expression, target: Type, span: Span) -> Expression | No
 def _rounded(value: Expression, places: int, span: Span) -> Expression:
     type_ = NUMERIC if places < (NUMERIC.scale or 0) else Type("numeric", MOST_DIGITS, places)
     if _finer(value):
-        return made((f"round:{places}",), (value,), span, type_)
+        return make_program((f"round:{places}",), (value,), span, type_)
     return value if value.type == type_ else functions.cast(value, type_)
 
 
@@ -104,7 +104,7 @@ def _chosen(tree: Expression) -> Case | None:
     return tree if any(_opened(each) or _chosen(each) is not None for each in results) else None
 
 
-def made(steps: Sequence[str], operands: Sequence[Expression], span: Span, type_: Type) -> Expression:
+def make_program(steps: Sequence[str], operands: Sequence[Expression], span: Span, type_: Type) -> Expression:
     """Return the program of some operands and the steps behind them."""
     leaves: list[Expression] = []
     words: list[str] = []

@@ -102,7 +102,7 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         return cast_to(constant(text, types.TEXT, span), target)
     try:
         value = _READERS[target.name](text if target in (types.UUID, types.BYTEA) else text.strip(_BLANK), target)
-    except time.BeyondError:
+    except time.OutOfRangeError:
         hint = "Use a value in the years 1 to 9999, or NULL."
         raise SinkqlError("SQ2212", f"{target} out of range: '{text}'", span, hint=hint) from None
     if value is None and target.name == "numeric" and _NUMBER.fullmatch(text.strip(_BLANK)):
@@ -274,7 +274,7 @@ def _moment(read: Callable[[str], logical.Value]) -> Callable[[str, Type], logic
     def found(text: str, _target: Type) -> logical.Value | None:
         try:
             return read(text)
-        except time.BeyondError:
+        except time.OutOfRangeError:
             raise
         except ValueError:
             return None
@@ -299,7 +299,7 @@ _READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
     **dict.fromkeys(RANGES, _integer), "numeric": _numeric, "real": _floating,
     "double precision": _floating, "boolean": _boolean, "date": _moment(time.read_date),
     "time": _moment(time.read_time),
-    "timestamp": _moment(time.read_timestamp), "timestamptz": _moment(time.read_instant), "uuid": _uuid,
+    "timestamp": _moment(time.read_timestamp), "timestamptz": _moment(time.read_timestamptz), "uuid": _uuid,
     "bytea": _bytea,
 }  # fmt: skip
 _HINTS = {

@@ -13,7 +13,7 @@ from sinkql.logical import expression as trees
 from sinkql.logical import function as functions
 from sinkql.logical.type import MOST_DIGITS
 from sinkql.planner.expression import scale as scales
-from sinkql.planner.expression.exact_numeric import as_double, program, rounded_once
+from sinkql.planner.expression.exact_numeric import as_double, program, round_once
 from sinkql.planner.types import INTEGER_DIGITS, MAX_SCALE, TIMESTAMP, TIMESTAMPTZ
 
 Constant = str | int | Decimal | bool | Interval
@@ -168,7 +168,7 @@ def cast_to(value: Typed, target: Type) -> Typed:
     double = as_double(value.tree, value.span) if target.name == "double precision" else None
     if double is not None:
         return Typed(double, target)
-    once = rounded_once(value.tree, target, value.span)
+    once = round_once(value.tree, target, value.span)
     if once is not None:
         return Typed(once if once.type == target else functions.cast(once, target), target)
     return Typed(functions.cast(value.tree, target), target, value.shown if target == NUMERIC else None)

@@ -11,7 +11,7 @@ import msgspec
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Call, Expression, Literal, Type
 from sinkql.logical.function import CASTS
-from sinkql.logical.jsonpath import is_index, is_plain_key, path_steps, written_path
+from sinkql.logical.jsonpath import format_path, is_index, is_plain_key, path_steps
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
@@ -89,7 +89,7 @@ def _constant_path(operator: str, path: Typed) -> str:
     steps = path.tree.arguments if isinstance(path.tree, Call) and path.tree.function == _ARRAY else ()
     if not steps or not all(isinstance(step, Literal) and step.type == TEXT for step in steps):
         return constant_text(operator, path, "path")
-    return written_path([step.text for step in steps if isinstance(step, Literal)])
+    return format_path([step.text for step in steps if isinstance(step, Literal)])
 
 
 def _steps(text: str, span: Span) -> list[str | None]:
@@ -143,7 +143,7 @@ def _check(value: Typed, span: Span) -> None:
 
 def _path(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 1, 99)
-    path = written_path([constant_text(name, key, "key") for key in arguments[1:]])
+    path = format_path([constant_text(name, key, "key") for key in arguments[1:]])
     plan = path_text if name.endswith("_text") else path_json
     value = coerced(arguments[0], JSONB) if arguments[0].type == UNKNOWN else arguments[0]
     return plan(value, constant(path, TEXT, span), span)

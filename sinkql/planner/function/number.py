@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical.number_format import check_float, read_numeral
+from sinkql.logical.number_format import check_float, parse_number_format
 from sinkql.planner import types
-from sinkql.planner.expression.exact_numeric import made
+from sinkql.planner.expression.exact_numeric import make_program
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import arithmetic, decimal_operand
 from sinkql.planner.expression.typed_expression import Typed, call, constant
@@ -48,7 +48,7 @@ def _rounded(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def to_char(value: Typed, pattern: Typed, text: str) -> Typed:
     """Plan to_char(value, pattern) of a number."""
     with refused(pattern.span):
-        numeral = read_numeral(text)
+        numeral = parse_number_format(text)
         if types.floating(value.type):
             check_float(numeral)
     if value.type == types.SMALLINT:
@@ -64,7 +64,7 @@ def _power(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         type_ == types.UNKNOWN or (types.number(type_) and not types.floating(type_)) for type_ in known
     ):
         typed_ = [typed(name, value, NUMERIC) if value.type == types.UNKNOWN else value for value in arguments]
-        return Typed(made(("^",), [decimal_operand(value).tree for value in typed_], span, NUMERIC), NUMERIC)
+        return Typed(make_program(("^",), [decimal_operand(value).tree for value in typed_], span, NUMERIC), NUMERIC)
     return call("power(double precision,double precision)", [typed(name, value, DOUBLE) for value in arguments], span)
 
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import bind, described, option_span
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.options import bind, option_field, option_span
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.source_options import REACHED_BY, REACHES
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.keywords import secret_setting
@@ -25,24 +25,24 @@ _LOCAL = re.compile(r"local(\[([1-9]\d*|\*)\])?")
 class ClusterOptions:
     """The options of CREATE CLUSTER; `size` is a local application's, `master` a remote one's."""
 
-    size: str | None = described("`'local[2]'`: Spark in this process, so many tasks at once", default=None)
-    master: str | None = described("a Spark master's address, instead of `SIZE`", default=None)
-    executors: int | None = described("how many executors a remote application has", default=None)
-    cores: int | None = described("of each executor", default=None)
-    memory: str | None = described("`'4g'`: of each executor, or of the driver of a local application", default=None)
+    size: str | None = option_field("`'local[2]'`: Spark in this process, so many tasks at once", default=None)
+    master: str | None = option_field("a Spark master's address, instead of `SIZE`", default=None)
+    executors: int | None = option_field("how many executors a remote application has", default=None)
+    cores: int | None = option_field("of each executor", default=None)
+    memory: str | None = option_field("`'4g'`: of each executor, or of the driver of a local application", default=None)
     conf: dict[str, str] = field(default_factory=dict, metadata={"help": "more of Spark's settings"})
-    state: str | None = described(
+    state: str | None = option_field(
         "where its sinks keep their state besides the catalog's folder, for a start on another machine: "
         "`s3://bucket/prefix`, with `AWS CONNECTION`, or a folder that both have",
         default=None,
         local_path=True,
     )
-    aws_connection: ast.Name | None = described("the connection whose keys reach `STATE`", default=None)
-    managed: bool = described("true is the only value", default=True)
-    replication_factor: int = described("1 is the only value", default=1)
+    aws_connection: ast.Name | None = option_field("the connection whose keys reach `STATE`", default=None)
+    managed: bool = option_field("true is the only value", default=True)
+    replication_factor: int = option_field("1 is the only value", default=1)
 
 
-def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: Planning) -> logical.Cluster:
+def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: PlanningContext) -> logical.Cluster:
     """Plan a cluster; a local one has SIZE, a remote one MASTER and what its executors take."""
     _check_supported(statement)
     options = bind(statement.options, ClusterOptions, owner="clusters", span=statement.name.span)
@@ -173,7 +173,9 @@ def _conf(statement: ast.CreateCluster, options: ClusterOptions, *, local: bool)
     return conf | options.conf
 
 
-def _state(statement: ast.CreateCluster, options: ClusterOptions, planning: Planning) -> logical.StatePath | None:
+def _state(
+    statement: ast.CreateCluster, options: ClusterOptions, planning: PlanningContext
+) -> logical.StatePath | None:
     state, connection = options.state, options.aws_connection
     where = option_span(statement.options, "STATE", statement.name.span)
     if state is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql import ast, logical
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import find
@@ -38,7 +38,7 @@ def plan_connection(full_name: str, statement: ast.CreateConnection, scope: Scop
 
 def validation(
     statement: ast.ValidateConnection, catalog: logical.CatalogReader, registry: Registry
-) -> tuple[logical.Connection, Callable[[logical.Connection, Access], None]]:
+) -> tuple[logical.Connection, Callable[[logical.Connection, OutsideAccess], None]]:
     """Return the connection that VALIDATE names, and what asks its other side; SQ2984 where nothing can be asked."""
     connection = catalog.item(find(catalog, statement.name, "CONNECTION").name)
     assert isinstance(connection, logical.Connection)

@@ -10,7 +10,7 @@ from sinkql.connector_api.options import unknown
 from sinkql.errors import SinkqlError
 from sinkql.logical.expression import without_spans
 from sinkql.planner.expression.typed_expression import settled
-from sinkql.planner.name import join_name, missing, split_name, with_article
+from sinkql.planner.name import missing, qualified_name, split_name, with_article
 from sinkql.planner.scope import Scope
 from sinkql.printer.clause import name as print_name
 
@@ -31,10 +31,10 @@ def index_name(statement: ast.CreateIndex, catalog: logical.CatalogReader) -> st
     """Return the full name of an index, which is in the schema of its relation; one of its key where it has none."""
     *around, relation = split_name(catalog.resolve(statement.relation))
     if statement.name is not None:
-        return join_name(*around, statement.name.value)
+        return qualified_name(*around, statement.name.value)
     parts = ["primary"] if statement.key is None else [_word(each) for each in statement.key]
     name = "_".join([relation, *parts, "idx"])
-    numbered = (join_name(*around, f"{name}{number or ''}") for number in count())
+    numbered = (qualified_name(*around, f"{name}{number or ''}") for number in count())
     return next(each for each in numbered if not catalog.has(each))
 
 
@@ -72,7 +72,7 @@ def _check_options(statement: ast.CreateIndex) -> None:
 
 
 def _check_cluster(statement: ast.CreateIndex, view: logical.View, scope: Scope) -> None:
-    if statement.cluster is None or join_name(statement.cluster.value) == view.cluster:
+    if statement.cluster is None or qualified_name(statement.cluster.value) == view.cluster:
         return
     raise SinkqlError(
         "SQ2371",

@@ -10,7 +10,7 @@ from sinkql.planner.item.statement import changing, kind_of, replacing
 from sinkql.planner.name import short_name, sql_name
 
 
-def already_there(
+def existing_item(
     statement: ast.Create,
     full_name: str,
     kind: str,
@@ -42,7 +42,7 @@ def already_there(
     )
 
 
-def shown_difference(old_redacted: str, new_redacted: str) -> str:
+def definition_diff(old_redacted: str, new_redacted: str) -> str:
     """Return what differs between two texts that do: old lines with a minus, new ones with a plus."""
     lines = list(difflib.unified_diff(old_redacted.splitlines(), new_redacted.splitlines(), lineterm="", n=0))[2:]
     return "\n".join(line for line in lines if not line.startswith("@@")) or "a hidden string changes"

@@ -7,7 +7,9 @@ import dataclasses
 from sinkql import ast, logical
 
 
-def same(old: ast.Create, new: ast.Create, before: logical.Item | None, after: logical.Item | None) -> bool:
+def differs_only_in_spelling(
+    old: ast.Create, new: ast.Create, before: logical.Item | None, after: logical.Item | None
+) -> bool:
     """Tell whether two statements differ in options alone, and mean the same by them.
 
     An option that is set to its default, and another spelling of a duration or a word, change nothing.

@@ -15,8 +15,8 @@ from sinkql.planner.item.sink_rules import (
     check_mode_and_key,
     check_start,
     check_unique,
+    effective_mode,
     exported_relation,
-    given_mode,
 )
 from sinkql.planner.name import cluster_name
 from sinkql.planner.scope import Scope, kinds_hint
@@ -26,7 +26,7 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
     """Check the rules of sinks in their order; the connector's own options and types come between them."""
     kind = _kind(statement, scope)
     _check_clauses(statement, kind)
-    mode = given_mode(statement, messages=kind.messages)
+    mode = effective_mode(statement, messages=kind.messages)
     relation, shape = exported_relation(statement, scope)
     check_key(statement, shape)
     check_key_types(statement, shape)

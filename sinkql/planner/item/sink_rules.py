@@ -23,7 +23,7 @@ _KEY_TYPES = {
 }  # fmt: skip
 
 
-def given_mode(statement: ast.CreateSink, *, messages: bool = False) -> ast.Mode:
+def effective_mode(statement: ast.CreateSink, *, messages: bool = False) -> ast.Mode:
     """Return the sink's mode; SQ2302 if none is written."""
     if statement.mode is not None:
         return statement.mode

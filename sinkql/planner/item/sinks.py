@@ -9,7 +9,7 @@ from itertools import count
 from sinkql import ast, logical
 from sinkql.connector_api.options import option_span
 from sinkql.errors import SinkqlError, Span
-from sinkql.planner.name import as_name, find, join_name, short_name, split_name
+from sinkql.planner.name import as_name, find, qualified_name, short_name, split_name
 from sinkql.planner.subsource import check_readable, stand_in
 
 _KINDS = ("SOURCE", "TABLE", "MATERIALIZED VIEW")
@@ -80,9 +80,9 @@ def _sink(sink: ast.CreateSink, full: str, span: Span, catalog: logical.CatalogR
 def _free_name(place: Sequence[str], wanted: str, catalog: logical.CatalogReader) -> str:
     """Return the full name of a sink: another one than is wanted where something has that which is no sink."""
     last, numbers = wanted, count(2)
-    while (entry := catalog.entry(join_name(*place, last))) and not isinstance(entry.statement, ast.CreateSink):
+    while (entry := catalog.entry(qualified_name(*place, last))) and not isinstance(entry.statement, ast.CreateSink):
         last = f"{wanted}_{next(numbers)}"
-    return join_name(*place, last)
+    return qualified_name(*place, last)
 
 
 def _text(option: ast.Option) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sinkql import ast, logical
-from sinkql.connector_api.planning import Access, SourceKind
+from sinkql.connector_api.planning import OutsideAccess, SourceKind
 from sinkql.errors import Notice, SinkqlError, nearest
 from sinkql.planner.item.progress import progress_of
 from sinkql.planner.name import as_name, cluster_name
@@ -70,7 +70,7 @@ def pushed_source(statement: ast.CreateTableFrom) -> ast.CreateSource:
     )
 
 
-def sampled(statement: ast.Create, scope: Scope, access: Access | None = None) -> logical.Facts:
+def sampled(statement: ast.Create, scope: Scope, access: OutsideAccess | None = None) -> logical.Facts:
     """Return what a new source's kind finds that its statement does not say; without access, on this machine."""
     if not isinstance(statement, ast.CreateSource):
         return {}

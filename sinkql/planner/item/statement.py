@@ -14,7 +14,16 @@ from sinkql.planner.item.sink import plan_sink
 from sinkql.planner.item.source import plan_source, pushed_source
 from sinkql.planner.item.table import plan_table
 from sinkql.planner.item.view import plan_view
-from sinkql.planner.name import SCHEMA, as_name, database_name, join_name, resolve_schema, short_name, sql_name, system
+from sinkql.planner.name import (
+    SCHEMA,
+    as_name,
+    database_name,
+    qualified_name,
+    resolve_schema,
+    short_name,
+    sql_name,
+    system,
+)
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.subsource import plan_table_from, subsources
 from sinkql.printer.clause import name as print_name
@@ -101,14 +110,15 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
     """Return the full name of what a statement makes; SQ2301 for a sink without a name."""
     match statement:
         case ast.CreateCluster():
-            return join_name(statement.name.value)
+            return qualified_name(statement.name.value)
         case ast.CreateSink():
             if statement.name is None:
+                example = qualified_name(f"{statement.relation.parts[-1].value}_sink")
                 raise SinkqlError(
                     "SQ2301",
                     "the sink has no name",
                     Span(statement.span.start, statement.relation.span.end),
-                    hint=f"Write CREATE SINK {sql_name(join_name(f'{statement.relation.parts[-1].value}_sink'))} …",
+                    hint=f"Write CREATE SINK {sql_name(example)} …",
                 )
             return catalog.locate(statement.name)
         case ast.CreateDatabase():
@@ -127,8 +137,12 @@ def own_name(statement: ast.Create) -> str:
     assert name is not None
     if isinstance(statement, ast.CreateIndex):
         assert statement.name is not None
-        return join_name(*(part.value for part in (*statement.relation.parts[:-1], statement.name)))
-    plain = join_name(name.value) if isinstance(name, ast.Ident) else join_name(*(part.value for part in name.parts))
+        return qualified_name(*(part.value for part in (*statement.relation.parts[:-1], statement.name)))
+    plain = (
+        qualified_name(name.value)
+        if isinstance(name, ast.Ident)
+        else qualified_name(*(part.value for part in name.parts))
+    )
     return f"{plain}." if isinstance(statement, ast.CreateDatabase | ast.CreateSchema) else plain
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import bind, described, option_span
+from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.sink_options import SHORTEST_INTERVAL
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner.item.cost import costs
@@ -48,10 +48,10 @@ def plan_view(full_name: str, statement: ast.CreateView, facts: logical.Facts, s
 class ViewOptions:
     """The options in WITH (…) that make a materialized view a job of its own."""
 
-    commit_interval: timedelta | None = described(
+    commit_interval: timedelta | None = option_field(
         "the time between two commits of the view, a second or more", default=None
     )
-    retain_history: timedelta | None = described("for how long changes are kept at least", default=None)
+    retain_history: timedelta | None = option_field("for how long changes are kept at least", default=None)
 
 
 def own_job(statement: ast.CreateView) -> bool:

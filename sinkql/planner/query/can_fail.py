@@ -6,7 +6,7 @@ Functions are listed that fail on no row; all others may.
 from __future__ import annotations
 
 from sinkql.errors import SinkqlError
-from sinkql.evaluate import UnsureError, function_of
+from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical import Expression, Type
 from sinkql.logical.array import levels
 from sinkql.logical.expression import Call, Case, Cast, Literal, Reference, children
@@ -38,7 +38,7 @@ _MOST = {
 }  # fmt: skip
 
 
-def may_fail(expression: Expression) -> bool:
+def can_fail(expression: Expression) -> bool:
     """Tell whether there may be a row that an expression cannot be evaluated on."""
     constant, fails = _found(expression)
     return fails and not (constant and _known(expression))
@@ -70,7 +70,7 @@ def _known(constant: Expression) -> bool:
         return False
     try:
         value(())
-    except (SinkqlError, UnsureError):
+    except (SinkqlError, NotEvaluableError):
         return False
     return True
 

@@ -21,7 +21,7 @@ _ON, _BY = "?on{}?", "?by{}?"
 
 
 @dataclass(frozen=True, slots=True)
-class FirstOfEach:
+class DistinctOn:
     """The expressions of DISTINCT ON, and the terms of ORDER BY, which begin with these."""
 
     syntax: Syntax
@@ -29,7 +29,7 @@ class FirstOfEach:
     terms: Sequence[Any]
 
     @classmethod
-    def of(cls, syntax: Syntax, select: Any) -> FirstOfEach | None:
+    def of(cls, syntax: Syntax, select: Any) -> DistinctOn | None:
         """Return what a SELECT says; None for one without DISTINCT ON."""
         distinct = select.args.get("distinct")
         on = distinct.args.get("on") if distinct is not None else None

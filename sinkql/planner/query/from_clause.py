@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sinkql import logical
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.logical import Change, JoinKind
 from sinkql.logical.expression import Call
 from sinkql.logical.typetext import shown_name
@@ -28,10 +28,10 @@ from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_returning
 from sinkql.planner.query.keys import unique
-from sinkql.planner.query.query_context import Around, Qualifiers, Queries
+from sinkql.planner.query.query_context import OuterQuery, Qualifiers, QueryPlanner
 from sinkql.planner.query.scope import Named, Outer, Part, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.subquery import on as on_
-from sinkql.planner.query.subquery.decorrelate import correlated, replaced
+from sinkql.planner.query.subquery.decorrelate import decorrelate, substitute
 from sinkql.planner.query.subquery.decorrelate import reference as value_of
 from sinkql.planner.query.subquery.subquery import Subqueries
 from sinkql.planner.query.translate import Translator
@@ -53,8 +53,8 @@ class Joined:
 class From:
     """Plan the FROM of one SELECT."""
 
-    queries: Queries
-    around: Around
+    queries: QueryPlanner
+    around: OuterQuery
     taken: set[str] = field(default_factory=set)
     """The names that columns have below."""
     parts: list[Part] = field(default_factory=list)
@@ -124,9 +124,9 @@ class From:
         alias, outer = node.args.get("alias"), dict[str, Typed]()
         self.queries.refuse_clauses(node.this)
         scope = Outer.recorded(left.scope, outer, self.queries.fresh, lambda value: value)
-        relation = self.queries.plan(node.this, Around(self.around.named, scope))
+        relation = self.queries.plan(node.this, OuterQuery(self.around.named, scope))
         relation = self.queries.aliased(relation, alias)
-        found = correlated(relation, outer, left.relation, self.queries.fresh, equal=False, always=True)
+        found = decorrelate(relation, outer, left.relation, self.queries.fresh, equal=False, always=True)
         named = alias is not None and alias.this is not None
         qualifiers = ((identifier(alias.this),),) if named else ()
         span = self._place(node)
@@ -137,7 +137,7 @@ class From:
         items = [(new, _reference(each, span)) for new, each in zip(names_below, columns, strict=True)]
         now = query_relation.project(found.relation, items)
         by = {each.name: value_of(new) for each, new in zip(columns, now.shape.columns, strict=True)}
-        conditions = tuple(replaced(each, by) for each in found.conditions)
+        conditions = tuple(substitute(each, by) for each in found.conditions)
         known = tuple(Named(name, each) for name, each in zip(names, now.shape.columns, strict=False))
         return Joined(now, self._scope((self._part(qualifiers, known, span),), known), conditions)
 
@@ -256,10 +256,10 @@ class From:
         if always:
             return found
         t, subqueries = self._conditions(found.scope)
-        condition = on_.parted(t, on)
+        condition = on_.split_on(t, on)
         relation = found.relation
         if condition.plain:
-            relation = query_relation.keep(relation, Typed(joins.together(condition.plain), types.BOOLEAN))
+            relation = query_relation.keep(relation, Typed(joins.conjunction(condition.plain), types.BOOLEAN))
         return replace(found, relation=on_.inner(subqueries, t, relation, condition.queries))
 
     def _refuse_right(self, more: Sequence[Any]) -> None:
@@ -293,7 +293,7 @@ class From:
         scope = self._scope((*left.scope.parts, *right.scope.parts), (*left.scope.columns, *right.scope.columns))
         self._refuse_beyond_comma(on, scope)
         t, subqueries = self._conditions(scope)
-        condition = on_.parted(t, on)
+        condition = on_.split_on(t, on)
         if condition.queries and kind is not JoinKind.INNER:
             condition = replace(condition, plain=(*right.conditions, *condition.plain))
             return self._as_joined(
@@ -309,7 +309,7 @@ class From:
 
     def _paired(self, kind: JoinKind, left: Joined, right: Joined, conditions: Sequence[logical.Expression]) -> Joined:
         every = [*right.conditions, *conditions]
-        residual = joins.together(every) if every else None
+        residual = joins.conjunction(every) if every else None
         return self._as_joined(left, right, joins.with_keys(kind, left.relation, right.relation, (), residual))
 
     def _as_joined(self, left: Joined, right: Joined, relation: logical.Relation) -> Joined:
@@ -326,7 +326,7 @@ class From:
             if not before or any(part.covers(before) for part in scope.parts):
                 continue
             if any(part.covers(before) for part in self.parts):
-                shown = join_name(*before)
+                shown = qualified_name(*before)
                 message = f'relation "{shown}" is not part of this JOIN'
                 hint = "JOIN binds more closely than a comma: write CROSS JOIN instead of the comma."
                 raise MissingError("SQ2202", message, self.syntax.span(column), name=before[-1], hint=hint)

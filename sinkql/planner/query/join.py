@@ -38,7 +38,7 @@ def _common(condition: Call) -> list[Expression]:
     if not common:
         return [condition]
     rests = [[each for each in side if each not in common] for side in sides]
-    return common if not all(rests) else [*common, either([together(rest) for rest in rests], condition.span)]
+    return common if not all(rests) else [*common, disjunction([conjunction(rest) for rest in rests], condition.span)]
 
 
 def alternatives(condition: Expression) -> list[list[Expression]]:
@@ -48,14 +48,14 @@ def alternatives(condition: Expression) -> list[list[Expression]]:
     return [conjuncts(condition)]
 
 
-def together(conditions: Sequence[Expression]) -> Expression:
+def conjunction(conditions: Sequence[Expression]) -> Expression:
     """Return conditions with AND between them; of none, true."""
     if not conditions:
         return literal(True, _BOOLEAN)
     return conditions[0] if len(conditions) == 1 else call(_AND, conditions, _around(conditions))
 
 
-def either(conditions: Sequence[Expression], span: Span) -> Expression:
+def disjunction(conditions: Sequence[Expression], span: Span) -> Expression:
     """Return conditions with OR between them."""
     return conditions[0] if len(conditions) == 1 else call(_OR, conditions, span)
 
@@ -82,7 +82,7 @@ def equality(condition: Expression, left: Set[str], right: Set[str]) -> JoinKey 
     elif not (used <= left and others <= right):
         return None
     safe = condition.function == _SAME
-    pair = alike(one, other, safe=safe)
+    pair = comparable_sides(one, other, safe=safe)
     return None if pair is None else JoinKey(*pair, safe)
 
 
@@ -107,7 +107,7 @@ def joined(
     found = [(each, equality(each, lefts, rights)) for each in dict.fromkeys(conditions)]
     keys = tuple(dict.fromkeys(key for _, key in found if key is not None))
     rest = [each for each, key in found if key is None]
-    return with_keys(kind, left, right, keys, together(rest) if rest else None)
+    return with_keys(kind, left, right, keys, conjunction(rest) if rest else None)
 
 
 def with_keys(
@@ -131,7 +131,9 @@ def with_keys(
     return logical.Join(kind, left, right, keys, residual, shape)
 
 
-def guarded(keys: tuple[JoinKey, ...], left: Sequence[Expression], right: Sequence[Expression]) -> tuple[JoinKey, ...]:
+def conditional_equalities(
+    keys: tuple[JoinKey, ...], left: Sequence[Expression], right: Sequence[Expression]
+) -> tuple[JoinKey, ...]:
     """Return equalities that hold only where conditions of one side do; one of them must not be safe.
 
     The key of a row for which its side's conditions are not true is NULL, and so it has no match.
@@ -145,14 +147,14 @@ def guarded(keys: tuple[JoinKey, ...], left: Sequence[Expression], right: Sequen
 def _where(conditions: Sequence[Expression], value: Expression) -> Expression:
     if not conditions:
         return value
-    return Case((Branch(together(conditions), value),), None, value.type, value.span)
+    return Case((Branch(conjunction(conditions), value),), None, value.type, value.span)
 
 
 def _nullable(columns: Iterable[logical.Column]) -> tuple[logical.Column, ...]:
     return tuple(replace(column, nullable=True) for column in columns)
 
 
-def alike(left: Expression, right: Expression, *, safe: bool) -> tuple[Expression, Expression] | None:
+def comparable_sides(left: Expression, right: Expression, *, safe: bool) -> tuple[Expression, Expression] | None:
     """Return both sides of an equality as one type: numerics of unlike digits are equal where their values are.
 
     `safe` ones compare as the values do, also in their order.

@@ -14,7 +14,7 @@ _STRICT = ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "~", 
 _STRICT_FUNCTIONS = ("abs", "lower", "upper", "length", "substring", "btrim", "ltrim", "rtrim", "round", "strpos")
 
 
-def rejects(condition: Expression, columns: Set[str]) -> bool:
+def rejects_nulls(condition: Expression, columns: Set[str]) -> bool:
     """Tell whether a condition cannot be true of a row that has NULL in all these columns."""
     return _TRUE not in _possible(condition, columns)
 

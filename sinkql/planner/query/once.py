@@ -9,13 +9,13 @@ from sinkql import ast, logical
 from sinkql.errors import too_deep
 from sinkql.planner.query.order_by import Order, Terms, row_count
 from sinkql.planner.query.plan import Planner
-from sinkql.planner.query.query_context import Around
+from sinkql.planner.query.query_context import OuterQuery
 from sinkql.planner.query.select import SAME
 from sinkql.planner.syntax.sqlglot_tree import parse
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class OneShotQuery:
     """What a query means; of the relation's columns the first `width` are shown, all others only ordered by."""
 
     relation: logical.Relation
@@ -36,7 +36,7 @@ class Once:
         return tuple(column.type for column in self.relation.shape.columns[: self.width])
 
 
-def plan_once(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -> Once:
+def plan_one_shot(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -> OneShotQuery:
     """Plan a query that runs once; beyond what a view may it orders, limits, reads sinks and the clock."""
     syntax = parse(query)
     tree = syntax.tree
@@ -44,8 +44,8 @@ def plan_once(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -
     order = Terms(syntax, tree)
     try:
         planner = Planner(syntax, catalog, now, order.hidden)
-        relation = planner.plan(tree, Around())
+        relation = planner.plan(tree, OuterQuery())
         places = order.places(relation)
     except RecursionError:
         raise too_deep(query.span) from None
-    return Once(relation, tuple(planner.dependencies), order.width(relation), places, limit, offset or 0)
+    return OneShotQuery(relation, tuple(planner.dependencies), order.width(relation), places, limit, offset or 0)

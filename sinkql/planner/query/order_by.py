@@ -16,7 +16,7 @@ from sinkql.planner.expression.interval import order as interval_order
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed_expression import Typed, column, settled
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.position import position
+from sinkql.planner.query.position import select_list_position
 from sinkql.planner.query.scope import identifier, qualifier
 from sinkql.planner.syntax.sqlglot_tree import Syntax
 
@@ -107,7 +107,7 @@ class Terms:
 
     def _place(self, node: Any) -> int:
         names, width = self._names, len(self._names)
-        place = position(self._syntax, node, "ORDER BY", width)
+        place = select_list_position(self._syntax, node, "ORDER BY", width)
         if place is not None:
             return place
         if isinstance(node, exp.Column) and not qualifier(node) and identifier(node.this) in names:

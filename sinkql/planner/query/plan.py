@@ -16,7 +16,7 @@ from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
 from sinkql.planner.query.from_clause import From
 from sinkql.planner.query.order_by import CLAUSES, Terms, first_of_each, first_rows, row_count
-from sinkql.planner.query.query_context import Around, Qualifiers
+from sinkql.planner.query.query_context import OuterQuery, Qualifiers
 from sinkql.planner.query.rename import written_name
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import SAME, Hidden, aggregates_in, plan_select
@@ -45,7 +45,7 @@ def plan_query(
     """
     try:
         planner = Planner(parse(query), catalog, listed=listed, scaled=scaled)
-        relation = planner.plan(planner.syntax.tree, Around())
+        relation = planner.plan(planner.syntax.tree, OuterQuery())
     except RecursionError:
         raise too_deep(query.span) from None
     return QueryPlan(relation, tuple(planner.dependencies), tuple(planner.notices))
@@ -67,7 +67,7 @@ class Planner:
     notices: list[Notice] = field(default_factory=list)
     named: int = 0
 
-    def plan(self, node: Any, around: Around) -> logical.Relation:
+    def plan(self, node: Any, around: OuterQuery) -> logical.Relation:
         """Plan a query within a query, in the order and within the limit that it says."""
         around = self._with(node, around)
         self.refuse_clauses(node)
@@ -91,7 +91,7 @@ class Planner:
             message = "ORDER BY without LIMIT does nothing in a view: its rows have no order"
             self.notices.append(Notice("SQ2241", message, span, hint=hint))
 
-    def _body(self, node: Any, around: Around, hidden: Hidden | None = None) -> logical.Relation:
+    def _body(self, node: Any, around: OuterQuery, hidden: Hidden | None = None) -> logical.Relation:
         match node:
             case exp.Select():
                 return self._select(node, around, hidden)
@@ -106,7 +106,7 @@ class Planner:
             case _:
                 raise AssertionError(type(node))
 
-    def _with(self, node: Any, around: Around) -> Around:
+    def _with(self, node: Any, around: OuterQuery) -> OuterQuery:
         with_ = node.args.get("with_")
         if with_ is None:
             return around
@@ -138,7 +138,7 @@ class Planner:
     def _not_yet(self, code: str, message: str, node: Any) -> SinkqlError:
         return SinkqlError(code, message, self.syntax.span(node), hint=_HINTS.get(code))
 
-    def _select(self, node: Any, around: Around, hidden: Hidden | None) -> logical.Relation:
+    def _select(self, node: Any, around: OuterQuery, hidden: Hidden | None) -> logical.Relation:
         from_ = node.args.get("from_")
         if from_ is None:
             if self.once is None and around.outer is None and any(each.find(exp.Column) for each in node.expressions):
@@ -195,18 +195,18 @@ class Planner:
             hint = f"Write FROM and a relation before {clause.key.upper()}."
             raise SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", place, hint=hint)
 
-    def _union(self, node: Any, around: Around) -> logical.Relation:
+    def _union(self, node: Any, around: OuterQuery) -> logical.Relation:
         left, right = self.plan(node.this, around), self.plan(node.expression, around)
         found = query_relation.union(left, right, self.syntax.span(node.expression), scaled=self.scaled)
         return query_relation.distinct(found, self.syntax.span(node)) if node.args.get("distinct") else found
 
-    def _set_operation(self, node: Any, around: Around) -> logical.Relation:
+    def _set_operation(self, node: Any, around: OuterQuery) -> logical.Relation:
         left, right = self.plan(node.this, around), self.plan(node.expression, around)
         word: set_operation.Word = "INTERSECT" if isinstance(node, exp.Intersect) else "EXCEPT"
         span, all_ = self.syntax.span(node.expression), not node.args.get("distinct")
         return set_operation.combined(word, left, right, span, all_=all_, scaled=self.scaled)
 
-    def table(self, node: Any, around: Around) -> tuple[logical.Relation, Qualifiers]:
+    def table(self, node: Any, around: OuterQuery) -> tuple[logical.Relation, Qualifiers]:
         """Return the relation that a name means, and the names that it goes by."""
         name = written_name(self.syntax, node)
         if len(name.parts) == 1 and name.parts[0].value in around.named:

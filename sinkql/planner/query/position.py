@@ -10,7 +10,7 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 
-def position(syntax: Syntax, node: Any, clause: str, width: int) -> int | None:
+def select_list_position(syntax: Syntax, node: Any, clause: str, width: int) -> int | None:
     """Return the place in a select list of so many columns, from 0; None for what is no constant. Raises SQ2222."""
     value = node.unnest()
     negative = isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)

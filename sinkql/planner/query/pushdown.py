@@ -20,32 +20,32 @@ from sinkql.logical.expression import Reference, children, with_children
 from sinkql.planner.expression.typed_expression import Typed
 from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.can_fail import may_fail
+from sinkql.planner.query.can_fail import can_fail
 from sinkql.planner.query.keys import filtered, injective, unique
-from sinkql.planner.query.nulls import rejects
-from sinkql.planner.query.top_n import ranked
+from sinkql.planner.query.nulls import rejects_nulls
+from sinkql.planner.query.top_n import as_top_n
 
 
-def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
+def filter_rows(relation: logical.Relation, predicate: Typed) -> logical.Relation:
     """Keep the rows of which a condition is true."""
     if not _has_join(relation):
         return query_relation.keep(relation, predicate)
-    return place(relation, joins.conjuncts(predicate.tree))
+    return push_down(relation, joins.conjuncts(predicate.tree))
 
 
-def arranged(relation: logical.Relation) -> logical.Relation:
+def order_joins(relation: logical.Relation) -> logical.Relation:
     """Return a FROM of which nothing is left out, its joins as they are best done."""
-    return place(relation, []) if _has_join(relation) else relation
+    return push_down(relation, []) if _has_join(relation) else relation
 
 
 def joined(
     kind: JoinKind, left: logical.Relation, right: logical.Relation, conditions: Sequence[Expression]
 ) -> logical.Relation:
     """Join relations whose columns have unlike names on conditions over the columns of both, whatever these are."""
-    return place(joins.with_keys(kind, left, right, (), joins.together(conditions)), [])
+    return push_down(joins.with_keys(kind, left, right, (), joins.conjunction(conditions)), [])
 
 
-def place(relation: logical.Relation, conditions: Sequence[Expression]) -> logical.Relation:
+def push_down(relation: logical.Relation, conditions: Sequence[Expression]) -> logical.Relation:
     """Put conditions, all of which must be true, where they belong in a relation."""
     match relation:
         case logical.Join(kind=JoinKind.INNER):
@@ -55,7 +55,7 @@ def place(relation: logical.Relation, conditions: Sequence[Expression]) -> logic
         case logical.Filter() if _has_join(relation):
             every = [*joins.conjuncts(relation.predicate), *conditions]
             sure, unsure = _parted(every)
-            return _filter(place(relation.input, sure), unsure)
+            return _filter(push_down(relation.input, sure), unsure)
         case logical.Project():
             return _through(relation, conditions)
         case _:
@@ -73,7 +73,7 @@ def _parted(conditions: Sequence[Expression]) -> tuple[list[Expression], list[Ex
     sure: list[Expression] = []
     unsure: list[Expression] = []
     for each in conditions:
-        (unsure if may_fail(each) else sure).append(each)
+        (unsure if can_fail(each) else sure).append(each)
     return sure, unsure
 
 
@@ -83,9 +83,9 @@ def _filter(relation: logical.Relation, conditions: Sequence[Expression]) -> log
         known = joins.conjuncts(relation.predicate) if isinstance(relation, logical.Filter) else []
         below = relation.input if isinstance(relation, logical.Filter) else relation
         every = [*known, *sure]
-        relation = ranked(logical.Filter(below, joins.together(every), filtered(below.shape, every)))
+        relation = as_top_n(logical.Filter(below, joins.conjunction(every), filtered(below.shape, every)))
     if unsure:  # of what is left, row by row
-        relation = ranked(logical.Filter(relation, joins.together(unsure), filtered(relation.shape, unsure)))
+        relation = as_top_n(logical.Filter(relation, joins.conjunction(unsure), filtered(relation.shape, unsure)))
     return relation
 
 
@@ -105,7 +105,7 @@ def _through(project: logical.Project, conditions: Sequence[Expression]) -> logi
     above: list[Expression] = []
     for each in conditions:
         (below if joins.references(each) <= plain.keys() else above).append(each)
-    given = place(project.input, [_replaced(each, plain) for each in below])
+    given = push_down(project.input, [_replaced(each, plain) for each in below])
     items = [(each.name, Typed(each.expression, each.expression.type)) for each in project.outputs]
     found = query_relation.project(given, items)
     keys = tuple(dict.fromkeys((*found.shape.keys, *project.shape.keys)))
@@ -136,7 +136,7 @@ def _outer(join: logical.Join, conditions: Sequence[Expression]) -> logical.Rela
     lefts, rights = joins.names_of(left), joins.names_of(right)
     own = joins.conditions_of(join)
     if kind is JoinKind.INNER:
-        return _inner(joins.with_keys(kind, left, right, (), joins.together(own)), conditions)
+        return _inner(joins.with_keys(kind, left, right, (), joins.conjunction(own)), conditions)
     to_left = _within(_parted(conditions)[0], lefts) if kind is not JoinKind.FULL else []
     above = _others(conditions, to_left)
     sure = _parted(own)[0]
@@ -145,8 +145,8 @@ def _outer(join: logical.Join, conditions: Sequence[Expression]) -> logical.Rela
     filters = list(of_left) if kind is JoinKind.SEMI else []
     found = joins.joined(
         kind,
-        place(left, [*to_left, *filters]),
-        place(right, of_right if kind is not JoinKind.FULL else []),
+        push_down(left, [*to_left, *filters]),
+        push_down(right, of_right if kind is not JoinKind.FULL else []),
         _others(own, of_left, of_right),
     )
     rest = [*(of_left if kind is not JoinKind.SEMI else []), *(of_right if kind is JoinKind.FULL else [])]
@@ -158,10 +158,10 @@ def _outer(join: logical.Join, conditions: Sequence[Expression]) -> logical.Rela
 def _conditional(join: logical.Join, left: Sequence[Expression], right: Sequence[Expression]) -> logical.Join:
     """Return a join whose rows of a side match only where conditions of that side are true."""
     if any(not key.safe for key in join.keys):
-        keys, residual = joins.guarded(join.keys, left, right), join.residual
+        keys, residual = joins.conditional_equalities(join.keys, left, right), join.residual
     else:
         parts = [*left, *right, *([] if join.residual is None else joins.conjuncts(join.residual))]
-        keys, residual = join.keys, joins.together(parts)
+        keys, residual = join.keys, joins.conjunction(parts)
     return joins.with_keys(join.kind, join.left, join.right, keys, residual)
 
 
@@ -174,14 +174,14 @@ def _turned(
         kind, left, right = JoinKind.LEFT, right, left
     lefts, rights = joins.names_of(left), joins.names_of(right)
     if kind is JoinKind.FULL:
-        no_left = any(rejects(each, lefts) for each in conditions)
-        no_right = any(rejects(each, rights) for each in conditions)
+        no_left = any(rejects_nulls(each, lefts) for each in conditions)
+        no_right = any(rejects_nulls(each, rights) for each in conditions)
         if no_left and no_right:
             return JoinKind.INNER, left, right
         if no_right:
             return JoinKind.LEFT, right, left
         return (JoinKind.LEFT if no_left else JoinKind.FULL), left, right
-    if kind is JoinKind.LEFT and any(rejects(each, rights) for each in conditions):
+    if kind is JoinKind.LEFT and any(rejects_nulls(each, rights) for each in conditions):
         return JoinKind.INNER, left, right
     return kind, left, right
 
@@ -206,7 +206,7 @@ def _inner(join: logical.Join, conditions: Sequence[Expression]) -> logical.Rela
         own = [each.condition for each in every if each.names <= names and each.condition not in done]
         done.update(own)
         implied = [part for each in every for part in _implied(each, names)]
-        leaves[place_] = place(leaf, [*own, *_others(implied, own)])
+        leaves[place_] = push_down(leaf, [*own, *_others(implied, own)])
     return _filter(_ordered(leaves, [each for each in every if each.condition not in done]), above)
 
 
@@ -221,20 +221,20 @@ def _equated(relation: logical.Relation, unsure: list[Expression]) -> tuple[logi
         lefts, rights = joins.names_of(left), joins.names_of(right)
         own = [each for each in unsure if joins.equality(each, lefts, rights) is not None]
         unsure = _others(unsure, own)
-    return joins.with_keys(JoinKind.INNER, left, right, (), joins.together(own)), unsure
+    return joins.with_keys(JoinKind.INNER, left, right, (), joins.conjunction(own)), unsure
 
 
 def _flatten(relation: logical.Relation, leaves: list[logical.Relation], parts: list[_Part]) -> None:
     if isinstance(relation, logical.Join) and relation.kind is JoinKind.INNER:
         names = joins.names_of(relation)
         own = joins.conditions_of(relation)
-        parts += (_Part(each, names if may_fail(each) else joins.references(each)) for each in own)
+        parts += (_Part(each, names if can_fail(each) else joins.references(each)) for each in own)
         _flatten(relation.left, leaves, parts)
         _flatten(relation.right, leaves, parts)
         return
     if isinstance(relation, logical.Filter) and isinstance(relation.input, logical.Join):
         own = joins.conjuncts(relation.predicate)
-        if not any(map(may_fail, own)):
+        if not any(map(can_fail, own)):
             parts += (_Part(each, joins.references(each)) for each in own)
             _flatten(relation.input, leaves, parts)
             return
@@ -244,10 +244,10 @@ def _flatten(relation: logical.Relation, leaves: list[logical.Relation], parts: 
 def _implied(part: _Part, names: Set[str]) -> list[Expression]:
     """Return what an OR over several relations says of one of them: the OR of what each side says of it."""
     sides = joins.alternatives(part.condition)
-    if len(sides) < 2 or part.names <= names or may_fail(part.condition):
+    if len(sides) < 2 or part.names <= names or can_fail(part.condition):
         return []
     own = [[each for each in _within(side, names) if joins.references(each)] for side in sides]
-    return [joins.either([joins.together(each) for each in own], part.condition.span)] if all(own) else []
+    return [joins.disjunction([joins.conjunction(each) for each in own], part.condition.span)] if all(own) else []
 
 
 def _ordered(leaves: Sequence[logical.Relation], parts: Sequence[_Part]) -> logical.Relation:

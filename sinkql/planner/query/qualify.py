@@ -40,6 +40,6 @@ def condition(select: Any, t: Translator) -> Typed | None:
     return t.boolean(clause.this, "QUALIFY") if clause is not None else None
 
 
-def kept(relation: logical.Relation, condition: Typed | None) -> logical.Relation:
+def filter_windows(relation: logical.Relation, condition: Typed | None) -> logical.Relation:
     """Return the rows, with their window functions, for which a condition is true."""
     return relation if condition is None else query_relation.keep(relation, condition)

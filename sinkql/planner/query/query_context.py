@@ -15,14 +15,14 @@ Qualifiers = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class OuterQuery:
     """What stands around a query: the relations that WITH has named, and the scope of the query that it is within."""
 
     named: Mapping[str, logical.Relation] = field(default_factory=dict)
     outer: Outer | None = None
 
 
-class Queries(Protocol):
+class QueryPlanner(Protocol):
     """What FROM and subqueries need to know of the query that they are in."""
 
     @property
@@ -39,10 +39,10 @@ class Queries(Protocol):
     def listed(self) -> bool:
         """Tell whether a list of names, which stands outside the query, names all columns of it."""
 
-    def plan(self, node: Any, around: Around) -> logical.Relation:
+    def plan(self, node: Any, around: OuterQuery) -> logical.Relation:
         """Plan a query within a query."""
 
-    def table(self, node: Any, around: Around) -> tuple[logical.Relation, Qualifiers]:
+    def table(self, node: Any, around: OuterQuery) -> tuple[logical.Relation, Qualifiers]:
         """Return the relation that a name means, and the names that it goes by."""
 
     def aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:

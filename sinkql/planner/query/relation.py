@@ -15,7 +15,7 @@ from sinkql.planner.expression.typed_expression import Typed, column, narrowed, 
 from sinkql.planner.query.dependency import keys_of_groups
 from sinkql.planner.query.join import conjuncts
 from sinkql.planner.query.keys import filtered, minimal
-from sinkql.planner.query.top_n import ranked, unnumbered
+from sinkql.planner.query.top_n import as_top_n, drop_row_number
 
 Item = tuple[str, Typed]
 
@@ -43,7 +43,7 @@ def project(relation: logical.Relation, items: Sequence[Item]) -> logical.Relati
     if change == Change.UPSERT and relation.shape.keys[0] not in kept:
         change = Change.RETRACT
     shape = logical.Shape(tuple(_column(output) for output in outputs), keys, change)
-    return unnumbered(logical.Project(relation, outputs, shape))
+    return drop_row_number(logical.Project(relation, outputs, shape))
 
 
 def _column(output: logical.Output) -> logical.Column:
@@ -53,7 +53,7 @@ def _column(output: logical.Output) -> logical.Column:
 def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
     """Filter; what is known of the rows stays."""
     condition = settled(predicate)
-    return ranked(logical.Filter(relation, condition, filtered(relation.shape, conjuncts(condition))))
+    return as_top_n(logical.Filter(relation, condition, filtered(relation.shape, conjuncts(condition))))
 
 
 def _shown(value: Typed) -> logical.Expression:

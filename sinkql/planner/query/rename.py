@@ -12,7 +12,7 @@ from sqlglot import exp
 from sinkql import ast
 from sinkql.errors import Span
 from sinkql.keywords import quoted
-from sinkql.planner.name import join_name, split_name
+from sinkql.planner.name import qualified_name, split_name
 from sinkql.planner.query.scope import identifier
 from sinkql.planner.syntax.sqlglot_tree import KEYWORDS, Syntax, parse
 
@@ -45,7 +45,7 @@ def rename_query(query: ast.Query, resolve: Resolve) -> ast.Query:
         name = written_name(syntax, table)
         full = resolve(name)
         renamed[id(table)] = split_name(full)
-        if full != join_name(*(part.value for part in name.parts)):
+        if full != qualified_name(*(part.value for part in name.parts)):
             edits.append((*_place(_identifiers(table)), split_name(full)))
     if edits:
         edits += [edit for column in syntax.tree.find_all(exp.Column) for edit in _of_column(column, renamed)]

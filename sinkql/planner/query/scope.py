@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sinkql import logical
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest, one_of
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.logical.typetext import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.literal import literal
@@ -147,8 +147,8 @@ class Scope:
         """Return a column of this scope or of those around it; None where there is none. Raises SQ2205."""
         parts = [each for each in self.parts if each.covers(qualifier)] if qualifier else list(self.parts)
         if qualifier and len(parts) > 1:
-            shown = join_name(*qualifier)
-            names = " or ".join(join_name(*part.qualifiers[0]) for part in parts)
+            shown = qualified_name(*qualifier)
+            names = " or ".join(qualified_name(*part.qualifiers[0]) for part in parts)
             raise SinkqlError("SQ2205", f'relation name "{shown}" is ambiguous', span, hint=f"Write {names}.")
         known = parts[0].columns if qualifier and parts else () if qualifier else self.columns
         found = [each for each in known if each.name == name]
@@ -183,7 +183,7 @@ class Scope:
         return f"Write {one_of(ways)}." if len(ways) > 1 else None
 
     def _not_there(self, name: str, qualifier: tuple[str, ...], span: Span) -> MissingError:
-        shown = join_name(*qualifier)
+        shown = qualified_name(*qualifier)
         known = [part.qualifiers[0][-1] for part in self.parts if part.qualifiers]
         hint = self._within(name, qualifier)
         if hint is None and len(known) == 1:

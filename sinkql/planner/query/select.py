@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sinkql import logical
 from sinkql.errors import MissingError, SinkqlError, Span
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
@@ -20,11 +20,11 @@ from sinkql.planner.query import pushdown, qualify, set_returning, temporal_filt
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import grouping_sets
 from sinkql.planner.query.aggregate.aggregate import Calls, GroupContext
-from sinkql.planner.query.distinct_on import FirstOfEach
+from sinkql.planner.query.distinct_on import DistinctOn
 from sinkql.planner.query.join import references
-from sinkql.planner.query.position import position
+from sinkql.planner.query.position import select_list_position
 from sinkql.planner.query.qualify import Qualified
-from sinkql.planner.query.query_context import Queries
+from sinkql.planner.query.query_context import QueryPlanner
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.subquery.subquery import Subqueries, has_query
 from sinkql.planner.query.translate import Translator
@@ -66,14 +66,16 @@ def plan_select(
     rows = Translator(syntax, RowContext(scope, "WHERE", subqueries=subqueries))
     where = select.args.get("where")
     condition = _condition(rows, where, "WHERE")
-    relation = pushdown.arranged(relation) if condition.plain is None else pushdown.keep(relation, condition.plain)
-    relation = temporal_filter.bound(relation, condition.times)
+    relation = (
+        pushdown.order_joins(relation) if condition.plain is None else pushdown.filter_rows(relation, condition.plain)
+    )
+    relation = temporal_filter.temporal_filter(relation, condition.times)
     relation = _with_queries(subqueries, relation, rows, where, "WHERE")
     wanted = _expand(subqueries.queries, select, scope)
     shown = wanted
     if hidden is not None:
         wanted = [*shown, *(_Wanted(name, node) for name, node in hidden(tuple(each.name for each in shown)))]
-    first = FirstOfEach.of(syntax, select)
+    first = DistinctOn.of(syntax, select)
     behind = [_behind(syntax, *each, shown) for each in first.columns] if first is not None else []
     every = [*wanted, *behind]
     plan = _plan_groups if _grouped(select, every) else _plan_rows
@@ -104,13 +106,13 @@ def _plan_rows(
     }
     qualified = Qualified(syntax, RowContext(scope, "QUALIFY", windows, subqueries), scope, selected)
     condition = qualify.condition(select, qualified)
-    relation = qualify.kept(windows.above(subqueries.attached(relation)), condition)
+    relation = qualify.filter_windows(windows.above(subqueries.attached(relation)), condition)
     return query_relation.project(context.flattened(relation, syntax.span(select)), items)
 
 
 def _behind(syntax: Syntax, name: str, node: Any, clause: str, shown: Sequence[_Wanted]) -> _Wanted:
     """Return a column of another name: a term of a clause, which may stand for an item of the select list."""
-    place = position(syntax, node, clause, len(shown))
+    place = select_list_position(syntax, node, clause, len(shown))
     if place is not None:
         return replace(shown[place], name=name)
     if isinstance(node, exp.Column) and not qualifier(node):
@@ -120,7 +122,7 @@ def _behind(syntax: Syntax, name: str, node: Any, clause: str, shown: Sequence[_
     return _Wanted(name, node)
 
 
-def _expand(queries: Queries, select: Any, scope: Scope) -> list[_Wanted]:
+def _expand(queries: QueryPlanner, select: Any, scope: Scope) -> list[_Wanted]:
     syntax = queries.syntax
     wanted: list[_Wanted] = []
     taken: dict[str, Any] = {}
@@ -149,7 +151,7 @@ def _expand(queries: Queries, select: Any, scope: Scope) -> list[_Wanted]:
     return wanted
 
 
-def _renamed(queries: Queries, node: Any) -> bool:
+def _renamed(queries: QueryPlanner, node: Any) -> bool:
     """Tell whether the names of a query's columns are not asked for: others are given them, or none are needed.
 
     A list gives names, as in FROM (…) AS t (a, b), and so does the first side of a set operation. A query in IN or
@@ -177,7 +179,7 @@ def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
     name = qualifier(node) if isinstance(node, exp.Column) else ()
     columns = scope.star(name)
     if columns is None:
-        message = f'relation "{join_name(*name)}" is not in FROM'
+        message = f'relation "{qualified_name(*name)}" is not in FROM'
         raise MissingError("SQ2202", message, syntax.span(node), name=name[-1])
     return [_Wanted(each.name, node, each) for each in columns]
 
@@ -234,9 +236,9 @@ def _condition(rows: Translator, clause: Any | None, where: str) -> temporal_fil
     if clause is None:
         return temporal_filter.Condition(None)
     if not has_query(clause.this):
-        return temporal_filter.parted(rows, clause.this, where)
+        return temporal_filter.split_condition(rows, clause.this, where)
     found = [
-        temporal_filter.parted(rows, each, where)
+        temporal_filter.split_condition(rows, each, where)
         for each in temporal_filter.conjuncts(clause.this)
         if not has_query(each)
     ]
@@ -293,9 +295,9 @@ def _plan_groups(
     found = grouping_sets.grouped(found, named, calls.found, groupings, syntax.span(select), calls.collected)
     if condition.plain is not None:
         found = query_relation.keep(found, condition.plain)
-    found = over.attached(temporal_filter.bound(found, condition.times))
+    found = over.attached(temporal_filter.temporal_filter(found, condition.times))
     found = _with_queries(over, found, above, having, "HAVING")
-    return query_relation.project(qualify.kept(windows.above(found), condition_of_windows), items)
+    return query_relation.project(qualify.filter_windows(windows.above(found), condition_of_windows), items)
 
 
 def _group_item(above: Translator, context: GroupContext, wanted: _Wanted, *, scaled: bool) -> tuple[str, Typed]:
@@ -325,7 +327,7 @@ def _group_values(
 
 def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Typed:
     """Return what a GROUP BY item stands for: an item of the select list by place or alias, or itself."""
-    place = position(rows.syntax, node, "GROUP BY", len(wanted))
+    place = select_list_position(rows.syntax, node, "GROUP BY", len(wanted))
     if place is not None:
         chosen = wanted[place]
         return rows.translate(chosen.node) if chosen.column is None else chosen.column.at(rows.span(node))

@@ -34,7 +34,7 @@ _EXAMPLE = "mz_now() <= created_at + INTERVAL '1 hour'"
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class ValidInterval:
     """From when until when rows show: bigint, milliseconds since 1970, not NULL; None is no bound."""
 
     begin: Typed | None = None
@@ -46,10 +46,10 @@ class Condition:
     """A WHERE or HAVING in two: what is true of rows that show, None for nothing, and when they show."""
 
     plain: Typed | None
-    times: tuple[Times, ...] = ()
+    times: tuple[ValidInterval, ...] = ()
 
 
-def parted(t: Translation, node: Any, where: str) -> Condition:
+def split_condition(t: Translation, node: Any, where: str) -> Condition:
     """Return a condition in two; SQ2936 where mz_now() stands otherwise than alone on one side of a comparison."""
     if _clock(node) is None:
         return Condition(t.boolean(node, where))
@@ -85,7 +85,7 @@ def conjuncts(node: Any) -> Iterator[Any]:
         yield node
 
 
-def bound(relation: logical.Relation, times: Sequence[Times]) -> logical.Relation:
+def temporal_filter(relation: logical.Relation, times: Sequence[ValidInterval]) -> logical.Relation:
     """Return the rows of a relation that show at the time of a commit; they come and go.
 
     Times that follow from one side of a join bound that side, so that the join keeps nothing of what is gone.
@@ -96,7 +96,7 @@ def bound(relation: logical.Relation, times: Sequence[Times]) -> logical.Relatio
     return relation
 
 
-def misplaced(t: Translation, clock: Any) -> SinkqlError:
+def misplaced_error(t: Translation, clock: Any) -> SinkqlError:
     """Return the error for mz_now() where no condition is made of it, with how to write that if it can be."""
     if clock.expressions:
         return SinkqlError("SQ2211", "function mz_now() takes no arguments", t.span(clock), hint="Write mz_now().")
@@ -104,7 +104,7 @@ def misplaced(t: Translation, clock: Any) -> SinkqlError:
     return SinkqlError("SQ2936", message, t.span(clock), hint=_instead(t, clock))
 
 
-def in_its_place(t: Translation, node: Any) -> str | None:
+def rewrite_hint(t: Translation, node: Any) -> str | None:
     """Return how to write a condition with mz_now() in the place of a clock that views do not have; None elsewhere."""
     if node.find_ancestor(exp.Where, exp.Having) is None:
         return None
@@ -142,28 +142,28 @@ def _comparisons(t: Translation, node: Any, clock: Any) -> list[tuple[str, Any, 
     elif type(node) in _OPERATORS:
         found = [(_OPERATORS[type(node)], node.this, node.expression)]
     else:
-        raise misplaced(t, clock)
+        raise misplaced_error(t, clock)
     for _, *sides in found:
         clocks = [side for side in sides if _clock(side) is not None]
         if len(clocks) > 1 or not all(map(_alone, clocks)) or any(each.unnest().expressions for each in clocks):
-            raise misplaced(t, clock)
+            raise misplaced_error(t, clock)
     return found
 
 
-def _times(value: Typed, operator: str, span: Span) -> Times:
+def _times(value: Typed, operator: str, span: Span) -> ValidInterval:
     """Return when `mz_now() operator value` is true of a value that is not NULL."""
     first, last = _milliseconds(value, operator, span)
     match operator:
         case "<=":
-            return Times(end=_after(last))
+            return ValidInterval(end=_after(last))
         case "<":
-            return Times(end=first)
+            return ValidInterval(end=first)
         case ">=":
-            return Times(begin=first)
+            return ValidInterval(begin=first)
         case ">":
-            return Times(begin=_after(last))
+            return ValidInterval(begin=_after(last))
         case _:
-            return Times(begin=first, end=_after(last))
+            return ValidInterval(begin=first, end=_after(last))
 
 
 def _milliseconds(value: Typed, operator: str, span: Span) -> tuple[Typed, Typed]:
@@ -206,7 +206,7 @@ def _after(value: Typed) -> Typed:
     return call("+(bigint,bigint)", (value, constant(1, types.BIGINT, value.span)), value.span)
 
 
-def _at(times: Times, now: int) -> list[Typed]:
+def _at(times: ValidInterval, now: int) -> list[Typed]:
     """Return the condition of rows that show at a time."""
     found = []
     if (begin := times.begin) is not None:

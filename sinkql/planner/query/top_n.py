@@ -15,7 +15,7 @@ _RANKS = ("row_number", "rank", "dense_rank")
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-def ranked(relation: logical.Filter) -> logical.Relation:
+def as_top_n(relation: logical.Filter) -> logical.Relation:
     """Return a filter, as the first rows of partitions where it says so of a number just below.
 
     A projection between the two that passes the number on stays, above the rows.
@@ -44,7 +44,7 @@ def ranked(relation: logical.Filter) -> logical.Relation:
     return found
 
 
-def unnumbered(project: logical.Project) -> logical.Project:
+def drop_row_number(project: logical.Project) -> logical.Project:
     """Return a projection over ranked rows, whose numbers are not shown where it does not use them.
 
     A row whose number alone is another one is no change then.

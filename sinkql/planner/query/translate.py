@@ -251,8 +251,8 @@ def _call(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expressions")
     name = str(node.this if isinstance(node.this, str) else node.this.name).lower()
     if name == temporal_filter.NAME:
-        raise temporal_filter.misplaced(t, node)
-    if name in _CLOCKS and (instead := temporal_filter.in_its_place(t, node)) is not None:
+        raise temporal_filter.misplaced_error(t, node)
+    if name in _CLOCKS and (instead := temporal_filter.rewrite_hint(t, node)) is not None:
         raise SinkqlError("SQ2217", f"{name}() is volatile, which views do not allow", t.span(node), hint=instead)
     if name == "row":
         return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
@@ -278,7 +278,7 @@ def _call(t: Translation, node: Any) -> Typed:
 def _current_timestamp(t: Translation, node: Any) -> Typed:
     """Refuse a clock that views do not have."""
     found = unsupported(node, t.span(node))
-    instead = temporal_filter.in_its_place(t, node)
+    instead = temporal_filter.rewrite_hint(t, node)
     raise found if instead is None else SinkqlError(found.code, found.message, t.span(node), hint=instead)
 
 

@@ -12,13 +12,13 @@ from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed_expression import Typed, alike_narrowed
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.query_context import Around, Queries
+from sinkql.planner.query.query_context import OuterQuery, QueryPlanner
 from sinkql.planner.query.scope import RowContext, Scope
 from sinkql.planner.query.subquery.subquery import Subqueries
 from sinkql.planner.query.translate import Translator
 
 
-def plan_values(queries: Queries, around: Around, values: Any) -> logical.Relation:
+def plan_values(queries: QueryPlanner, around: OuterQuery, values: Any) -> logical.Relation:
     """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
     syntax, scope = queries.syntax, Scope(now=queries.once, outer=around.outer)
     rows: list[list[Typed]] = []

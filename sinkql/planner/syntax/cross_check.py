@@ -15,7 +15,7 @@ PLAIN = ("NUMBER", "STRING", "HEX", "call", "cast", "case", "interval", "label")
 Range = Callable[[Any], tuple[int, int]]
 
 
-def difference(tree: Any, forms: Sequence[Form], text: str, range_: Range) -> Form | None:
+def first_mismatch(tree: Any, forms: Sequence[Form], text: str, range_: Range) -> Form | None:
     """Return the shortest form that is only in the text or only in the tree; None where they are the same."""
     read = Counter(Form(kind, *range_(node)) for node in tree.walk() if (kind := _kind(node, text, range_)))
     written = Counter(each for each in forms if each.kind in _KNOWN)

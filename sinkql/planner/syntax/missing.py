@@ -20,7 +20,7 @@ _ENDS = frozenset((
 _BINARY = frozenset(("=", "<", ">", "<=", ">=", "<>", "!=", "*", "/", "%", "||"))
 
 
-def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
+def missing_hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
     """Return the hint for the word number `stuck`, where an operand or a part of a clause is missing.
 
     The words are in upper case. None where something else may be wrong.

@@ -23,11 +23,11 @@ from sqlglot.tokens import TokenType
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span, UnclosedError, too_deep
 from sinkql.parser.read.lexer import Lexeme, scan
-from sinkql.planner.syntax.cross_check import PLAIN, difference
+from sinkql.planner.syntax.cross_check import PLAIN, first_mismatch
 from sinkql.planner.syntax.grammar.select import read as read_forms
 from sinkql.planner.syntax.grammar.tokens import RESERVED, ForeignError, Form, MistakeError
+from sinkql.planner.syntax.string import literal_value as written_value
 from sinkql.planner.syntax.string import plain_strings, spelled
-from sinkql.planner.syntax.string import string_value as written_value
 from sinkql.planner.syntax.syntax_error import complaint, keyword_as_label
 
 COMPARISONS: dict[type, str] = {
@@ -445,7 +445,7 @@ def _hold(trees: list[Any], forms: tuple[Form, ...], tokens: list[Any], text: st
     """Hold the tree against the text: what is no query is refused, and what sqlglot reads otherwise than Postgres."""
     if len(trees) != 1 or trees[0] is None:
         return
-    other = difference(trees[0], forms, text, lambda node: node.meta.get(RANGE) or (0, 0))
+    other = first_mismatch(trees[0], forms, text, lambda node: node.meta.get(RANGE) or (0, 0))
     if other is not None:
         raise _ForeignError(_misread(other, text), _token(tokens, other.start))
 

@@ -39,7 +39,7 @@ def _capitals(word: str) -> str:
     return word.upper() if word.isascii() else "".join(each.upper() if each.isascii() else each for each in word)
 
 
-def string_value(written: str) -> str | None:
+def literal_value(written: str) -> str | None:
     """Return the value of a string literal as it was written, '…' or E'…'; None for any other text."""
     found = _string_at(written, 0)
     return found[0] if found is not None and found[1] == len(written) else None

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any
 
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.parser.hint.other_dialects import begins, habits, refused
-from sinkql.planner.syntax.missing import hint as hint_of_missing
+from sinkql.parser.hint.other_dialects import begins, habits, known_refusal
+from sinkql.planner.syntax.missing import missing_hint as hint_of_missing
 
 _KEYWORDS = (
     "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "BY", "UNION", "ALL", "JOIN", "LEFT", "ON",
@@ -191,7 +191,7 @@ def _habit(tokens: Sequence[Any], stuck: int, text: str, offset: int) -> SinkqlE
             found = begins(form, ahead)
             if found is not None and (place == stuck or not form.here):
                 last = tokens[min(place + found.count(" "), len(tokens) - 1)]
-                return refused(form, found, Span(offset + tokens[place].start, offset + last.end + 1))
+                return known_refusal(form, found, Span(offset + tokens[place].start, offset + last.end + 1))
     return None
 
 

@@ -20,7 +20,7 @@ from sinkql.runtime.batch.engine import Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class RecordAccount:
     """How many records a batch read, and what became of them; `stale` keys may keep an older row for one that failed.
 
     `written` rows came, `removed` ones only went. Of those that are `superseded` a later one has the key.
@@ -40,7 +40,7 @@ class Account:
         return {name: count for name, count in asdict(self).items() if name != "written"}
 
 
-def account(job: physical.Job, outcome: Outcome) -> Account:
+def check_account(job: physical.Job, outcome: Outcome) -> RecordAccount:
     """Return the account of a batch; raises SQ3392 where it does not come out."""
     tallies, results = outcome.tallies, outcome.results
     rows, removed = sum(each.rows for each in results), sum(each.removed for each in results)
@@ -52,7 +52,7 @@ def account(job: physical.Job, outcome: Outcome) -> Account:
     if told and job.write.change == "retract":  # a row that goes and the one that comes are one of these
         superseded = sum(each.superseded for each in outcome.flows.values())
     given = sum(tallies[each.source].given for each in _reads(job))
-    return Account(
+    return RecordAccount(
         read=sum(tally.rows for tally in tallies.values()),
         written=rows - removed,
         removed=removed,
@@ -64,7 +64,7 @@ def account(job: physical.Job, outcome: Outcome) -> Account:
     )
 
 
-def reread(parts: Iterable[Account], changed: int) -> Account:
+def refresh_account(parts: Iterable[RecordAccount], changed: int) -> RecordAccount:
     """Return the account of rows that were read again in parts, of which `changed` ones were others in the table.
 
     Those that were there already are superseded: by themselves.
@@ -74,7 +74,7 @@ def reread(parts: Iterable[Account], changed: int) -> Account:
         sum(getattr(each, name) for each in found) for name in ("read", "filtered", "dropped", "failed")
     )
     left = read - filtered - dropped - failed - changed
-    return Account(read, changed, 0, max(0, left), filtered, dropped, failed)
+    return RecordAccount(read, changed, 0, max(0, left), filtered, dropped, failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def _long() -> float:
 
 
 @dataclass(slots=True)
-class Allowance:
+class MaintenanceBudget:
     """Save up a share of the time. `stops` ends the work at its next step; at the `last` call, work begun is ended.
 
     `left` says in how many seconds a batch is due: it does not wait for what was saved up, but at most for the end of a
@@ -40,7 +40,7 @@ class Allowance:
     _owed: float = field(default=0.0, init=False)
 
     @contextmanager
-    def spent(self) -> Iterator[Callable[[bool], bool]]:
+    def record(self) -> Iterator[Callable[[bool], bool]]:
         """Tell in the block whether to go on, given whether something was begun.
 
         What is counted is the time between two such questions: a step.

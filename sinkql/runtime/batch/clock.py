@@ -43,7 +43,7 @@ class ClockReader(Reader):
         """Return the time now."""
         return {"at": max(start["at"], self.now_ms())}
 
-    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether it is that time, or later."""
         return bool(offsets["at"] >= target["at"])
 
@@ -51,7 +51,7 @@ class ClockReader(Reader):
         """Return the time now, or `until`."""
         return self.target(start) if until is None else {"at": max(start["at"], until["at"])}
 
-    def common(self, offsets: Offsets) -> Offsets | None:
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
         """Return the time: that of a tick is the same for all."""
         return offsets
 

@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.connector_api.on_error import keeps_letters
+from sinkql.connector_api.on_error import has_dead_letter_table
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import (
     NO_PLAN,
+    Checkpoint,
     Context,
     JobOffsets,
-    Marker,
-    RedoBatchError,
     RowError,
+    StaleFilesError,
     Tally,
     Writer,
     WriteResult,
@@ -55,7 +55,7 @@ _BYTES = 8 << 20
 
 
 @dataclass(slots=True)
-class Letters:
+class DeadLetterBuffer:
     """Write the records that one reading of a split could not decode, as they come: never much of them is held."""
 
     task: WriteTask
@@ -97,9 +97,9 @@ def _about(error: RowError) -> str | None:
 
 
 @contextmanager
-def tallied(read: physical.Read, task: WriteTask | None, attempt: str) -> Iterator[Tally]:
+def count_split(read: physical.Read, task: WriteTask | None, attempt: str) -> Iterator[Tally]:
     """Give the tally of one reading of a split; at its end all is written that is kept, and all accounted for."""
-    letters = Letters(task, read.name, attempt) if task is not None and keeps_letters(read) else None
+    letters = DeadLetterBuffer(task, read.name, attempt) if task is not None and has_dead_letter_table(read) else None
     tally = Tally(letters=letters)
     yield tally
     tally.letters = None
@@ -110,7 +110,7 @@ def tallied(read: physical.Read, task: WriteTask | None, attempt: str) -> Iterat
 
 
 @dataclass(slots=True)
-class DeadLetters:
+class DeadLetterTable:
     """Own the table of one sink's records that did not decode, for as long as the sink owns its own.
 
     What a `final` one has stays.
@@ -118,7 +118,7 @@ class DeadLetters:
 
     writer: Writer
     final: bool = False
-    _marker: Marker = field(init=False)
+    _marker: Checkpoint = field(init=False)
     _due: bool = field(default=False, init=False)
     _renew: Callable[[], None] | None = field(default=None, init=False)
 
@@ -132,7 +132,7 @@ class DeadLetters:
             self.writer.open()
             self._marker = self.writer.claim(initial, epoch=epoch, renew=renew)
 
-    def ahead(self, end: JobOffsets) -> JobOffsets | None:
+    def pending_end(self, end: JobOffsets) -> JobOffsets | None:
         """Return where the batch ends that begins at `end` and whose records are there; None where there is none."""
         marker = self._marker
         if marker.plan == NO_PLAN or same(marker.start, marker.end):
@@ -142,7 +142,7 @@ class DeadLetters:
             return None
         return {**end, **{name: marker.end[name] for name in known}}
 
-    def forgo(self) -> None:
+    def discard_pending(self) -> None:
         """Let the next batch end elsewhere, or come after others: it has other records then.
 
         Those that are there already go: they come again in batches to come, as far as they are still there. In a system
@@ -156,7 +156,7 @@ class DeadLetters:
         marker = replace(self._marker, end=self._marker.start)
         if written:
             task = self.begin()
-            self.writer.exchange(task, (), replace(marker, commit=task.commit), written)
+            self.writer.replace_files(task, (), replace(marker, commit=task.commit), written)
             marker = self.writer.refresh()
         self._marker = marker
 
@@ -167,33 +167,33 @@ class DeadLetters:
     def rows(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield the records that are kept now, and the name of the file they are in."""
         self._marker = self.writer.refresh()
-        yield from self.writer.live()
+        yield from self.writer.rows_by_file()
 
     def list(self, commit: str, listed: bytes) -> str:
         """Keep a list of records that the commit of this id of the sink puts into its table; return its name."""
         name = f"{self._marker.epoch}-{commit}-replayed"
-        self.writer.attach(name, listed)
+        self.writer.store_file(name, listed)
         failpoint.point("replay-listed")
         return name
 
     def listed(self, name: str) -> bytes | None:
         """Return what `list` kept; None where these records were taken out, and the list deleted."""
-        return self.writer.attached(name)
+        return self.writer.load_file(name)
 
-    def take_out(self, name: str, among: Callable[[pa.Table], pa.Array]) -> None:
+    def remove(self, name: str, among: Callable[[pa.Table], pa.Array]) -> None:
         """Take out the records that `among` tells of a table's rows, and delete the list that names them."""
         touched = frozenset(path for path, rows in self.rows() if pc.any(among(rows)).as_py())
         if touched:
             task = self.begin()
-            left = (rows.filter(pc.invert(among(rows))) for path, rows in self.writer.live() if path in touched)
+            left = (rows.filter(pc.invert(among(rows))) for path, rows in self.writer.rows_by_file() if path in touched)
             batches = (batch for rows in left for batch in rows.select(_NAMES).to_batches() if batch.num_rows)
             written = task(0, f"replay-{task.commit[:12]}", batches)
             marker = replace(self._marker, commit=task.commit)
-            self.writer.exchange(task, [written], marker, touched)
+            self.writer.replace_files(task, [written], marker, touched)
             self._marker = self.writer.refresh()
             self._due = True
         failpoint.point("letters-taken-out")
-        self.writer.detach(name)
+        self.writer.delete_file(name)
 
     def commit(self, task: WriteTask, written: Sequence[WriteResult], *, start: JobOffsets, end: JobOffsets) -> None:
         """Commit the records of a batch, if there are any; raises what `Writer.commit` does.
@@ -208,7 +208,7 @@ class DeadLetters:
                 self._marker = self.writer.commit(task, written, marker).marker
         except DroppedTableError as error:
             self.start(start, epoch=self._marker.epoch, renew=self._renew)
-            raise RedoBatchError from error
+            raise StaleFilesError from error
         self._due = True
         failpoint.point("letters-committed")
 
@@ -231,12 +231,12 @@ def _about_letters() -> Iterator[None]:
         raise
 
 
-def dead_letters(registry: Registry, job: physical.Job, context: Context) -> DeadLetters | None:
+def open_dead_letter_table(registry: Registry, job: physical.Job, context: Context) -> DeadLetterTable | None:
     """Return what keeps the records of a job's sources that do not decode; None where none of them is to be kept.
 
     A view leaves them out, as SELECT does: sinks of it compute it themselves, and keep them.
     """
-    if job.view or not any(map(keeps_letters, job.reads())):
+    if job.view or not any(map(has_dead_letter_table, job.reads())):
         return None
     kind = registry.sinks[job.write.connector]
     if kind.letters is None:
@@ -247,7 +247,7 @@ def dead_letters(registry: Registry, job: physical.Job, context: Context) -> Dea
         )
     write = kind.letters(job.write, COLUMNS)
     own = replace(context, folder=context.folder / "letters", state=_state_of_letters(context))
-    return DeadLetters(registry.writer(write, own), write.final)
+    return DeadLetterTable(registry.writer(write, own), write.final)
 
 
 def _state_of_letters(context: Context) -> physical.StatePath | None:

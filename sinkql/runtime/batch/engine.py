@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from sinkql import physical
 from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.errors import SinkqlError
-from sinkql.runtime.state.arrangement import Arrangements, Below
-from sinkql.runtime.state.report import Flow
+from sinkql.runtime.state.arrangement import Arrangements, InputEvents
+from sinkql.runtime.state.report import RowCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Batch:
 
     Of the sources `cleared`, all rows from before are gone; of those in `snapshotting`, some are still to come. With
     `settled`, rows that overwrite each other are the last of each key from the beginning. `letters` writes the records
-    that do not decode, where they are kept. `clock` has the times between which the batch is, as `Below`.
+    that do not decode, where they are kept. `clock` has the times between which the batch is, as `InputEvents`.
     """
 
     task: WriteTask
@@ -32,11 +32,11 @@ class Batch:
     letters: WriteTask | None = None
     clock: tuple[int, int] = (0, 0)
 
-    def below(self, operator: physical.Operator, shared: physical.Shared) -> Below:
+    def below(self, operator: physical.Operator, shared: physical.Shared) -> InputEvents:
         """Return what is special of the sources that an operator stands on; `shared` is that of its job."""
         reads = {each.source for each in physical.reads_below(operator, shared)}
         cleared, snapshotting = bool(reads & self.cleared), bool(reads & self.snapshotting)
-        return Below(cleared, snapshotting, *self.clock)
+        return InputEvents(cleared, snapshotting, *self.clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Outcome:
     results: Sequence[WriteResult]
     tallies: Mapping[str, Tally]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    flows: Mapping[str, Flow] = field(default_factory=dict)
+    flows: Mapping[str, RowCounts] = field(default_factory=dict)
     settled: bool = False
     in_spark: bool = False
 
@@ -75,7 +75,7 @@ def run_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:
         return engine.run(job, batch)
     except SinkqlError as error:
         for reader in batch.readers.values():
-            reader.failed(error)
+            reader.on_task_failure(error)
         if not error.of_rows or all(read.change != "upsert" for read in job.reads()):
             raise
         return replace(engine.run(job, replace(batch, settled=True)), settled=True)

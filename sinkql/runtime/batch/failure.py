@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from sinkql import physical
 from sinkql.connector_api.cdc import captured_source
-from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, error_in, line_of, refused
+from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, as_disk_full, error_in, line_of
 from sinkql.evaluate.failure import code_of
 
 _SHOWN = 12
@@ -52,35 +52,36 @@ class TaskError(Exception):
 
 
 @contextmanager
-def told(key: str) -> Iterator[None]:
-    """Raise a SinkqlError of a task, and the refusal of a file system, as a TaskError: `find` knows it by the key."""
+def as_task_error(key: str) -> Iterator[None]:
+    """Raise a SinkqlError of a task, and the refusal of a file system, as a TaskError: `from_spark_error` knows it by
+    the key."""
     try:
         yield
     except (SinkqlError, OSError) as error:
-        coded = error if isinstance(error, SinkqlError) else refused(error)
+        coded = error if isinstance(error, SinkqlError) else as_disk_full(error)
         if coded is None:
             raise
         raise TaskError(coded, key) from error
 
 
 @contextmanager
-def room_needed() -> Iterator[None]:
+def disk_full_as_error() -> Iterator[None]:
     """Turn the refusal of a file system in the block into a SinkqlError."""
     try:
         yield
     except OSError as error:
-        coded = refused(error)
+        coded = as_disk_full(error)
         if coded is None:
             raise
         raise coded from error
 
 
-def coded(error: Exception) -> SinkqlError:
+def with_code(error: Exception) -> SinkqlError:
     """Return the error to show for one that has no code: what a full disk means, else as `unforeseen`."""
-    return refused(error) or unforeseen(error)
+    return as_disk_full(error) or unforeseen(error)
 
 
-def of_row(
+def row_error(
     job: physical.Job,
     failing: physical.Output,
     message: str,
@@ -95,10 +96,12 @@ def of_row(
         for name, value in row.items()
     }
     detail = f"it fails on the row {json.dumps(shown, ensure_ascii=False)}"
-    return placed(SinkqlError(code or code_of(message), message, detail=detail, hint=hint or guard(job)), job, failing)
+    return at_expression(
+        SinkqlError(code or code_of(message), message, detail=detail, hint=hint or row_error_hint(job)), job, failing
+    )
 
 
-def guard(job: physical.Job) -> str:
+def row_error_hint(job: physical.Job) -> str:
     """Return what to do about an expression that fails on a row."""
     write = job.write
     from_now_on = write.mode == "append" and write.change == "append" and not job.stateful()
@@ -110,7 +113,7 @@ def guard(job: physical.Job) -> str:
     )
 
 
-def placed(error: SinkqlError, job: physical.Job, output: physical.Output) -> SinkqlError:
+def at_expression(error: SinkqlError, job: physical.Job, output: physical.Output) -> SinkqlError:
     """Return an error at the place of an expression of a job."""
     origin = output.origin
     if origin is not None:
@@ -118,7 +121,7 @@ def placed(error: SinkqlError, job: physical.Job, output: physical.Output) -> Si
     return error
 
 
-def find(error: Exception, key: str) -> SinkqlError | None:
+def from_spark_error(error: Exception, key: str) -> SinkqlError | None:
     """Return the SinkqlError that a task told, of one that came through Spark."""
     return error_in(str(error), key)
 

@@ -10,7 +10,7 @@ from sinkql import physical
 from sinkql.runtime.batch.engine import Outcome
 from sinkql.runtime.state.manifest import Manifest
 from sinkql.runtime.state.operator import stateful
-from sinkql.runtime.state.report import Flow
+from sinkql.runtime.state.report import RowCounts
 from sinkql.runtime.state.run import Entry
 
 STATE, TIMELINE = "$state", "$timeline"
@@ -18,7 +18,7 @@ STATE, TIMELINE = "$state", "$timeline"
 
 
 @dataclass(slots=True)
-class Figures:
+class SinkMetrics:
     """What a job's state holds, and how many rows its operators were given and gave, since this run began.
 
     `now` has `arrangements` by name, `read` (rows of the sources) and `given` (rows that operators gave); `fetched`
@@ -42,7 +42,7 @@ class Figures:
         self._given += sum(flow.given for flow in outcome.flows.values())
         self._tell(manifest, outcome.flows)
 
-    def _tell(self, manifest: Manifest, flows: Mapping[str, Flow]) -> None:
+    def _tell(self, manifest: Manifest, flows: Mapping[str, RowCounts]) -> None:
         operators = [*self.job.graph.stateful(), *self.job.indexes]
         if not operators:
             return

@@ -14,9 +14,9 @@ from datetime import timedelta
 from sinkql import physical
 from sinkql.connector_api.stream import (
     NO_PLAN,
+    Checkpoint,
     JobOffsets,
     Limit,
-    Marker,
     Offsets,
     Reader,
     Writer,
@@ -25,16 +25,16 @@ from sinkql.connector_api.stream import (
     same,
 )
 from sinkql.errors import EndlessError, GoneError, SinkqlError
-from sinkql.runtime.batch.accounting import Account, account
+from sinkql.runtime.batch.accounting import RecordAccount, check_account
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
-from sinkql.runtime.batch.lookup import LookingUp
-from sinkql.runtime.batch.pacing import Orders, Pacer
-from sinkql.runtime.batch.special import cleared_between, snapshotting_after
+from sinkql.runtime.batch.lookup import IndexLookup
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
+from sinkql.runtime.batch.special import snapshots_running_after, truncated_between
 from sinkql.runtime.batch.timeline import Timeline, extended
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
 _PARTS_OF_A_LENGTH = 50
@@ -43,7 +43,7 @@ _LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class Anew:
+class RefreshProgress:
     """What a rebuild has read so far: up to `at`, what tasks put by, and how many rows."""
 
     at: JobOffsets
@@ -51,14 +51,14 @@ class Anew:
     manifest: state.Manifest
     results: list[WriteResult] = field(default_factory=list)
     letters: list[WriteResult] = field(default_factory=list)
-    accounts: list[Account] = field(default_factory=list)
+    accounts: list[RecordAccount] = field(default_factory=list)
     read: int = 0
     parts: int = 0
 
-    def take(self, end: JobOffsets, outcome: Outcome, account: Account) -> None:
+    def take(self, end: JobOffsets, outcome: Outcome, account: RecordAccount) -> None:
         """Take note of a part."""
         self.at, self.parts = end, self.parts + 1
-        self.manifest = state.after(self.manifest, outcome.runs)
+        self.manifest = state.next_manifest(self.manifest, outcome.runs)
         self.results += outcome.results
         self.letters += outcome.letters()
         self.accounts.append(account)
@@ -66,7 +66,7 @@ class Anew:
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class FullRefresh:
     """One rebuild of a job's table, whose marker is the one claimed: its sources up to where the table was, and on.
 
     What was read before is read again as it was, or not at all: rows of files that are gone would else go too. Where a
@@ -79,14 +79,14 @@ class Reread:
     readers: Mapping[str, Reader]
     engine: Engine
     writer: Writer
-    home: Home
-    marker: Marker
+    home: StateDirectory
+    marker: Checkpoint
     timeline: Timeline
     between: Callable[[int], None]
     onward: bool = True
     failing: WriteTask | None = None
 
-    def run(self) -> Anew:
+    def refresh(self) -> RefreshProgress:
         """Put by all rows of the job up to now; raises SQ3415 where a source cannot be read from its beginning."""
         try:
             begin = self._begin()
@@ -94,7 +94,7 @@ class Reread:
             known = {name: ends.get(name, at) for name, at in begin.items()}
         except GoneError as error:
             raise self._refused(error) from error
-        done = Anew(
+        done = RefreshProgress(
             begin,
             begin,
             state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.home.hash_key),
@@ -119,14 +119,18 @@ class Reread:
         at = self.marker.end.get(name)
         if at is None:
             return reader.initial(at_end=False)
-        if reader.anew(at):
-            return reader.begin_anew(at)
-        return at if self.marker.plan == NO_PLAN else reader.initial_of(at)
+        if reader.wants_full_refresh(at):
+            return reader.full_refresh_start(at)
+        return at if self.marker.plan == NO_PLAN else reader.restart_of(at)
 
     def _ends(self) -> JobOffsets:
         """Return how far the table is, of sources that can be read again up to there."""
         ends = self.marker.end
-        return {name: at for name, at in ends.items() if name not in self.readers or not self.readers[name].anew(at)}
+        return {
+            name: at
+            for name, at in ends.items()
+            if name not in self.readers or not self.readers[name].wants_full_refresh(at)
+        }
 
     def _target(self, known: JobOffsets) -> JobOffsets:
         """Return where it ends: at what there is now."""
@@ -141,18 +145,18 @@ class Reread:
                 found[name] = reader.latest(known[name], Limit(self.job.max_rows_per_commit))
         return found
 
-    def _awaited(self, done: Anew) -> JobOffsets:
+    def _awaited(self, done: RefreshProgress) -> JobOffsets:
         """Return where it ends, once the logs that are read at the same tick have one in common."""
         while self.timeline.joint and self.timeline.targets(done.at) is None:
             time.sleep(_LOOK_SECONDS)
             self.between(done.read)
         return self._target(done.at)
 
-    def _read(self, done: Anew, target: JobOffsets) -> None:
+    def _read(self, done: RefreshProgress, target: JobOffsets) -> None:
         pacer = Pacer(self.readers, comes=lambda: 0, timeline=self.timeline if self.timeline.joint else None)
         while True:
-            orders = Orders(done.at, timedelta(0), self._most_rows(done), target)
-            end = pacer.offer(done.at, orders, time.time_ns() // 1_000_000)
+            orders = PacingOrders(done.at, timedelta(0), self._most_rows(done), target)
+            end = pacer.next_end(done.at, orders, time.time_ns() // 1_000_000)
             if same(done.at, end):
                 if not self._reached(done.at, target):  # what is to come is not there yet
                     time.sleep(_LOOK_SECONDS)
@@ -189,14 +193,14 @@ class Reread:
         )
 
     def _reached(self, at: JobOffsets, target: JobOffsets) -> bool:
-        return all(self.readers[name].reached(at[name], to) for name, to in target.items())
+        return all(self.readers[name].target_reached(at[name], to) for name, to in target.items())
 
-    def _most_rows(self, done: Anew) -> int:
+    def _most_rows(self, done: RefreshProgress) -> int:
         """Return how long a part may be: longer ones come after many, for all are open at once in the end."""
         most = self.job.max_rows_per_commit
         return max(most, min(_LONG_PART, most << done.parts // _PARTS_OF_A_LENGTH))
 
-    def _mended(self, done: Anew, end: JobOffsets, target: JobOffsets, error: SinkqlError) -> JobOffsets:
+    def _mended(self, done: RefreshProgress, end: JobOffsets, target: JobOffsets, error: SinkqlError) -> JobOffsets:
         """Go on to what takes the row of a failed part back, be it beyond the target; return the target after that."""
         further = self._extended(end, target)
         if error.of_rows and not same(further, end):
@@ -216,43 +220,45 @@ class Reread:
     def _extended(self, end: JobOffsets, target: JobOffsets) -> JobOffsets:
         return extended(self.readers, self.timeline, end, target)
 
-    def _cleared(self, done: Anew, end: JobOffsets) -> frozenset[str]:
+    def _cleared(self, done: RefreshProgress, end: JobOffsets) -> frozenset[str]:
         """Return the sources that were emptied after something of them was read."""
         fresh = {name for name in self.readers if same({name: done.at[name]}, {name: done.begin[name]})}
         try:
-            return cleared_between(self.job, self.readers, done.at, end, fresh)
+            return truncated_between(self.job, self.readers, done.at, end, fresh)
         except SinkqlError:
-            if any(name not in fresh and reader.anew(done.at[name]) for name, reader in self.readers.items()):
-                raise skipped(self.job) from None
+            if any(
+                name not in fresh and reader.wants_full_refresh(done.at[name]) for name, reader in self.readers.items()
+            ):
+                raise loss_accepted_error(self.job) from None
             raise
 
-    def _part(self, done: Anew, end: JobOffsets) -> None:
+    def _part(self, done: RefreshProgress, end: JobOffsets) -> None:
         for name, reader in self.readers.items():
             reader.verify(end[name])
-            if reader.overtaken(done.at[name]):
-                raise skipped(self.job)
+            if reader.refresh_outdated(done.at[name]):
+                raise loss_accepted_error(self.job)
         splits = {
             name: [] if done.at[name] == end[name] else reader.splits(done.at[name], end[name])
             for name, reader in self.readers.items()
         }
         cleared = self._cleared(done, end)
-        snapshotting = snapshotting_after(self.readers, done.at)
-        task = self.writer.collect(done.parts, buckets=self.engine.buckets)
-        indexes = LookingUp(self.job, self.readers, self.engine, self.home).between(done.at, end)
+        snapshotting = snapshots_running_after(self.readers, done.at)
+        task = self.writer.begin_refresh(done.parts, buckets=self.engine.buckets)
+        indexes = IndexLookup(self.job, self.readers, self.engine, self.home).indexes_at(done.at, end)
         arrangements = Arrangements(self.home, done.manifest, self.marker.epoch, task.commit, indexes)
         batch = Batch(
             task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing,
             clock=step(done.at, end),
         )  # fmt: skip
         outcome = run_batch(self.engine, self.job, batch)
-        found = account(self.job, outcome)
+        found = check_account(self.job, outcome)
         failpoint.point("rebuild-read")
         if cleared and physical.change_of(self.job.write.input) == "upsert":
             done.results.clear()
         done.take(end, outcome, found)
 
 
-def skipped(job: physical.Job) -> SinkqlError:
+def loss_accepted_error(job: physical.Job) -> SinkqlError:
     """Return the error for a sink whose rows are to be computed without changes of its source, or what was there."""
     return SinkqlError(
         "SQ3438",
@@ -262,7 +268,7 @@ def skipped(job: physical.Job) -> SinkqlError:
     )
 
 
-def forgotten(job: physical.Job) -> SinkqlError:
+def state_unrecoverable_error(job: physical.Job) -> SinkqlError:
     """Return the error for a sink whose state is lost, and whose source no longer has what it was made of."""
     return SinkqlError(
         "SQ3438",

@@ -14,7 +14,7 @@ from uuid import uuid4
 from msgspec import structs
 
 from sinkql import logical, physical
-from sinkql.connector_api.stream import LogWriter, Marker, Reader, Split, Writer
+from sinkql.connector_api.stream import Checkpoint, Reader, Split, ViewLogWriter, Writer
 from sinkql.logical.function import call
 from sinkql.logical.type import parse_type
 from sinkql.lowering.index import log_of
@@ -22,27 +22,27 @@ from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.rebuild import Discard
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 _NOWHERE = physical.Connection("", "", {})
 
 
 @dataclass(frozen=True, slots=True)
-class Arranging:
+class IndexMaintenance:
     """Keep the indexes of a job, and what is there for its sides from before."""
 
     job: physical.Job
     readers: Mapping[str, Reader]
     writer: Writer
     engine: Engine
-    home: Home
+    home: StateDirectory
 
-    def lacking(self, manifest: state.Manifest) -> bool:
+    def missing(self, manifest: state.Manifest) -> bool:
         """Tell whether a view has rows, and an index has none of them; called after `refresh`."""
         names = (each.arrangement for each in self.job.indexes)
         return any(name not in manifest["arrangements"] for name in names) and self._log().present() is not None
 
-    def whole(self, manifest: state.Manifest, marker: Marker) -> state.Manifest:
+    def backfill(self, manifest: state.Manifest, marker: Checkpoint) -> state.Manifest:
         """Return the state with what it lacks: of rows that are there, made of them. Called after `refresh`."""
         known = manifest["arrangements"]
         found = manifest
@@ -54,7 +54,7 @@ class Arranging:
             if arrange.arrangement in known or marker.state is None or not marker.end[source]["at"]:
                 continue
             reader, at = self.readers[source], marker.end[source]
-            splits = reader.splits(reader.initial_of(at), at)
+            splits = reader.splits(reader.restart_of(at), at)
             found = self._with(found, self._run(arrange, reader, splits, found, marker.epoch))
         return found
 
@@ -72,10 +72,10 @@ class Arranging:
 
     def states(self) -> Mapping[str, Collection[str]]:
         """Return the names of the states in which others may look up, and the indexes that each has."""
-        return self.writer.states() if isinstance(self.writer, LogWriter) else {}
+        return self.writer.states() if isinstance(self.writer, ViewLogWriter) else {}
 
-    def _log(self) -> LogWriter:
-        assert isinstance(self.writer, LogWriter), self.job.sink
+    def _log(self) -> ViewLogWriter:
+        assert isinstance(self.writer, ViewLogWriter), self.job.sink
         return self.writer
 
     def _with(self, manifest: state.Manifest, outcome: Outcome) -> state.Manifest:

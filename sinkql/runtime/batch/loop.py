@@ -14,45 +14,45 @@ from uuid import uuid4
 from sinkql import physical
 from sinkql.connector_api.stream import (
     NO_PLAN,
+    Checkpoint,
     Committed,
     Compacted,
     JobOffsets,
-    Marker,
     Offsets,
     Reader,
-    RedoBatchError,
     Split,
+    StaleFilesError,
     Writer,
     WriteResult,
     same,
 )
 from sinkql.errors import FencedError, LostIndexError, LostPositionError, SinkqlError
-from sinkql.runtime.batch.accounting import Account, account, reread
-from sinkql.runtime.batch.allowance import Allowance
+from sinkql.runtime.batch.accounting import RecordAccount, check_account, refresh_account
+from sinkql.runtime.batch.allowance import MaintenanceBudget
 from sinkql.runtime.batch.clock import CLOCK, step
 from sinkql.runtime.batch.control import CommitLog
-from sinkql.runtime.batch.dead_letter import DeadLetters
+from sinkql.runtime.batch.dead_letter import DeadLetterTable
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.events import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
-from sinkql.runtime.batch.failure import room_needed
-from sinkql.runtime.batch.figures import Figures
-from sinkql.runtime.batch.full_refresh import Reread, skipped
-from sinkql.runtime.batch.index import Arranging
-from sinkql.runtime.batch.lookup import LookingUp
-from sinkql.runtime.batch.rebuild import rebuildable
-from sinkql.runtime.batch.replay import Identities, Replayed, decoding, replay, settle
-from sinkql.runtime.batch.resume import Beginning
-from sinkql.runtime.batch.source_files import PositionFiles
-from sinkql.runtime.batch.special import cleared_between, snapshotting_after, whole_at
+from sinkql.runtime.batch.failure import disk_full_as_error
+from sinkql.runtime.batch.figures import SinkMetrics
+from sinkql.runtime.batch.full_refresh import FullRefresh, loss_accepted_error
+from sinkql.runtime.batch.index import IndexMaintenance
+from sinkql.runtime.batch.lookup import IndexLookup
+from sinkql.runtime.batch.rebuild import can_rebuild_state
+from sinkql.runtime.batch.replay import IdentityCollector, Replayed, decoding, replay, settle
+from sinkql.runtime.batch.resume import ResumePoint
+from sinkql.runtime.batch.source_files import SourceFiles
+from sinkql.runtime.batch.special import is_consistent_at, snapshots_running_after, truncated_between
 from sinkql.runtime.batch.state import JobState
 from sinkql.runtime.batch.timeline import Timeline, extended
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.operator.pick import CONFLICTS
 from sinkql.runtime.state.timed import DUE
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
-from sinkql.storage.numbered_log import Numbers
+from sinkql.storage.numbered_log import NumberedLog
 
 _ATTEMPTS = 5
 _SWEEP_EVERY = 20
@@ -61,7 +61,7 @@ _SKEW_SECONDS = 60.0
 """How far the clocks of hosts that share a state folder may differ."""
 
 
-class DivergedError(Exception):
+class OutdatedStartError(Exception):
     """Say that a batch neither follows the table's marker nor ends there: start again from the marker's offsets."""
 
 
@@ -83,22 +83,22 @@ class BatchLoop:
     folder: Path
     control: CommitLog
     progress: Progress = silent
-    allowance: Allowance = field(default_factory=Allowance)
+    allowance: MaintenanceBudget = field(default_factory=MaintenanceBudget)
     committing: Callable[[], None] = lambda: None
-    letters: DeadLetters | None = None
-    home: Home | None = None
+    letters: DeadLetterTable | None = None
+    home: StateDirectory | None = None
     since_ms: int = 0
-    ticks: Numbers | None = None
+    ticks: NumberedLog | None = None
     renew: Callable[[], None] | None = None
     targets: JobOffsets | None = field(default=None, init=False)
-    marker: Marker = field(init=False)
-    figures: Figures = field(init=False)
+    marker: Checkpoint = field(init=False)
+    figures: SinkMetrics = field(init=False)
     timeline: Timeline = field(init=False)
-    _beginning: Beginning = field(init=False)
+    _beginning: ResumePoint = field(init=False)
     _state: JobState = field(init=False)
-    _arranging: Arranging = field(init=False)
-    _looking: LookingUp = field(init=False)
-    _positions: PositionFiles = field(init=False)
+    _arranging: IndexMaintenance = field(init=False)
+    _looking: IndexLookup = field(init=False)
+    _positions: SourceFiles = field(init=False)
     _batches: int = field(default=0, init=False)
     _committed_at: float = field(default=0.0, init=False)
     _owned_at: float = field(default=0.0, init=False)
@@ -107,12 +107,12 @@ class BatchLoop:
     _doubted: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.figures = Figures(self.job)
+        self.figures = SinkMetrics(self.job)
         self.allowance.last = self.caught_up
-        self.allowance.share = self.writer.share()
+        self.allowance.share = self.writer.maintenance_share()
 
-    @room_needed()
-    def start(self, *, epoch: int, once: bool = False) -> Marker:
+    @disk_full_as_error()
+    def start(self, *, epoch: int, once: bool = False) -> Checkpoint:
         """Claim the table above `epoch` - 1 and bring back what its marker needs; return the marker.
 
         With `once`, pin `targets`: where a run that commits what there is now will end. Raises SQ3410 for a changed
@@ -120,23 +120,23 @@ class BatchLoop:
         what the writer and `Reader.verify` raise.
         """
         self.timeline = Timeline.of(self.job, self.readers, self.folder, self.ticks, since_ms=self.since_ms)
-        self._beginning = Beginning(self.job, self.readers, self.writer)
-        home = self.home or Home(self.folder)
+        self._beginning = ResumePoint(self.job, self.readers, self.writer)
+        home = self.home or StateDirectory(self.folder)
         self._state = JobState(self.job, self.readers, self.engine, home, self.progress)
-        self._arranging = Arranging(self.job, self.readers, self.writer, self.engine, home)
-        self._looking = LookingUp(self.job, self.readers, self.engine, home)
+        self._arranging = IndexMaintenance(self.job, self.readers, self.writer, self.engine, home)
+        self._looking = IndexLookup(self.job, self.readers, self.engine, home)
         self.figures.fetched = lambda: self._state.fetched
-        self._positions = PositionFiles(self.readers, self.writer, self.folder)
+        self._positions = SourceFiles(self.readers, self.writer, self.folder)
         with suppress(OSError):
-            home.use()
+            home.touch()
         self.writer.open()
-        found = self.writer.marker()
+        found = self.writer.load_checkpoint()
         switch = self._beginning.switch(found)
         begin = self._beginning.of(found, switch)
         if found is not None:
             self._positions.restore(begin)
             for source, reader in self.readers.items():
-                reader.resumed(begin[source])
+                reader.on_resume(begin[source])
             self._verify(begin)
         if once and self.targets is None:
             self.targets = self.timeline.targets(begin) or begin
@@ -150,7 +150,7 @@ class BatchLoop:
         if not self._anew:
             self._beginning.check_plan(self.marker)
             self._anew = (
-                self._beginning.given_up(self.marker.end)
+                self._beginning.loss_accepted(self.marker.end)
                 or self._state.forgotten(self.marker)
                 or self._state.spread(self.marker)
             )
@@ -164,12 +164,12 @@ class BatchLoop:
         self._committed_at = time.monotonic()
         return self.marker
 
-    def rebuilds(self) -> bool:
-        """Tell whether all rows of the table are to come anew before the first batch: by `rebuild`."""
+    def needs_full_refresh(self) -> bool:
+        """Tell whether all rows of the table are to come anew before the first batch: by `full_refresh`."""
         return self._anew
 
-    @room_needed()
-    def rebuild(self, between: Callable[[Rereading, int], None] = lambda step, rows: None) -> Committed:
+    @disk_full_as_error()
+    def full_refresh(self, between: Callable[[Rereading, int], None] = lambda step, rows: None) -> Committed:
         """Compute all rows up to now, and commit what differs from the table in one snapshot.
 
         `between` is called again and again, with the rows read or compared so far, and may raise: the table is as
@@ -180,16 +180,16 @@ class BatchLoop:
         reading, comparing = partial(between, "reading"), partial(between, "comparing")
         self.marker = self.writer.refresh()
         if self.letters is not None and self._ahead() is not None:
-            self.letters.forgo()  # that batch is not among what is read again
+            self.letters.discard_pending()  # that batch is not among what is read again
         reading(0)
         onward = self.letters is None
-        failing = Identities() if self.letters is not None else None
-        again = Reread(
+        failing = IdentityCollector() if self.letters is not None else None
+        again = FullRefresh(
             self.job, self.readers, self.engine, self.writer, self._state.home, self.marker, self.timeline, reading,
             onward, failing,
         )  # fmt: skip
         try:
-            anew = again.run()
+            anew = again.refresh()
         except SinkqlError as error:
             if not error.retryable:  # the state may be put back, too
                 self._state.remember()
@@ -206,8 +206,8 @@ class BatchLoop:
             self._owned_at = time.time()
             self._announce(marker.end)
             try:
-                committed = self.writer.rebuild(anew.results, marker, comparing)
-            except RedoBatchError:
+                committed = self.writer.commit_refresh(anew.results, marker, comparing)
+            except StaleFilesError:
                 continue
             self._anew, self.marker = False, committed.marker
             self._state.remember()
@@ -215,7 +215,7 @@ class BatchLoop:
             self._settle()
             if self.targets is not None and onward:
                 self.targets = {name: reader.target_at(anew.at[name]) for name, reader in self.readers.items()}
-            self._record(committed, reread(anew.accounts, committed.rows), more=False)
+            self._record(committed, refresh_account(anew.accounts, committed.rows), more=False)
             self._maintain(None)
             return committed
         raise self._disturbed()
@@ -230,41 +230,41 @@ class BatchLoop:
 
     def has(self, targets: JobOffsets) -> bool:
         """Tell whether the table has all rows up to targets."""
-        if self._anew or self.owing():
+        if self._anew or self.has_unread_output():
             return False
         return all(self._reached(name, to) for name, to in targets.items())
 
     def _reached(self, name: str, target: Offsets) -> bool:
         at = self.marker.end.get(name)
         if name == CLOCK and name in self.timeline.inputs:
-            return at is not None and self.readers[name].reached(at, target)
-        if name == CLOCK and (due := self.due) is not None:
-            return at is not None and (self.readers[name].reached(at, target) or due > target["at"])
-        return at is not None and (name == CLOCK or self.readers[name].reached(at, target))
+            return at is not None and self.readers[name].target_reached(at, target)
+        if name == CLOCK and (due := self.next_temporal_change) is not None:
+            return at is not None and (self.readers[name].target_reached(at, target) or due > target["at"])
+        return at is not None and (name == CLOCK or self.readers[name].target_reached(at, target))
 
     @property
-    def due(self) -> int | None:
+    def next_temporal_change(self) -> int | None:
         """Return when a row comes or goes by itself next, in milliseconds since 1970; None where none does.
 
         Where the state is lost, and nobody knows, that is at once.
         """
         known = self._state.known(self.marker)
-        return 0 if known is None else manifest.least(known, DUE)
+        return 0 if known is None else manifest.min_note(known, DUE)
 
-    def owing(self) -> bool:
+    def has_unread_output(self) -> bool:
         """Tell whether the table lacks a row that is there of no input, or has rows that are to go whatever comes.
 
         The former is that of an aggregate without GROUP BY, the latter are others'; or records that do not decode are
         kept of a batch that has not committed. `process` mends it with a batch that ends where it begins, or where that
         one did; any other first batch does as well.
         """
-        if self.marker.plan == NO_PLAN and not self._anew and self.writer.replaces():
+        if self.marker.plan == NO_PLAN and not self._anew and self.writer.replaces_foreign_rows():
             return True
         if self._ahead() is not None:
             return True
         if self.job.indexes and not self._anew:
             known = self._state.known(self.marker)
-            if self._arranging.lacking(known) if known is not None else self.marker.state is not None:
+            if self._arranging.missing(known) if known is not None else self.marker.state is not None:
                 return True
         operators = self.job.operators()
         return self.marker.state is None and any(
@@ -274,9 +274,9 @@ class BatchLoop:
     def conflicts(self) -> int:
         """Return how many keys of a promised KEY have several rows now, of which one is shown."""
         known = self._state.known(self.marker)
-        return manifest.total(known, CONFLICTS) if known is not None else 0
+        return manifest.sum_notes(known, CONFLICTS) if known is not None else 0
 
-    @room_needed()
+    @disk_full_as_error()
     def process(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
         """Commit the batch from `start` to `end`; return None if the table has it already.
 
@@ -285,7 +285,7 @@ class BatchLoop:
         """
         ahead = self._ahead() is not None and same(start, self.marker.end)
         pinned = self._pinned() if ahead else None
-        if ahead and pinned is None and same(start, end) and not self.owing():
+        if ahead and pinned is None and same(start, end) and not self.has_unread_output():
             return None  # that was all it was for
         end = offered = pinned or end
         for _ in range(_ATTEMPTS):
@@ -293,35 +293,35 @@ class BatchLoop:
             failpoint.point("read-marker")
             if not same(start, self.marker.end):
                 if not same(end, self.marker.end):
-                    raise DivergedError(f"the table is at {self.marker.end}, the batch goes from {start} to {end}")
+                    raise OutdatedStartError(f"the table is at {self.marker.end}, the batch goes from {start} to {end}")
                 self._release()
                 return None
-            if self._beginning.given_up(start):
-                raise skipped(self.job)
+            if self._beginning.loss_accepted(start):
+                raise loss_accepted_error(self.job)
             self._verify(start)
             self._verify(end)
             try:
                 before = self.marker.state
                 committed, outcome = self._try(start, end)
-            except RedoBatchError:
+            except StaleFilesError:
                 continue
             except SinkqlError as error:
                 end = self._mended(error, end, offered)
                 continue
             self.marker = committed.marker
             self.figures.take(self._state.load(self.marker), outcome)
-            self._record(committed, account(self.job, outcome), more=more, in_spark=outcome.in_spark)
+            self._record(committed, check_account(self.job, outcome), more=more, in_spark=outcome.in_spark)
             self._maintain(before)
             return committed
         raise self._disturbed()
 
-    @room_needed()
+    @disk_full_as_error()
     def replay(self, read: physical.Read) -> Replayed:
         """Put in the records of a source that did not decode, and do by now; raises what `replay.replay` does."""
         assert self.letters is not None, "no records are kept"
         return replay(self, self.letters, read)
 
-    def insert(
+    def commit_replayed(
         self,
         source: str,
         reader: Reader,
@@ -337,14 +337,14 @@ class BatchLoop:
             self.marker = self.writer.refresh()
             before = self._whole()
             task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self._buckets(before))
-            indexes = self._looking.between(self.marker.end, self.marker.end)
+            indexes = self._looking.indexes_at(self.marker.end, self.marker.end)
             arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit, indexes)
             parts = {name: splits if name == source else [] for name in self.readers}
             readers = {**self.readers, source: reader}
             at = self.marker.end
-            batch = Batch(task, parts, readers, arrangements, letters=Identities(), clock=step(at, at))
+            batch = Batch(task, parts, readers, arrangements, letters=IdentityCollector(), clock=step(at, at))
             outcome = run_batch(self.engine, self.job, batch)
-            account(self.job, outcome)
+            check_account(self.job, outcome)
             outcome = self._arranging.after(before, outcome, epoch=self.marker.epoch)
             name = listed(task.commit, outcome.letters())
             if name is None:
@@ -355,10 +355,10 @@ class BatchLoop:
             self.committing()
             try:
                 committed = self.writer.commit(task, outcome.results, marker)
-            except RedoBatchError:
+            except StaleFilesError:
                 continue
             self.marker = committed.marker
-            self._record(committed, account(self.job, outcome), more=False, in_spark=outcome.in_spark)
+            self._record(committed, check_account(self.job, outcome), more=False, in_spark=outcome.in_spark)
             return committed
         raise self._disturbed()
 
@@ -368,7 +368,7 @@ class BatchLoop:
 
     def _ahead(self) -> JobOffsets | None:
         """Return where the next batch must end, whose records that do not decode are kept already."""
-        return self.letters.ahead(self.marker.end) if self.letters is not None else None
+        return self.letters.pending_end(self.marker.end) if self.letters is not None else None
 
     def _restore_ahead(self) -> None:
         """Bring back what the end of a batch needs whose records are kept; where that is lost, it ends elsewhere."""
@@ -378,7 +378,7 @@ class BatchLoop:
         try:
             self._positions.restore(ahead)
         except LostPositionError:
-            self.letters.forgo()
+            self.letters.discard_pending()
 
     def _pinned(self) -> JobOffsets | None:
         """Return that end as the sources have it now; None where nothing is kept, or they cannot end there."""
@@ -386,10 +386,10 @@ class BatchLoop:
         if ahead is None or self.letters is None:
             return None
         starts = self.marker.end
-        found = {name: reader.onward(starts[name], ahead[name]) for name, reader in self.readers.items()}
+        found = {name: reader.translate_end(starts[name], ahead[name]) for name, reader in self.readers.items()}
         ends = {name: end for name, end in found.items() if end is not None}
         if len(ends) < len(found):
-            self.letters.forgo()
+            self.letters.discard_pending()
             return None
         return ends
 
@@ -402,12 +402,12 @@ class BatchLoop:
 
     def _mended(self, error: SinkqlError, end: JobOffsets, offered: JobOffsets) -> JobOffsets:
         """Return where the batch that failed ends when it is tried again; raises the error if that is of no use."""
-        if rebuildable(self.job, error):
+        if can_rebuild_state(self.job, error):
             self._state.again(self.marker, error)
             return end
         if isinstance(error, LostIndexError) and self._doubted != self.marker.commit:
             self._doubted = self.marker.commit  # once: what is made of the table is not lost again
-            self.writer.doubt()
+            self.writer.invalidate_index()
             self.progress(SinkRebuilding(self.job.sink, error))
             return end
         further = self._extended(end) if same(end, offered) and error.of_rows else end
@@ -419,22 +419,22 @@ class BatchLoop:
         return extended(self.readers, self.timeline, end, self.targets or {})
 
     def _try(self, start: JobOffsets, end: JobOffsets) -> tuple[Committed, Outcome]:
-        cleared = cleared_between(self.job, self.readers, start, end)
+        cleared = truncated_between(self.job, self.readers, start, end)
         overwritten = physical.change_of(self.job.write.input) == "upsert"
         before = self._whole()
         task = self.writer.begin(
             bucketing=self.engine.bucketing, buckets=self._buckets(before), cleared=overwritten and bool(cleared)
         )
-        indexes = self._looking.between(start, end)
+        indexes = self._looking.indexes_at(start, end)
         arrangements = Arrangements(self._state.home, before, self.marker.epoch, task.commit, indexes)
-        snapshotting = snapshotting_after(self.readers, start)
+        snapshotting = snapshots_running_after(self.readers, start)
         letters = self.letters.begin() if self.letters is not None and self._ahead() is None else None
         batch = Batch(
             task, self._splits(start, end), self.readers, arrangements, cleared, snapshotting, letters=letters,
             clock=step(start, end),
         )  # fmt: skip
         outcome = run_batch(self.engine, self.job, batch)
-        account(self.job, outcome)
+        check_account(self.job, outcome)
         failpoint.point("data-files")
         outcome = self._arranging.after(before, outcome, epoch=self.marker.epoch)
         self._verify(end)  # of the one that was there before and is still there, all that was read is
@@ -450,13 +450,13 @@ class BatchLoop:
     def _whole(self) -> manifest.Manifest:
         """Return the state that a batch begins with, with all that its job keeps."""
         known = self._state.load(self.marker)
-        found = self._arranging.whole(known, self.marker)
+        found = self._arranging.backfill(known, self.marker)
         if found is not known:
             self._state.hold(self.marker, found)
         return found
 
-    def _marker(self, start: JobOffsets, end: JobOffsets, state: str | None) -> Marker:
-        whole, below = whole_at(self.readers, end), self.timeline.below(end)
+    def _marker(self, start: JobOffsets, end: JobOffsets, state: str | None) -> Checkpoint:
+        whole, below = is_consistent_at(self.readers, end), self.timeline.below(end)
         if not self.timeline.agrees(end):
             whole = False
         return replace(
@@ -471,7 +471,7 @@ class BatchLoop:
     def _announce(self, end: JobOffsets) -> None:
         self.committing()
         for source, reader in self.readers.items():
-            reader.committing(end[source])
+            reader.before_commit(end[source])
 
     def _splits(self, start: JobOffsets, end: JobOffsets) -> dict[str, list[Split]]:
         return {
@@ -491,7 +491,7 @@ class BatchLoop:
                 found = max(found, reader.lag(end[source]))
         return found
 
-    def _record(self, committed: Committed, account: Account, *, more: bool, in_spark: bool = False) -> None:
+    def _record(self, committed: Committed, account: RecordAccount, *, more: bool, in_spark: bool = False) -> None:
         failpoint.point("committed")
         self._release()
         lag = self._lag(committed.marker.end)
@@ -534,7 +534,7 @@ class BatchLoop:
         self._tell(done)
         return done, finished
 
-    def keep(self) -> None:
+    def refresh_files(self) -> None:
         """Every few hours, while no batch runs, have the table keep what its marker needs of the sink's files.
 
         No sink stops where that fails.
@@ -549,9 +549,9 @@ class BatchLoop:
         except (SinkqlError, OSError):
             pass  # one of them may be gone already
         with suppress(OSError):
-            self._state.home.use()
+            self._state.home.touch()
         with suppress(SinkqlError, OSError):
-            self.writer.keep(self._positions.contents(self.marker.end))
+            self.writer.refresh_files(self._positions.contents(self.marker.end))
 
     def _tell(self, compacted: Sequence[Compacted]) -> None:
         for each in compacted:
@@ -560,12 +560,12 @@ class BatchLoop:
             self.progress(SinkCompacted(self.job.sink, each))
 
     def _maintain(self, before: str | None) -> None:
-        with self.allowance.spent() as go_on:
+        with self.allowance.record() as go_on:
             compacted = self.writer.maintain(go_on)
             if self.letters is not None:
                 self.letters.maintain(go_on)
         self._tell(compacted)
-        self.keep()
+        self.refresh_files()
         self._batches += 1
         if self._batches % _SWEEP_EVERY == 0:
             with suppress(SinkqlError):  # a store that does not answer now: the next time will do
@@ -584,5 +584,5 @@ class BatchLoop:
 
     def _release(self) -> None:
         for source, reader in self.readers.items():
-            reader.committed(self.marker.end[source])
+            reader.after_commit(self.marker.end[source])
         failpoint.point("released")

@@ -19,8 +19,8 @@ _EVERY_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Meter:
-    """Measure one sink. `look` is called each second, by a thread that a source which answers late may hold up."""
+class ProgressMeter:
+    """Measure one sink. `sample` is called each second, by a thread that a source which answers late may hold up."""
 
     sink_id: str
     control: Control
@@ -32,7 +32,7 @@ class Meter:
     _snapshot: FirstSnapshot | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(
+    def sample(
         self,
         sink: str,
         readers: Mapping[str, Reader],

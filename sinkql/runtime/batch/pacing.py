@@ -9,11 +9,11 @@ from typing import Protocol
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch.clock import CLOCK
-from sinkql.runtime.batch.timeline import Step, Timeline
+from sinkql.runtime.batch.timeline import Timeline, TimelineStep
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class PacingOrders:
     """Where a sink begins, and how it is paced. With `targets`, a batch is due at once and none goes past them."""
 
     begin: JobOffsets
@@ -27,7 +27,7 @@ class Orders:
         return self.commit_interval // timedelta(milliseconds=1)
 
 
-class Looking(Protocol):
+class InputProbe(Protocol):
     """The part of a reader that looks for new input."""
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
@@ -43,13 +43,13 @@ class Pacer:
     `comes`: when a row comes or goes by itself. Inputs that are read at ticks go as far as the `timeline` says.
     """
 
-    readers: Mapping[str, Looking]
+    readers: Mapping[str, InputProbe]
     window_ms: int | None = None
     cut: bool = False
     comes: Callable[[], int | None] = lambda: None
     timeline: Timeline | None = None
 
-    def due(self, orders: Orders, now_ms: int) -> bool:
+    def due(self, orders: PacingOrders, now_ms: int) -> bool:
         """Tell whether a batch is due."""
         if self.window_ms is None:
             self.window_ms = now_ms
@@ -59,11 +59,11 @@ class Pacer:
         self.window_ms = min(now_ms, self.window_ms)
         return now_ms >= self.window_ms + orders.interval_ms
 
-    def left_ms(self, orders: Orders, now_ms: int) -> int:
+    def left_ms(self, orders: PacingOrders, now_ms: int) -> int:
         """Return how long it is until a batch is due."""
         return 0 if self.window_ms is None else self.window_ms + orders.interval_ms - now_ms
 
-    def offer(self, start: JobOffsets, orders: Orders, now_ms: int) -> JobOffsets:
+    def next_end(self, start: JobOffsets, orders: PacingOrders, now_ms: int) -> JobOffsets:
         """Return where the due batch ends; `start` if nothing is new."""
         readers = {name: reader for name, reader in self.readers.items() if name != CLOCK}
         end = self._data(readers, start, orders, now_ms)
@@ -76,7 +76,7 @@ class Pacer:
         return {**end, CLOCK: later if new or (comes is not None and comes <= later["at"]) else start[CLOCK]}
 
     def _data(
-        self, readers: Mapping[str, Looking], start: JobOffsets, orders: Orders, now_ms: int
+        self, readers: Mapping[str, InputProbe], start: JobOffsets, orders: PacingOrders, now_ms: int
     ) -> dict[str, Offsets]:
         limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(readers))))
         followed = self.timeline.inputs if self.timeline is not None else ()
@@ -96,10 +96,10 @@ class Pacer:
         self.window_ms = now_ms if step.at is None else min(now_ms, step.at)
         return {**end, **step.ends}
 
-    def _step(self, start: JobOffsets, others: JobOffsets, limit: Limit, targets: JobOffsets | None) -> Step:
+    def _step(self, start: JobOffsets, others: JobOffsets, limit: Limit, targets: JobOffsets | None) -> TimelineStep:
         """Return how far the inputs go that are read at ticks, beside others."""
         if self.timeline is None or not self.timeline.inputs:
-            return Step({})
+            return TimelineStep({})
         due = None
         if CLOCK in self.timeline.inputs:
             moved = any(end != start[name] for name, end in others.items())

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sinkql import physical
-from sinkql.connector_api.stream import JobOffsets, Marker, Reader, WriteResult, same
+from sinkql.connector_api.stream import Checkpoint, JobOffsets, Reader, WriteResult, same
 from sinkql.errors import GoneError, LostStateError, SinkqlError
-from sinkql.runtime.batch.accounting import account
+from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, run_batch
-from sinkql.runtime.batch.lookup import LookingUp
-from sinkql.runtime.batch.special import cleared_between, snapshotting_after
+from sinkql.runtime.batch.lookup import IndexLookup
+from sinkql.runtime.batch.special import snapshots_running_after, truncated_between
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def rebuildable(job: physical.Job, error: SinkqlError) -> bool:
+def can_rebuild_state(job: physical.Job, error: SinkqlError) -> bool:
     """Tell whether an error means lost state that can be rebuilt: of a sink by key that began at its beginning."""
     return isinstance(error, LostStateError) and job.write.mode != "append" and job.snapshot
 
@@ -46,18 +46,18 @@ class Discard:
         return WriteResult(bucket, sum(batch.num_rows for batch in batches), None, superseded=0)
 
 
-def rebuild(
+def rebuild_state(
     job: physical.Job,
     readers: Mapping[str, Reader],
     engine: Engine,
-    home: Home,
-    marker: Marker,
+    home: StateDirectory,
+    marker: Checkpoint,
     lost: SinkqlError,
 ) -> state.Manifest:
     """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets, hash_key=home.hash_key)
     try:
-        begin = {name: reader.initial_of(marker.end[name]) for name, reader in readers.items()}
+        begin = {name: reader.restart_of(marker.end[name]) for name, reader in readers.items()}
         at: JobOffsets = begin
         while True:
             end = {name: reader.step(at[name], marker.end[name]) for name, reader in readers.items()}
@@ -81,7 +81,7 @@ def _stepped(
     job: physical.Job,
     readers: Mapping[str, Reader],
     engine: Engine,
-    home: Home,
+    home: StateDirectory,
     epoch: int,
     manifest: state.Manifest,
     start: JobOffsets,
@@ -90,17 +90,17 @@ def _stepped(
 ) -> state.Manifest:
     """Return the state after the rows between two offsets; of the sources in `fresh` none were read before."""
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
-    indexes = LookingUp(job, readers, engine, home).between(start, end)
+    indexes = IndexLookup(job, readers, engine, home).indexes_at(start, end)
     arrangements = Arrangements(home, manifest, epoch, task.commit, indexes)
     splits = {
         name: [] if start[name] == end[name] else reader.splits(start[name], end[name])
         for name, reader in readers.items()
     }
-    cleared = cleared_between(job, readers, start, end, fresh)
-    snapshotting = snapshotting_after(readers, start)
+    cleared = truncated_between(job, readers, start, end, fresh)
+    snapshotting = snapshots_running_after(readers, start)
     batch = Batch(
         task, splits, readers, arrangements, cleared, snapshotting=snapshotting, clock=step(start, end)
     )  # fmt: skip
     outcome = run_batch(engine, job, batch)
-    account(job, outcome)
-    return state.after(manifest, outcome.runs)
+    check_account(job, outcome)
+    return state.next_manifest(manifest, outcome.runs)

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.connector_api.on_error import again_from_source, may_be_late
+from sinkql.connector_api.on_error import can_reread_source, may_replay_late
 from sinkql.connector_api.stream import (
     NO_PLAN,
+    Checkpoint,
     Committed,
     DecodedMessages,
     Limit,
-    Marker,
     Offsets,
     Reader,
     RowError,
@@ -35,7 +35,7 @@ from sinkql.connector_api.stream import (
     Tally,
     WriteResult,
 )
-from sinkql.runtime.batch.dead_letter import DeadLetters
+from sinkql.runtime.batch.dead_letter import DeadLetterTable
 from sinkql.storage import failpoint
 
 _MOST = 20_000
@@ -54,7 +54,7 @@ class Replayed:
     left: int
 
 
-class Loop(Protocol):
+class ReplayTarget(Protocol):
     """What a sink's batch loop has for it."""
 
     @property
@@ -70,23 +70,23 @@ class Loop(Protocol):
         """Return the sink's state folder."""
 
     @property
-    def marker(self) -> Marker:
+    def marker(self) -> Checkpoint:
         """Return the table's marker."""
 
-    def insert(
+    def commit_replayed(
         self,
         source: str,
         reader: Reader,
         splits: Sequence[Split],
         listed: Callable[[str, Sequence[WriteResult]], str | None],
     ) -> Committed | None:
-        """Commit the rows of another reader of a source, as `BatchLoop.insert` does."""
+        """Commit the rows of another reader of a source, as `BatchLoop.commit_replayed` does."""
 
-    def rebuild(self) -> Committed:
+    def full_refresh(self) -> Committed:
         """Compute all rows of the table again."""
 
 
-def replay(loop: Loop, letters: DeadLetters, read: physical.Read) -> Replayed:
+def replay(loop: ReplayTarget, letters: DeadLetterTable, read: physical.Read) -> Replayed:
     """Put in the records of a source that decode by now; `loop` is started, and owes nothing.
 
     Raises SQ3394 where what is kept of them is not all, SQ3415 where the source does not have them any more, and what
@@ -95,16 +95,16 @@ def replay(loop: Loop, letters: DeadLetters, read: physical.Read) -> Replayed:
     settle(loop, letters)
     kept = _count(letters, read.name)
     if kept and loop.marker.plan != NO_PLAN:
-        if may_be_late(loop.job, read):
+        if may_replay_late(loop.job, read):
             for records in _parts(letters, read.name):
                 _put(loop, letters, read, records)
         else:
-            loop.rebuild()
+            loop.full_refresh()
     left = _count(letters, read.name)
     return Replayed(kept - left, left)
 
 
-def settle(loop: Loop, letters: DeadLetters) -> None:
+def settle(loop: ReplayTarget, letters: DeadLetterTable) -> None:
     """Take out the records that the sink's table has by now."""
     name = loop.marker.replayed
     listed = letters.listed(name) if name is not None else None
@@ -112,12 +112,12 @@ def settle(loop: Loop, letters: DeadLetters) -> None:
         return
     failpoint.point("replayed")
     gone = {tuple(each) for each in json.loads(listed)}
-    letters.take_out(name, lambda rows: pa.array([each in gone for each in identities(rows)], pa.bool_()))
+    letters.remove(name, lambda rows: pa.array([each in gone for each in identities(rows)], pa.bool_()))
 
 
-def decoding(loop: Loop, letters: DeadLetters, failed: Sequence[WriteResult], commit: str) -> str | None:
+def decoding(loop: ReplayTarget, letters: DeadLetterTable, failed: Sequence[WriteResult], commit: str) -> str | None:
     """List the records that are kept, and of which none `failed` when all was read again; None where there are none."""
-    sources = {read.name for read in loop.job.reads() if again_from_source(loop.job, read)}
+    sources = {read.name for read in loop.job.reads() if can_reread_source(loop.job, read)}
     still = {(source, position) for result in failed for source, position, _ in result.data}
     known = (each for _, rows in letters.rows() for each in identities(rows))
     return _listed(letters, commit, (each for each in known if each[0] in sources and each[:2] not in still))
@@ -130,21 +130,21 @@ def identities(records: pa.Table) -> list[Identity]:
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def _listed(letters: DeadLetters, commit: str, records: Iterable[Identity]) -> str | None:
+def _listed(letters: DeadLetterTable, commit: str, records: Iterable[Identity]) -> str | None:
     found = list(records)
     return letters.list(commit, json.dumps(found).encode()) if found else None
 
 
-def _of_source(letters: DeadLetters, source: str) -> Iterator[pa.Table]:
+def _of_source(letters: DeadLetterTable, source: str) -> Iterator[pa.Table]:
     for _, rows in letters.rows():
         yield rows.filter(pc.equal(rows.column("source"), source))
 
 
-def _count(letters: DeadLetters, source: str) -> int:
+def _count(letters: DeadLetterTable, source: str) -> int:
     return sum(rows.num_rows for rows in _of_source(letters, source))
 
 
-def _parts(letters: DeadLetters, source: str) -> Iterator[pa.Table]:
+def _parts(letters: DeadLetterTable, source: str) -> Iterator[pa.Table]:
     """Yield the records that are kept of a source at first, as many as one commit takes."""
     waiting: list[pa.Table] = []
     for rows in _of_source(letters, source):
@@ -156,7 +156,7 @@ def _parts(letters: DeadLetters, source: str) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _put(loop: Loop, letters: DeadLetters, read: physical.Read, records: pa.Table) -> None:
+def _put(loop: ReplayTarget, letters: DeadLetterTable, read: physical.Read, records: pa.Table) -> None:
     """Put in those of some records that decode by now, in one commit."""
     path = loop.folder / "replay.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, records.schema) as writer:
@@ -168,14 +168,14 @@ def _put(loop: Loop, letters: DeadLetters, read: physical.Read, records: pa.Tabl
         def listed(commit: str, found: Sequence[WriteResult]) -> str | None:
             return _listed(letters, commit, (each for result in found for each in result.data))
 
-        if loop.insert(read.source, LateReader(loop.readers[read.source]), [split], listed):
+        if loop.commit_replayed(read.source, DeadLetterReader(loop.readers[read.source]), [split], listed):
             settle(loop, letters)
     finally:
         path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Identities:
+class IdentityCollector:
     """Take records for what tells them from others, and write nothing; a `WriteTask`."""
 
     commit: str = ""
@@ -196,16 +196,16 @@ def _told(batch: pa.RecordBatch) -> tuple[list[str], list[str], list[int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class LateReader(Reader):
+class DeadLetterReader(Reader):
     """Read records that are kept, in the place of what a `reader` reads; those that fail again count for nothing."""
 
     reader: Reader
 
-    def small(self, splits: Sequence[Split]) -> bool:
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
         """Tell what was seen when the records were put by."""
         return all(split["small"] for split in splits)
 
-    def here(self) -> bool:
+    def local_only(self) -> bool:
         """Tell that the records are in a file of this machine."""
         return True
 
@@ -234,7 +234,9 @@ class LateReader(Reader):
     def _rows(self, kept: pa.Table, tally: Tally) -> Iterator[pa.RecordBatch]:
         records = [_record(each) for each in kept.to_pylist()]
         rows: list[pa.RecordBatch] = []
-        for record, identity, decoded in zip(records, identities(kept), self.reader.again(records), strict=True):
+        for record, identity, decoded in zip(
+            records, identities(kept), self.reader.retry_dead_letters(records), strict=True
+        ):
             if decoded.failures:
                 continue
             _take(tally, record, identity, decoded)

@@ -6,37 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sinkql import physical
-from sinkql.connector_api.stream import NO_PLAN, JobOffsets, Marker, Reader, Switch, Writer, switch_of
+from sinkql.connector_api.stream import NO_PLAN, Checkpoint, JobOffsets, PlanChange, Reader, Writer, plan_change_of
 from sinkql.errors import SinkqlError
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class ResumePoint:
     """Say where a job begins to read, by its table."""
 
     job: physical.Job
     readers: Mapping[str, Reader]
     writer: Writer
 
-    def switch(self, found: Marker | None) -> Switch | None:
+    def switch(self, found: Checkpoint | None) -> PlanChange | None:
         """Return which other plans' tables the job follows, and how; None where it follows its own alone.
 
         A view computes its rows again whatever plan they are of.
         """
-        switch = switch_of(self.job)
+        switch = plan_change_of(self.job)
         if self.job.write.connector == physical.VIEW and found is not None and found.plan != self.job.plan:
             again = frozenset({found.plan} - {NO_PLAN})
             follows: dict[str, dict[str, str | None]] = {each: {} for each in (NO_PLAN, *again)}
-            switch = Switch(self.job.plan, follows, stateful=self.job.stateful(), again=again)
-        if self.writer.replaces():
+            switch = PlanChange(self.job.plan, follows, stateful=self.job.stateful(), again=again)
+        if self.writer.replaces_foreign_rows():
             if self.job.write.mode == "upsert":
-                switch = switch or Switch(self.job.plan, {NO_PLAN: {}}, stateful=self.job.stateful())
+                switch = switch or PlanChange(self.job.plan, {NO_PLAN: {}}, stateful=self.job.stateful())
                 switch = replace(switch, again=switch.again | {NO_PLAN})
             elif switch is not None:
                 switch = replace(switch, empties=True)
         return replace(switch, check=self._check_unread) if switch is not None else None
 
-    def of(self, found: Marker | None, switch: Switch | None) -> JobOffsets:
+    def of(self, found: Checkpoint | None, switch: PlanChange | None) -> JobOffsets:
         """Return where the job goes on; raises SQ3410 for the marker of another plan that it does not follow.
 
         Sources that are new to a table with rows begin at their present end. Where the rows come anew, all are read, so
@@ -53,7 +53,7 @@ class Beginning:
             for name, reader in self.readers.items()
         }
 
-    def check_plan(self, marker: Marker) -> None:
+    def check_plan(self, marker: Checkpoint) -> None:
         """Raise SQ3410 for the marker of another plan."""
         if marker.plan not in (NO_PLAN, self.job.plan):
             raise SinkqlError(
@@ -63,17 +63,17 @@ class Beginning:
                 hint="Drop the sink and create it again, into a new table.",
             )
 
-    def given_up(self, at: JobOffsets) -> bool:
+    def loss_accepted(self, at: JobOffsets) -> bool:
         """Tell whether a source lost what follows, and the rows can be computed again without it."""
         if not self.job.renewable:
             return False
-        return any(reader.anew(at[name]) for name, reader in self.readers.items() if name in at)
+        return any(reader.wants_full_refresh(at[name]) for name, reader in self.readers.items() if name in at)
 
-    def _check_unread(self, found: Marker) -> None:
+    def _check_unread(self, found: Checkpoint) -> None:
         """Raise SQ3413 where rows that the table has should have values in a column that is new to it."""
         for source, column in next((each.unread for each in self.job.follows if each.plan == found.plan), ()):
             reader = self.readers.get(source)
-            if reader is not None and source in found.end and not reader.unread(found.end[source], column):
+            if reader is not None and source in found.end and not reader.is_all_null(found.end[source], column):
                 raise SinkqlError(
                     "SQ3413",
                     f'sink "{self.job.sink}" wrote rows of "{source}" that have values in column "{column}", '

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from sinkql.connector_api.stream import JobOffsets
-from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 ROUND_SECONDS = 10.0
 _TEND_SECONDS = 1.0
@@ -48,7 +48,7 @@ again. What it raises ends the seat.
 """
 
 
-class Lane(Protocol):
+class Worker(Protocol):
     """Run rounds, one at a time, each in answer to a call."""
 
     @property
@@ -65,19 +65,19 @@ class Lane(Protocol):
         """End it; called where no round runs, or one that is about to end."""
 
 
-Open = Callable[[Callable[[], None]], Lane]
+Open = Callable[[Callable[[], None]], Worker]
 """Return a new lane, whose rounds are calls of the function."""
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class ScheduledSink:
     """A sink that runs: how it is paced, and where it is. `error` is set, and `wake` told, when it cannot go on.
 
     It `stalls` from a batch that failed until that one is committed.
     """
 
     pacer: Pacer
-    orders: Orders
+    orders: PacingOrders
     process: Process
     wake: threading.Event
     error: Exception | None = field(default=None, init=False)
@@ -95,7 +95,7 @@ class Seat:
 class _Place:
     """A lane, and what it does: `called` until its round begins, `staying` while it waits in it."""
 
-    lane: Lane = field(init=False)
+    lane: Worker = field(init=False)
     state: Literal["idle", "called", "running", "staying"] = "idle"
     since: float = field(default_factory=time.monotonic)
     """When it became what it is, but for `staying`; of one that runs, when the batch began."""
@@ -103,7 +103,7 @@ class _Place:
     """How many the round had so far."""
 
 
-class Conductor:
+class BatchScheduler:
     """Have the batches of all seats run in lanes: as many as are needed at once, at `most` so many.
 
     Not counted are those of slow batches. The lanes end with `close`.
@@ -116,9 +116,9 @@ class Conductor:
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._turns = itertools.count()
-        self._seats: set[Seat] = set()
-        self._heap: list[tuple[float, int, Seat]] = []
-        self._ready: deque[Seat] = deque()
+        self._seats: set[ScheduledSink] = set()
+        self._heap: list[tuple[float, int, ScheduledSink]] = []
+        self._ready: deque[ScheduledSink] = deque()
         self._places: list[_Place] = []
         self._wants_lane = self._relief = False
         self._closed = False
@@ -126,7 +126,7 @@ class Conductor:
         self._tended = self._tending_asked = 0
         self._thread: threading.Thread | None = None
 
-    def enrol(self, seat: Seat) -> None:
+    def add(self, seat: ScheduledSink) -> None:
         """Let a sink's batches run from now on; return once there is a lane. Raises what opening it raises."""
         self._have_tended()
         with self._opening:
@@ -152,21 +152,21 @@ class Conductor:
             while self._tended < asked and not self._closed:
                 self._changed.wait()
 
-    def pace(self, seat: Seat, orders: Orders) -> None:
+    def reschedule(self, seat: ScheduledSink, orders: PacingOrders) -> None:
         """Let a seat keep other orders from now on."""
         with self._changed:
             seat.orders = orders
             if seat._state == "waiting" and seat._end is None:
                 self._wait(seat)
 
-    def left(self, seat: Seat) -> float:
+    def idle_seconds(self, seat: ScheduledSink) -> float:
         """Return for how many seconds the lane of a seat whose batch is done is not needed: by it, or by others."""
         with self._changed:
             if len(self._ready) > sum(place.state != "running" for place in self._places):
                 return 0.0
         return 0.0 if seat.pacer.cut else seat.pacer.left_ms(seat.orders, _now_ms()) / 1000
 
-    def leave(self, seat: Seat) -> None:
+    def remove(self, seat: ScheduledSink) -> None:
         """Let no batch of the seat begin any more, and wait for the one that runs."""
         with self._changed:
             self._seats.discard(seat)
@@ -187,13 +187,13 @@ class Conductor:
 
     # --- the heap: called with the lock held ---------------------------------------------------------------------
 
-    def _wait(self, seat: Seat, *, least: float = 0.0) -> None:
+    def _wait(self, seat: ScheduledSink, *, least: float = 0.0) -> None:
         """Look at a seat when its next batch is due, but not for `least` seconds."""
         now_ms = _now_ms()
         left = 0.0 if seat.pacer.due(seat.orders, now_ms) else seat.pacer.left_ms(seat.orders, now_ms) / 1000
         self._push(seat, max(left, least))
 
-    def _push(self, seat: Seat, seconds: float) -> None:
+    def _push(self, seat: ScheduledSink, seconds: float) -> None:
         seat._state, seat._turn = "waiting", next(self._turns)
         heapq.heappush(self._heap, (time.monotonic() + seconds, seat._turn, seat))
         self._changed.notify_all()
@@ -204,7 +204,7 @@ class Conductor:
             heapq.heappop(self._heap)  # it left, or is due at another time by now
         return self._heap[0][0] if self._heap else None
 
-    def _offer(self, seat: Seat) -> None:
+    def _offer(self, seat: ScheduledSink) -> None:
         seat._state = "ready"
         self._ready.append(seat)
         self._call()
@@ -231,7 +231,7 @@ class Conductor:
         soon = self._soon(now)
         return place.batches > 1 and soon is not None and soon <= now + _AHEAD_SECONDS
 
-    def _fail(self, seat: Seat, error: Exception) -> None:
+    def _fail(self, seat: ScheduledSink, error: Exception) -> None:
         self._seats.discard(seat)
         seat._state, seat.error = "gone", error
         seat.wake.set()
@@ -296,7 +296,7 @@ class Conductor:
         slow = [place for place in self._places if place.state == "running" and now >= place.since + _SLOW_SECONDS]
         return min(len(slow), _MOST_SLOW)
 
-    def _look(self, seat: Seat) -> None:
+    def _look(self, seat: ScheduledSink) -> None:
         """Find out in a thread whether something is new for a seat that is due."""
         if seat._end is not None:
             self._offer(seat)
@@ -307,9 +307,9 @@ class Conductor:
         seat._state = "looking"
         threading.Thread(target=self._looking, args=(seat, seat._turn), name="looking", daemon=True).start()
 
-    def _looking(self, seat: Seat, turn: int) -> None:
+    def _looking(self, seat: ScheduledSink, turn: int) -> None:
         try:
-            found: JobOffsets | Exception = seat.pacer.offer(seat._at, seat.orders, _now_ms())
+            found: JobOffsets | Exception = seat.pacer.next_end(seat._at, seat.orders, _now_ms())
         except Exception as error:
             found = error
         with self._changed:
@@ -370,7 +370,7 @@ class Conductor:
         while (seat := self._next(place, until)) is not None:
             self._serve(seat)
 
-    def _next(self, place: _Place, until: float) -> Seat | None:
+    def _next(self, place: _Place, until: float) -> ScheduledSink | None:
         """Return the next seat whose batch is to run; None where the round is over."""
         with self._changed:
             while not self._closed and place in self._places and (now := time.monotonic()) < until:
@@ -398,7 +398,7 @@ class Conductor:
         """Return when a seat may be ready: one whose batch runs, as soon as that is done."""
         return now if any(seat._state in ("looking", "running") for seat in self._seats) else self._due_at()
 
-    def _serve(self, seat: Seat) -> None:
+    def _serve(self, seat: ScheduledSink) -> None:
         assert seat._end is not None
         try:
             done = seat.process(seat._at, seat._end, seat.pacer.cut)
@@ -418,7 +418,7 @@ class Conductor:
                 self._wait(seat)
 
 
-def _end(lane: Lane) -> None:
+def _end(lane: Worker) -> None:
     with suppress(Exception):  # one that does not end does nothing either
         lane.stop()
 

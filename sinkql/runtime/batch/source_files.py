@@ -17,7 +17,7 @@ from sinkql.storage import failpoint, files
 
 
 @dataclass(slots=True)
-class PositionFiles:
+class SourceFiles:
     """Keep those of a sink's readers, whose state folder is `folder`."""
 
     readers: Mapping[str, Reader]
@@ -30,7 +30,7 @@ class PositionFiles:
         for source in (each for each in self.readers if each in offsets):
             reader, tried = self.readers[source], set[str]()
             while missing := [
-                name for name in reader.attachments(offsets[source]) if not (self.folder / name).exists()
+                name for name in reader.required_files(offsets[source]) if not (self.folder / name).exists()
             ]:
                 for name in missing:
                     self._bring_back(source, name, again=name in tried)
@@ -38,7 +38,7 @@ class PositionFiles:
         failpoint.point("restored")
 
     def _bring_back(self, source: str, name: str, *, again: bool) -> None:
-        data = self.writer.attached(name)
+        data = self.writer.load_file(name)
         if data is None or again:
             raise LostPositionError(
                 "SQ3412",
@@ -46,14 +46,14 @@ class PositionFiles:
                 detail=f'file "{name}" is neither in the state folder nor, undamaged, in the table folder',
                 hint="Restore the file, or drop the sink and create it again, into a new table.",
             )
-        files.write(self.folder / name, data)
+        files.write_atomic(self.folder / name, data)
 
     def attach(self, offsets: JobOffsets) -> None:
         """Give the table a copy of each that it does not have."""
         for source, reader in self.readers.items():
-            for name in reader.attachments(offsets[source]):
+            for name in reader.required_files(offsets[source]):
                 if name not in self._attached:
-                    self.writer.attach(name, (self.folder / name).read_bytes())
+                    self.writer.store_file(name, (self.folder / name).read_bytes())
                     self._attached.add(name)
         failpoint.point("attached")
 
@@ -62,7 +62,7 @@ class PositionFiles:
         files: dict[str, bytes] = {}
         for source, reader in self.readers.items():
             with suppress(SinkqlError):
-                for name in reader.attachments(offsets[source]):
+                for name in reader.required_files(offsets[source]):
                     with suppress(OSError):
                         files[name] = (self.folder / name).read_bytes()
         return files
@@ -71,9 +71,9 @@ class PositionFiles:
         """Delete those that none of the offsets needs, of those that were written before a time."""
         for source, reader in self.readers.items():
             kept = [offsets[source] for offsets in needed if source in offsets]
-            for name in reader.unneeded(kept, before=before):
+            for name in reader.removable_files(kept, before=before):
                 failpoint.point("position-unneeded")
-                if not self.writer.detach(name):
+                if not self.writer.delete_file(name):
                     continue
                 self._attached.discard(name)
                 failpoint.point("position-detached")

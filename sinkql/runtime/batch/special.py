@@ -9,7 +9,7 @@ from sinkql.connector_api.stream import JobOffsets, Reader
 from sinkql.errors import SinkqlError
 
 
-def cleared_between(
+def truncated_between(
     job: physical.Job,
     readers: Mapping[str, Reader],
     start: JobOffsets,
@@ -21,7 +21,9 @@ def cleared_between(
     Of those in `fresh` nothing was read before.
     """
     found = frozenset(
-        name for name, reader in readers.items() if start[name] != end[name] and reader.cleared(start[name], end[name])
+        name
+        for name, reader in readers.items()
+        if start[name] != end[name] and reader.truncated_between(start[name], end[name])
     )
     for read in job.reads():
         if read.source in found and read.change != "upsert" and read.source in fresh:
@@ -36,12 +38,12 @@ def cleared_between(
     return found
 
 
-def whole_at(readers: Mapping[str, Reader], end: JobOffsets) -> bool | None:
+def is_consistent_at(readers: Mapping[str, Reader], end: JobOffsets) -> bool | None:
     """Tell whether the rows up to there are those of one moment of each source; None where no source has to say."""
-    said = [each for name, reader in readers.items() if (each := reader.whole(end[name])) is not None]
+    said = [each for name, reader in readers.items() if (each := reader.is_consistent(end[name])) is not None]
     return all(said) if said else None
 
 
-def snapshotting_after(readers: Mapping[str, Reader], start: JobOffsets) -> frozenset[str]:
+def snapshots_running_after(readers: Mapping[str, Reader], start: JobOffsets) -> frozenset[str]:
     """Return the names of the sources whose first snapshot goes on after `start`."""
-    return frozenset(name for name, reader in readers.items() if reader.snapshotting(start[name]))
+    return frozenset(name for name, reader in readers.items() if reader.snapshot_running(start[name]))

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.connector_api.stream import Marker, Reader
+from sinkql.connector_api.stream import Checkpoint, Reader
 from sinkql.errors import LostStateError, SinkqlError
 from sinkql.runtime.batch.engine import Engine, Outcome
 from sinkql.runtime.batch.events import Progress, SinkRebuilding
-from sinkql.runtime.batch.full_refresh import forgotten
-from sinkql.runtime.batch.rebuild import rebuild, rebuildable
+from sinkql.runtime.batch.full_refresh import state_unrecoverable_error
+from sinkql.runtime.batch.rebuild import can_rebuild_state, rebuild_state
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state.run import lost_run
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, files
 
 
@@ -27,12 +27,12 @@ class JobState:
     job: physical.Job
     readers: Mapping[str, Reader]
     engine: Engine
-    home: Home
+    home: StateDirectory
     progress: Progress
     _held: tuple[str | None, manifest.Manifest] | None = None
     _renewed: str | None = None
 
-    def forgotten(self, marker: Marker) -> bool:
+    def forgotten(self, marker: Checkpoint) -> bool:
         """Tell whether it is lost, and cannot be made of what the table was made of: all rows are to come anew.
 
         Not where another host has made it since.
@@ -60,7 +60,7 @@ class JobState:
                 found[arrangement] += size
         return found
 
-    def load(self, marker: Marker) -> manifest.Manifest:
+    def load(self, marker: Checkpoint) -> manifest.Manifest:
         """Return that of a marker; raises SQ34… where it is lost."""
         if self._held is not None and self._held[0] == marker.state:
             return self._held[1]
@@ -77,36 +77,38 @@ class JobState:
     def _loaded(self, name: str) -> manifest.Manifest:
         """Return a manifest; what it names is in the folder then, if anything has it."""
         home = self.home
-        home.bring({manifest.file(name): None})
+        home.fetch({manifest.file(name): None})
         try:
             found = manifest.load(home.folder, name)
         except LostStateError:
             if home.store is None:
                 raise
-            home.lose([manifest.file(name)])
-            home.bring({manifest.file(name): None})
+            home.mark_lost([manifest.file(name)])
+            home.fetch({manifest.file(name): None})
             found = manifest.load(home.folder, name)
         missing: Sequence[str] = ()
         if home.remote:
-            missing = home.lacking(manifest.files(found))
+            missing = home.missing(manifest.files(found))
             if not missing:
-                home.keep((*manifest.files(found), manifest.file(name)))  # of one that was in this folder alone
+                home.ensure_uploaded(
+                    (*manifest.files(found), manifest.file(name))
+                )  # of one that was in this folder alone
         elif home.store is not None:
-            missing = home.bring(manifest.files(found))
+            missing = home.fetch(manifest.files(found))
         if missing:
             raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
         return found
 
-    def known(self, marker: Marker) -> manifest.Manifest | None:
+    def known(self, marker: Checkpoint) -> manifest.Manifest | None:
         """Return that of a marker, None where it is lost and the first batch will compute it again."""
         try:
             return self.load(marker)
         except SinkqlError as error:
-            if not rebuildable(self.job, error):
+            if not can_rebuild_state(self.job, error):
                 raise
             return None
 
-    def spread(self, marker: Marker) -> bool:
+    def spread(self, marker: Checkpoint) -> bool:
         """Tell whether it is to be in another number of buckets, and can be: then all rows are to come anew."""
         known = self.known(marker) if self.job.buckets is not None and self.job.stateful() else None
         return (
@@ -116,25 +118,25 @@ class JobState:
             and (int(known["buckets"]) != self.job.buckets)
         )
 
-    def hold(self, marker: Marker, found: manifest.Manifest) -> None:
+    def hold(self, marker: Checkpoint, found: manifest.Manifest) -> None:
         """Take this for the state of a marker: it has more than what is saved."""
         self._held = (marker.state, found)
 
     def after(self, before: manifest.Manifest, outcome: Outcome, *, epoch: int) -> str | None:
         """Save what a batch makes of it; return its name for a marker, None of a job without state."""
-        return self.save(manifest.after(before, outcome.runs), epoch=epoch)
+        return self.save(manifest.next_manifest(before, outcome.runs), epoch=epoch)
 
     def save(self, found: manifest.Manifest, *, epoch: int) -> str | None:
         """Save one; return its name for a marker, None of a job without state."""
         if not self.job.stateful():
             return None
         name = manifest.save(self.home.folder, found, epoch=epoch)
-        self.home.keep((*manifest.files(found), manifest.file(name)))
+        self.home.ensure_uploaded((*manifest.files(found), manifest.file(name)))
         failpoint.point("state-kept")
         self._held = (name, found)
         return name
 
-    def again(self, marker: Marker, lost: SinkqlError) -> None:
+    def again(self, marker: Checkpoint, lost: SinkqlError) -> None:
         """Compute that of a marker again, from the sources; raises `lost` where they cannot be read so far back.
 
         Where the table's rows can be computed anew, that is what its next start does.
@@ -143,21 +145,21 @@ class JobState:
             return
         self.progress(SinkRebuilding(self.job.sink, lost))
         try:
-            found = rebuild(self.job, self.readers, self.engine, self.home, marker, lost)
+            found = rebuild_state(self.job, self.readers, self.engine, self.home, marker, lost)
         except LostStateError:
-            if not self.job.renewable or not any(reader.whole_now() for reader in self.readers.values()):
+            if not self.job.renewable or not any(reader.can_full_refresh() for reader in self.readers.values()):
                 raise
-            files.write(self._forgotten, str(marker.state).encode())
-            raise forgotten(self.job) from lost
+            files.write_atomic(self._forgotten, str(marker.state).encode())
+            raise state_unrecoverable_error(self.job) from lost
         self._held = (marker.state, found)
 
-    def _fetched_again(self, marker: Marker) -> bool:
+    def _fetched_again(self, marker: Checkpoint) -> bool:
         """Have all that a marker names from the store, where there is one, in the place of what is damaged; once."""
         if self.home.store is None or marker.state is None or self._renewed == marker.state:
             return False
         self._renewed = marker.state
         if self._held is not None and self._held[0] == marker.state:
-            self.home.lose((manifest.file(marker.state), *manifest.files(self._held[1])))
+            self.home.mark_lost((manifest.file(marker.state), *manifest.files(self._held[1])))
             self._held = None
         try:
             self.load(marker)
@@ -165,9 +167,9 @@ class JobState:
             return False
         return True
 
-    def sweep(self, marker: Marker, before: str | None, states: Mapping[str, Collection[str]]) -> None:
+    def sweep(self, marker: Checkpoint, before: str | None, states: Mapping[str, Collection[str]]) -> None:
         """Delete what neither a marker nor the one before it names, but for the indexes of some `states`."""
-        manifest.sweep_handed(self.home, epoch=marker.epoch)
+        manifest.sweep_staged(self.home, epoch=marker.epoch)
         if marker.state is None and not states:
             return
         keep = {name for name in (before, marker.state) if name is not None}

@@ -16,7 +16,7 @@ import msgspec
 from sinkql import codec
 from sinkql.connector_api.stream import Offsets
 from sinkql.storage import failpoint
-from sinkql.storage.numbered_log import Numbers
+from sinkql.storage.numbered_log import NumberedLog
 
 _KEPT = 256
 """How many ticks stay: a job that is further behind goes to one of these at once."""
@@ -24,7 +24,7 @@ _SWEEP_EVERY = 32
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """How far each of the sources is read, by `Reader.common`; `at` is when it was made, in ms, growing.
+    """How far each of the sources is read, by `Reader.comparable_position`; `at` is when it was made, in ms, growing.
 
     `whole` says of sources when they had no more than that, or no more than a tick before this one.
     """
@@ -41,7 +41,7 @@ _TICKS = codec.decoder(Tick)  # made with the module, as threads that make one a
 class Ticks:
     """The ticks by their numbers."""
 
-    files: Numbers
+    files: NumberedLog
     _known: dict[int, Tick] = field(default_factory=dict, compare=False, repr=False)
 
     def newest_first(self) -> Iterator[tuple[int, Tick]]:

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.connector_api.stream import Derived, JobOffsets, Limit, Offsets, Reader, same
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, ViewLogReader, same
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.tick import Tick, Ticks, roundness
-from sinkql.storage.numbered_log import Numbered, Numbers
+from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog
 
 _NO_LIMIT = Limit(1 << 62, 1 << 62)
 _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """How far the inputs that are read at ticks go; `more` if there is another tick, or a limit cut it.
 
     `at` is when the tick was made, None where it goes to none.
@@ -57,10 +57,10 @@ class Timeline:
     keeps: bool
     since_ms: int = 0
     _sources: dict[str, Reader] = field(init=False)
-    _logs: dict[str, Derived] = field(init=False)
+    _logs: dict[str, ViewLogReader] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._logs = {name: each for name, each in self.readers.items() if isinstance(each, Derived)}
+        self._logs = {name: each for name, each in self.readers.items() if isinstance(each, ViewLogReader)}
         self._sources = {name: self.readers[name] for name in self.inputs if name not in self._logs}
 
     @classmethod
@@ -69,12 +69,14 @@ class Timeline:
         job: physical.Job,
         readers: Mapping[str, Reader],
         folder: Path,
-        ticks: Numbers | None = None,
+        ticks: NumberedLog | None = None,
         *,
         since_ms: int = 0,
     ) -> Timeline:
         """Return that of a job whose own folder is `folder`, of a catalog with these ticks; they are beside without."""
-        return cls(Ticks(ticks or Numbered(folder.parent.parent / "ticks")), job.timeline, readers, job.view, since_ms)
+        return cls(
+            Ticks(ticks or FolderNumberedLog(folder.parent.parent / "ticks")), job.timeline, readers, job.view, since_ms
+        )
 
     @property
     def joint(self) -> bool:
@@ -101,7 +103,7 @@ class Timeline:
         for name, reader in self.readers.items():
             if name in self._logs:
                 yield from (self._logs[name].below(offsets[name]) or {}).items()
-            elif (at := reader.common(offsets[name])) is not None:
+            elif (at := reader.comparable_position(offsets[name])) is not None:
                 yield name, at
 
     def tick(self, below: JobOffsets | None) -> int | None:
@@ -137,38 +139,42 @@ class Timeline:
         """Return how far the sources below an input are read, as far as that can be told."""
         if name in self._logs:
             return self._logs[name].below(at) or {}
-        common = self.readers[name].common(at)
+        common = self.readers[name].comparable_position(at)
         return {} if common is None else {name: common}
 
     # --- where it goes -----------------------------------------------------------------------------------------------
 
     def ahead(
         self, start: JobOffsets, limit: Limit, targets: JobOffsets | None = None, *, due: int | None = None
-    ) -> Step:
+    ) -> TimelineStep:
         """Return how far a batch from `start` goes; makes a tick where there is none ahead, and more to read.
 
         A row comes or goes by itself when it is `due`; else the clock goes on with data alone.
         """
         own, until = self._own(start), targets or {}
         if not own:
-            return Step({})
+            return TimelineStep({})
         if self.joint and (begun := self._beginning(own, limit, until)):
-            return Step({**own, **begun})
+            return TimelineStep({**own, **begun})
         cut = False
         for _ in range(_TRIES):
             found = self._chosen(own, limit, due)
             if found is not None or not self._sources:
-                return replace(found, more=found.more or cut) if found is not None else Step(own)
+                return replace(found, more=found.more or cut) if found is not None else TimelineStep(own)
             known = self._further(own)
             if self.joint and known:  # the logs are to come there first
-                return Step(own)
+                return TimelineStep(own)
             looked, cut = self._looked(own, limit, until, due)
-            common = {name: at for name, each in looked.items() if (at := self._sources[name].common(each)) is not None}
+            common = {
+                name: at
+                for name, each in looked.items()
+                if (at := self._sources[name].comparable_position(each)) is not None
+            }
             if len(common) < len(looked):  # a first snapshot is read, whose parts are of several moments
-                return Step({**own, **looked})
+                return TimelineStep({**own, **looked})
             if not self.ticks.advance({**common, **known}, self._whole(looked, until)):
                 break
-        return Step(own)
+        return TimelineStep(own)
 
     def _further(self, own: JobOffsets) -> JobOffsets:
         """Return how far the last tick goes in sources of which it has more than was read."""
@@ -192,12 +198,14 @@ class Timeline:
 
     def _beginning(self, own: JobOffsets, limit: Limit, until: JobOffsets) -> JobOffsets:
         """Return how far the first snapshots of sources go, which are read before the logs."""
-        begun = {name: each for name, each in self._sources.items() if each.common(own[name]) is None}
+        begun = {name: each for name, each in self._sources.items() if each.comparable_position(own[name]) is None}
         return {name: each.latest(own[name], limit, until.get(name)) for name, each in begun.items()}
 
     def _whole(self, looked: JobOffsets, until: JobOffsets) -> dict[str, int]:
         """Return the sources that had no more than what was found, in a run that knows what there was."""
-        reached = [name for name in looked if name in until and self.readers[name].reached(looked[name], until[name])]
+        reached = [
+            name for name in looked if name in until and self.readers[name].target_reached(looked[name], until[name])
+        ]
         return dict.fromkeys(reached, max(self.since_ms, 1))
 
     def targets(self, begin: JobOffsets) -> JobOffsets | None:
@@ -240,7 +248,7 @@ class Timeline:
                 if not same(found.setdefault(source, at), at):
                     return
         for name, each in self._sources.items():
-            common = each.common(each.latest(own[name], _NO_LIMIT))
+            common = each.comparable_position(each.latest(own[name], _NO_LIMIT))
             if name not in found and common is not None:
                 found[name] = common
         sources = {source for each in self.inputs.values() for source in each}
@@ -283,7 +291,7 @@ class Timeline:
                 found.setdefault(_key(below, self.inputs[name]), place)
         return found
 
-    def _chosen(self, own: JobOffsets, limit: Limit, due: int | None) -> Step | None:
+    def _chosen(self, own: JobOffsets, limit: Limit, due: int | None) -> TimelineStep | None:
         """Return the step to one of the ticks ahead, None where there is none.
 
         Who keeps a log goes to the roundest of them, others to the last one.
@@ -298,9 +306,9 @@ class Timeline:
                 continue
             at = self._at(ends)
             if at is None or any(not same(at[source], chosen.tick.sources[source]) for source in at):
-                return Step(ends, more=True)
+                return TimelineStep(ends, more=True)
             if self.keeps or self._changes(own, ends, due):
-                return Step(ends, more=bool(newer), at=chosen.tick.at)
+                return TimelineStep(ends, more=bool(newer), at=chosen.tick.at)
             return None
         return None
 
@@ -326,7 +334,9 @@ class Timeline:
         if CLOCK in ends and due is not None and due <= ends[CLOCK]["at"]:
             return True
         return any(
-            not log.reached(own[name], log.changed(end)) if (log := self._logs.get(name)) else not same(end, own[name])
+            not log.target_reached(own[name], log.changed(end))
+            if (log := self._logs.get(name))
+            else not same(end, own[name])
             for name, end in ends.items()
             if name != CLOCK
         )

@@ -17,7 +17,7 @@ from sinkql.connector_api.rows import python_values
 from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult
 from sinkql.connector_api.types import arrow_type
 from sinkql.lowering.join_input import SidesPreparation
-from sinkql.runtime.batch.dead_letter import tallied
+from sinkql.runtime.batch.dead_letter import count_split
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.local.flatten import flattened, repeated
 from sinkql.runtime.local.map import mapped
@@ -102,7 +102,7 @@ class _Work:
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
-            with tallied(read, self.batch.letters, uuid.uuid4().hex) as own:
+            with count_split(read, self.batch.letters, uuid.uuid4().hex) as own:
                 tables += _split_rows(read, self.batch.readers[read.source], split, own, schema, number)
             tally.add(own)
         rows = pa.concat_tables(tables)

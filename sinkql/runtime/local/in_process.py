@@ -21,18 +21,18 @@ from sinkql.connector_api.stream import WriteResult
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.lowering.join_input import SidesPreparation
-from sinkql.lowering.task_input import Preparation
+from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.local.map import mapped
-from sinkql.runtime.local.murmur3 import bucketed, buckets_of
-from sinkql.runtime.local.task import ReadTask, read_task, tallies, used_columns
+from sinkql.runtime.local.murmur3 import bucket_numbers, is_hashable
+from sinkql.runtime.local.task import ReadTask, read_task, source_tallies, used_columns
 from sinkql.runtime.local.xxhash64 import hashable, prepared, prepared_sides
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import rows_to_merge
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
-from sinkql.storage.consolidate import net
+from sinkql.storage.consolidate import consolidate
 
 _BATCH_ROWS = 1 << 15
 _MERGED_ROWS = 1 << 20
@@ -50,7 +50,7 @@ class _ElsewhereError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class InProcessBatch:
     """A batch that is done in this process."""
 
     job: physical.Job
@@ -60,7 +60,7 @@ class Here:
     _words: list[object] = field(default_factory=list)
 
     @classmethod
-    def of(cls, job: physical.Job, batch: Batch) -> Here | None:
+    def of(cls, job: physical.Job, batch: Batch) -> InProcessBatch | None:
         """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
         if (
             batch.settled
@@ -68,19 +68,19 @@ class Here:
             or (job.remote and (job.stateful() or batch.task.buckets is not None))
         ):
             return None  # executors have what is kept, and this process has not
-        if not all(batch.readers[source].small(parts) for source, parts in batch.splits.items()):
+        if not all(batch.readers[source].fits_in_process(parts) for source, parts in batch.splits.items()):
             return None
         found = cls(job, batch)
         return found if all(map(found._light, job.graph.stateful())) else None
 
-    def run(self) -> Outcome | None:
+    def compute(self) -> Outcome | None:
         """Read and write; raises what a task may. None where it turns out to be Spark's."""
         buckets = self.batch.task.buckets
         try:
             results = self._appended() if buckets is None else self._keyed(buckets)
         except _ElsewhereError:
             return None
-        totals, missing = tallies(self._words, self.batch.splits)
+        totals, missing = source_tallies(self._words, self.batch.splits)
         assert not missing
         operators = {each.name: self._buckets(each) for each in self._operators()}
         left = report.collect(self._words, operators)
@@ -104,9 +104,9 @@ class Here:
         rows = self._table(write.input, sequence=write.change != "retract")
         rows = rows.select([*(column.name for column in write.columns), *_internal(rows.schema)])
         if write.change == "retract" and not (self.job.copartitioned and self.job.copartitioned.columns):
-            rows = pa.Table.from_batches(net(rows.to_batches()), rows.schema)
+            rows = pa.Table.from_batches(consolidate(rows.to_batches()), rows.schema)
         types = {column.name: column.type for column in write.columns}
-        places = buckets_of(
+        places = bucket_numbers(
             [rows.column(name).combine_chunks() for name in key], [types[name] for name in key], buckets
         )
         parts = enumerate(_parts(rows, places, buckets))
@@ -201,15 +201,15 @@ class Here:
             yield from task(bucket, self.attempt, iter(part.to_batches()), self._words.append)
 
     def _places(
-        self, struct: physical.Stateful, preparation: Preparation, rows: pa.Table, buckets: int
+        self, struct: physical.Stateful, preparation: TaskInput, rows: pa.Table, buckets: int
     ) -> NDArray[np.int64]:
         """Return the bucket of each of an operator's rows."""
         copartitioned = self.job.copartitioned
         if copartitioned is None or copartitioned.operator is not struct:
-            return buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
+            return bucket_numbers([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
         types = {column.name: column.type for column in struct.columns}
         columns = [rows.column(name).combine_chunks() for name in preparation.named(copartitioned.key)]
-        return buckets_of(columns, [types[name] for name in copartitioned.key], buckets)
+        return bucket_numbers(columns, [types[name] for name in copartitioned.key], buckets)
 
     def _operators(self) -> list[StatefulOperator]:
         return list(map(stateful, self.job.graph.stateful()))
@@ -247,7 +247,7 @@ def _simple(job: physical.Job, batch: Batch) -> bool:
     if write.change == "upsert" and any(isinstance(each, physical.Union) for each in operators):
         return False
     types = {column.name: column.type for column in write.columns}
-    return all(bucketed(types[name]) for name in task.key)
+    return all(is_hashable(types[name]) for name in task.key)
 
 
 def _plain(operator: physical.Operator) -> bool:

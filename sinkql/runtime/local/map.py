@@ -89,16 +89,18 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
     function = evaluate.function_of(output.expression, below.column_names)
     if function is None:
         lacking = _lacking(output.expression, below.column_names)
-        raise failure.placed(SinkqlError("SQ2663", f"only Spark computes {lacking}", hint=_ELSEWHERE), job, output)
+        raise failure.at_expression(
+            SinkqlError("SQ2663", f"only Spark computes {lacking}", hint=_ELSEWHERE), job, output
+        )
     found = []
     for row in python_rows(below) if rows is None else rows:
         try:
             found.append(function(row))
-        except evaluate.UnsureError:
+        except evaluate.NotEvaluableError:
             message = f"only Spark is sure of {_called(output.expression)}"
-            raise failure.of_row(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
+            raise failure.row_error(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
         except SinkqlError as error:
-            raise failure.of_row(job, output, error.message, _shown(below, row)) from None
+            raise failure.row_error(job, output, error.message, _shown(below, row)) from None
     return found
 
 

@@ -27,12 +27,12 @@ HASHED = INTS | _LONGS | TEXTS
 _LONG_DIGITS = 18
 
 
-def bucketed(type_: str) -> bool:
+def is_hashable(type_: str) -> bool:
     """Tell whether keys of a type are hashed here."""
     return type_ in HASHED or parse_type(type_).name in ("numeric", "uint8")
 
 
-def buckets_of(columns: Sequence[Any], types: Sequence[str], buckets: int) -> NDArray[np.int64]:
+def bucket_numbers(columns: Sequence[Any], types: Sequence[str], buckets: int) -> NDArray[np.int64]:
     """Return each row's bucket, of arrays of these types."""
     found = np.full(len(columns[0]), _SEED, np.uint32)
     with np.errstate(over="ignore"):

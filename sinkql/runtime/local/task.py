@@ -15,7 +15,7 @@ from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult, Write
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.physical import DIFF, SEQ
-from sinkql.runtime.batch.dead_letter import tallied
+from sinkql.runtime.batch.dead_letter import count_split
 from sinkql.runtime.batch.engine import Batch
 from sinkql.runtime.state.report import Leave
 from sinkql.runtime.state.unchanged_values import flattened
@@ -47,13 +47,13 @@ class ReadTask:
     places: tuple[int, ...] | None = None
 
     def rows(self, numbers: Iterable[int], attempt: str, leave: Leave) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these splits; of each that was read to its end a `SplitTally` is left."""
+        """Yield the rows of these splits; of each that was read to its end a `SplitReport` is left."""
         schema = self.schema()
         for number in numbers:
-            with tallied(self.what, self.letters, f"{attempt}-{number}") as tally:
+            with count_split(self.what, self.letters, f"{attempt}-{number}") as tally:
                 yield from self._split(number, schema, tally)
                 failpoint.point("read")
-            leave(SplitTally(self.what.source, number, tally))
+            leave(SplitReport(self.what.source, number, tally))
 
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
@@ -133,7 +133,7 @@ def read_task(read: physical.Read, used: Collection[str], batch: Batch, *, seque
     columns = tuple(column for column in read.columns if column.name in used)
     reader = batch.readers[read.source]
     whole = len(columns) == len(read.columns)
-    narrow = reader if whole else reader.of_columns(tuple(column.name for column in columns))
+    narrow = reader if whole else reader.with_columns(tuple(column.name for column in columns))
     return ReadTask(
         msgspec.structs.replace(read, columns=columns),
         narrow or reader,
@@ -164,7 +164,7 @@ def fused_task(
 
 
 @dataclass(frozen=True, slots=True)
-class SplitTally:
+class SplitReport:
     """The word that a task leaves of a split that it has read."""
 
     source: str
@@ -172,7 +172,7 @@ class SplitTally:
     tally: Tally
 
 
-def tallies(
+def source_tallies(
     words: Iterable[object], splits: Mapping[str, Sequence[Split]]
 ) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
     """Return a tally a source, one word a split, and the splits of which there is none.
@@ -181,7 +181,7 @@ def tallies(
     """
     found: dict[tuple[str, int], Tally] = {}
     for each in words:
-        if not isinstance(each, SplitTally):
+        if not isinstance(each, SplitReport):
             continue
         twin = found.setdefault((each.source, each.number), each.tally)
         if _counts(twin) != _counts(each.tally):

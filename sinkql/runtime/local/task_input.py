@@ -18,14 +18,14 @@ from sinkql.errors import SinkqlError
 from sinkql.evaluate import comparable
 from sinkql.evaluate.number import EXACT
 from sinkql.logical import Type
-from sinkql.lowering.task_input import FLOATS, Hash, Measure, Preparation, Value
+from sinkql.lowering.task_input import FLOATS, Hash, Measure, TaskInput, Value
 from sinkql.runtime.local.map import python_rows
 
 _SIGNED = 1 << 63
 _NEEDED = 1 << 64
 
 
-def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
+def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
     """Return the rows of a batch in groups, with what each comes to, or one by one where their order counts."""
     values = {each.name: normal(each, rows) for each in preparation.values}
     columns: dict[str, Sequence[Any]] = {

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from sinkql.evaluate.number import EXACT
 from sinkql.lowering.join_input import PreparedSide, SidesPreparation
-from sinkql.lowering.task_input import FLOATS, Hash, Measure, Preparation, Value, sum_arrow_type
+from sinkql.lowering.task_input import FLOATS, Hash, Measure, TaskInput, Value, sum_arrow_type
 from sinkql.physical import DIFF, SEQ
-from sinkql.runtime.local.murmur3 import INTS, TEXTS, bucketed, numbers, unscaled
+from sinkql.runtime.local.murmur3 import INTS, TEXTS, is_hashable, numbers, unscaled
 
 Hashes = NDArray[np.uint64]
 _BYTES = frozenset({"bytea", "jsonb", "interval"})
@@ -30,7 +30,7 @@ _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
 
 
-def hashable(preparation: Preparation) -> bool:
+def hashable(preparation: TaskInput) -> bool:
     """Tell whether all that goes into its hashes is hashed here, and no order of rows decides a sum."""
     if isinstance(preparation, SidesPreparation):
         hashes = [each for side in preparation.sides for each in side.hashes]
@@ -45,10 +45,10 @@ def _values(hashes: Iterable[Hash]) -> list[Value]:
 
 
 def _hashable(value: Value) -> bool:
-    return value.type in FLOATS | _BYTES or bucketed(value.type)
+    return value.type in FLOATS | _BYTES or is_hashable(value.type)
 
 
-def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
+def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
     """Return rows as an operator's tasks take them, one by one: those of a group add up in its task.
 
     Raises ArrowInvalid for a summand that does not fit.

@@ -21,14 +21,14 @@ from sinkql.connector_api.stream import Context
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.events import Progress, SparkStarted, SparkStarting
-from sinkql.runtime.process.desk import Desk
-from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.process.desk import CaptureDirectory
+from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
-from sinkql.runtime.sink.workload import Roster, Work
+from sinkql.runtime.sink.workload import SinkAssignment, Workload
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS as JVM_PATIENCE_SECONDS
-from sinkql.runtime.spark.scratch_folder import Folder
-from sinkql.runtime.spark.setting_path import with_whole_paths
+from sinkql.runtime.spark.scratch_folder import ScratchFolder
+from sinkql.runtime.spark.setting_path import with_absolute_paths
 
 Contexts = Callable[[physical.Job], Context]
 
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class RunSpec:
     """What a process is to run: the sinks of `roster`, each with its context, and whom to tell.
 
     With `once` a sink ends when what was there at its start is committed; with `takeover` it takes the lease of another
@@ -53,7 +53,7 @@ class Workload:
     sources are to be captured for them. The Spark of the cluster `submitted` is in the JVM that started this process.
     """
 
-    roster: Roster
+    roster: Workload
     contexts: Contexts
     registry: Registry
     control: Control
@@ -61,11 +61,11 @@ class Workload:
     once: bool
     takeover: bool
     stay: bool = False
-    desk: Desk | None = None
+    desk: CaptureDirectory | None = None
     submitted: str | None = None
 
 
-def run_here(name: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+def run_application(name: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
     """Run the sinks of cluster `name` until each has ended; `stopping` lets them end after their running batches.
 
     Spark starts when the first sink is leased; where it does not, each sink fails with SQ4003. With `stay` the run
@@ -80,28 +80,28 @@ def run_here(name: str, workload: Workload, stopping: threading.Event) -> list[S
     return [outcome for _, outcome in application.ended.values()]
 
 
-def _of_cluster(name: str, roster: Roster) -> list[Work]:
+def _of_cluster(name: str, roster: Workload) -> list[SinkAssignment]:
     return [work for work in roster.now() if work.job.cluster == name]
 
 
 class _Spark:
     """Start a cluster's Spark once somebody needs it."""
 
-    def __init__(self, job: physical.Job, workload: Workload, stopping: threading.Event) -> None:
+    def __init__(self, job: physical.Job, workload: RunSpec, stopping: threading.Event) -> None:
         self.cluster = job.cluster
         plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_MOST_OF_NAME]
         context = workload.contexts(job)
-        self._folder = Folder(context.folder.parent / "spark", plain)
+        self._folder = ScratchFolder(context.folder.parent / "spark", plain)
         self.settings = spark.SparkSettings(
             job.master,
-            with_whole_paths(job.conf, context.path),
+            with_absolute_paths(job.conf, context.path),
             self._folder.path,
             f"sinkql {job.cluster}",
             submitted=job.remote and job.cluster == workload.submitted,
         )
         self._progress = workload.progress
         self._stopping = stopping
-        self._starting = spark.Starting(self.settings)
+        self._starting = spark.SparkStart(self.settings)
         self._died: list[tuple[SparkSession, SinkqlError]] = []
         self._beginning = threading.Lock()
 
@@ -111,12 +111,12 @@ class _Spark:
         self._folder.take()
         with self._beginning:
             if self._starting.failed:
-                self._starting = spark.Starting(self.settings)
+                self._starting = spark.SparkStart(self.settings)
             code = self._starting.death()
             if code is not None:
                 self._died.append((self._starting.result(), self._starting.starved or self._death(code)))
                 self._starting.end()
-                self._starting = spark.Starting(self.settings)
+                self._starting = spark.SparkStart(self.settings)
             if self._starting.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
                 self._progress(SparkStarting(self.cluster))
 
@@ -163,19 +163,19 @@ class _Spark:
         if not self._starting.begun:
             return
         self._starting.end(patience)
-        self._folder.leave()
+        self._folder.release()
 
 
 @dataclass(slots=True)
 class _Application:
     """Run sinks beside each other; `ended` is how those that run no more ended, and with which work."""
 
-    workload: Workload
+    workload: RunSpec
     stopping: threading.Event
     spark: _Spark
-    first: Sequence[Work]
+    first: Sequence[SinkAssignment]
     running: dict[str, tuple[SinkRunner, Future[SinkOutcome]]] = field(default_factory=dict)
-    ended: dict[str, tuple[Work, SinkOutcome]] = field(default_factory=dict)
+    ended: dict[str, tuple[SinkAssignment, SinkOutcome]] = field(default_factory=dict)
     _looked_at: float = 0.0
     _busy_at: float = 0.0
     _stopped_at: float | None = None
@@ -222,7 +222,7 @@ class _Application:
     def _leave(self) -> None:
         """End without the sinks that do not answer: their threads end with the process."""
         for sink_id, (run, _) in list(self.running.items()):
-            outcome = run.leave()
+            outcome = run.release_for_move()
             if outcome is not None:
                 del self.running[sink_id]
                 self.ended[sink_id] = (run.work, self._told(run, outcome))
@@ -232,11 +232,11 @@ class _Application:
         early = outcome.ending == "stopped" and not run.ran and self.stopping.is_set()
         return replace(outcome, early=True) if early else outcome
 
-    def _host(self) -> Host:
+    def _host(self) -> SinkHost:
         workload = self.workload
-        return Host(
+        return SinkHost(
             self.spark.session,
-            spark.buckets(self.spark.settings),
+            spark.bucket_count(self.spark.settings),
             workload.registry,
             workload.control,
             workload.progress,
@@ -244,13 +244,13 @@ class _Application:
             workload.contexts,
             self.spark.settings.folder / "lanes",
             once=workload.once,
-            lanes=spark.lanes(self.spark.settings),
+            lanes=spark.worker_count(self.spark.settings),
             prepare=self.spark.begin,
             death=self.spark.death,
             stopping=self.stopping,
         )
 
-    def _begin(self, work: Work, host: Host) -> None:
+    def _begin(self, work: SinkAssignment, host: SinkHost) -> None:
         # Who was taken over himself does not take over again: two would do so for ever.
         takeover = self.workload.takeover and work.job.sink_id not in self.ended
         run = SinkRunner(host, work, takeover=takeover)
@@ -269,7 +269,7 @@ class _Application:
         views = [run for run, _ in self.running.values() if run.job.write.connector == physical.VIEW]
         if sinks and len(views) == len(self.running):
             for run in views:
-                run.retire()
+                run.end_unstarted()
 
     def _settle(self) -> None:
         for sink_id, (run, future) in list(self.running.items()):
@@ -277,7 +277,7 @@ class _Application:
                 del self.running[sink_id]
                 self.ended[sink_id] = (run.work, self._told(run, future.result()))
 
-    def _look(self, host: Host) -> None:
+    def _look(self, host: SinkHost) -> None:
         """Begin what has come to be in the roster, and what failed and is to run again."""
         self._looked_at = time.monotonic()
         try:
@@ -291,12 +291,12 @@ class _Application:
         except SinkqlError:
             return  # a catalog that cannot be read now is asked again
 
-    def _failed(self, work: Work) -> bool:
+    def _failed(self, work: SinkAssignment) -> bool:
         """Tell whether a sink that users want to run ended with an error that another try would end with too."""
         before = self.ended.get(work.job.sink_id)
         return work.asked_at is not None and before is not None and _waits(before[1])
 
-    def _startable(self, work: Work) -> bool:
+    def _startable(self, work: SinkAssignment) -> bool:
         """Tell whether a sink may begin: what failed only after something of it changed."""
         before = self.ended.get(work.job.sink_id)
         if before is not None and _waits(before[1]) and before[0] == work:
@@ -308,7 +308,7 @@ class _Application:
         while not ended.wait(_MEASURE_SECONDS):
             for run, _ in list(self.running.values()):
                 with suppress(Exception):  # a figure that is missing ends no sink
-                    run.measure()
+                    run.report_progress()
 
     def _renew(self, ended: threading.Event) -> None:
         """Prolong the leases; a sink whose lease is somebody else's now is told so."""

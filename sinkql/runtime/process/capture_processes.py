@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
 
 from sinkql.allocator import keep_freed
-from sinkql.capture.runner import Capture
+from sinkql.capture.runner import CaptureRunner
 from sinkql.errors import SinkqlError
-from sinkql.runtime.process.desk import Capturing, Desk
-from sinkql.runtime.process.signals import settle, signals_kept
+from sinkql.runtime.process.desk import CaptureAssignment, CaptureDirectory
+from sinkql.runtime.process.signals import become_child, hold_signals
 from sinkql.runtime.process.together import capture_all
 
 _LOOK_SECONDS = 0.3
@@ -31,13 +31,13 @@ _LONGEST_WAIT = 60.0
 
 
 @dataclass(slots=True)
-class Captures:
+class CaptureProcesses:
     """Have sources captured once there are any; `end` ends that. `lost` once nobody captures them any more.
 
     With `ahead` whoever captures them begins before there are any.
     """
 
-    desk: Desk | None
+    desk: CaptureDirectory | None
     ahead: bool = False
     lost: bool = False
     _keeper: ForkProcess | None = None
@@ -86,12 +86,12 @@ class Captures:
 
 
 @contextmanager
-def captured(desk: Desk | None, *, ahead: bool = False) -> Iterator[Captures]:
+def captures_running(desk: CaptureDirectory | None, *, ahead: bool = False) -> Iterator[CaptureProcesses]:
     """Have sources captured for as long as a block lasts; nothing where there is none that needs it.
 
     With `ahead` also those that sinks read later, where the block has Spark and can begin no process then.
     """
-    captures = Captures(desk, ahead)
+    captures = CaptureProcesses(desk, ahead)
     captures.look()
     try:
         yield captures
@@ -100,7 +100,7 @@ def captured(desk: Desk | None, *, ahead: bool = False) -> Iterator[Captures]:
 
 
 def _forked(target: Callable[..., None], *arguments: object) -> ForkProcess:
-    with signals_kept() as kept:
+    with hold_signals() as kept:
         process = multiprocessing.get_context("fork").Process(
             target=_begin, args=(target, os.getpid(), kept, *arguments), daemon=False
         )
@@ -110,7 +110,7 @@ def _forked(target: Callable[..., None], *arguments: object) -> ForkProcess:
 
 def _begin(target: Callable[..., None], parent: int, kept: set[signal.Signals], *arguments: object) -> None:
     keep_freed()
-    target(settle(parent, kept), *arguments)
+    target(become_child(parent, kept), *arguments)
 
 
 def _end(process: ForkProcess) -> None:
@@ -125,13 +125,13 @@ def _end(process: ForkProcess) -> None:
 class _Kept:
     """A process that captures a source, or all of a kind; `deaths` are those of processes before it."""
 
-    capturing: Capturing | None
+    capturing: CaptureAssignment | None
     process: ForkProcess
     deaths: int
     since: float
 
 
-def _keep(stopping: threading.Event, desk: Desk) -> None:
+def _keep(stopping: threading.Event, desk: CaptureDirectory) -> None:
     """Keep a process for each source that is to be captured, until it is to stop."""
     running: dict[str, _Kept] = {}
     said = ""
@@ -160,9 +160,9 @@ def _told(error: Exception, said: str) -> str:
     return text
 
 
-def _look(running: dict[str, _Kept], desk: Desk) -> None:
+def _look(running: dict[str, _Kept], desk: CaptureDirectory) -> None:
     captures = desk.captures()
-    wanted: dict[str, Capturing | None] = {each.source.id: each for each in captures if not each.together}
+    wanted: dict[str, CaptureAssignment | None] = {each.source.id: each for each in captures if not each.together}
     wanted |= dict.fromkeys(each.source.kind for each in captures if each.together)
     for id_, kept in list(running.items()):
         if id_ not in wanted or wanted[id_] != kept.capturing:
@@ -190,8 +190,8 @@ def _deaths(kept: _Kept) -> int:
     return 1 if time.monotonic() > kept.since + 2 * _wait(kept) else kept.deaths + 1
 
 
-def _capture(stopping: threading.Event, desk: Desk, capturing: Capturing) -> None:
+def _capture(stopping: threading.Event, desk: CaptureDirectory, capturing: CaptureAssignment) -> None:
     source = capturing.source
     folder = desk.folder(capturing)
     opening = desk.opening(source, folder.store)
-    Capture(folder, opening, capturing.keeping, desk.host(source), stopping=stopping).run()
+    CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping).run()

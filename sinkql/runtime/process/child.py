@@ -14,10 +14,10 @@ from multiprocessing.context import ForkProcess
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import Event, SinkStarting, SinkStopped
-from sinkql.runtime.process.application import Workload, run_here
-from sinkql.runtime.process.signals import settle, signals_kept
+from sinkql.runtime.process.application import RunSpec, run_application
+from sinkql.runtime.process.signals import become_child, hold_signals
 from sinkql.runtime.sink.host import SinkOutcome
-from sinkql.runtime.sink.workload import Work
+from sinkql.runtime.sink.workload import SinkAssignment
 
 Told = Event | list[SinkOutcome]
 """What a child says: an event, its outcomes at the end."""
@@ -39,7 +39,7 @@ class Child:
     found: list[SinkOutcome] | None = None
 
     @classmethod
-    def start(cls, works: Sequence[Work], workload: Workload, elder: Sequence[Child] = ()) -> Child:
+    def start(cls, works: Sequence[SinkAssignment], workload: RunSpec, elder: Sequence[Child] = ()) -> Child:
         """Fork: contexts, secrets and catalog are the parent's, as they are, and pass through no file or argument.
 
         `works` are what there is to run of one cluster; `elder` are the children that were started before and not asked
@@ -50,7 +50,7 @@ class Child:
         cluster = works[0].job.cluster
         # Whoever has a reading end keeps a child that speaks from noticing that its parent is gone.
         parents = (reader, *(child.reader for child in elder))
-        with signals_kept() as before:
+        with hold_signals() as before:
             arguments = (cluster, workload, _Voice(writer), parents, os.getpid(), before)
             process = context.Process(target=_run, args=arguments, daemon=False)
             process.start()
@@ -93,7 +93,7 @@ class Child:
             return self.found
         return [SinkOutcome(sink, "failed", died) for sink in sorted(self.sinks)]
 
-    def _listen(self, workload: Workload) -> None:
+    def _listen(self, workload: RunSpec) -> None:
         while (told := self._heard()) is not None:
             if isinstance(told, list):
                 self.found = told
@@ -129,20 +129,20 @@ class _Voice:
             self._writer.send(told)
 
 
-def settings(work: Work) -> object:
+def settings(work: SinkAssignment) -> object:
     """Return what a cluster's process is started with: another one needs another process."""
     return work.job.master, work.job.conf
 
 
 def _run(
     cluster: str,
-    workload: Workload,
+    workload: RunSpec,
     voice: _Voice,
     parents: Sequence[Connection],
     parent: int,
     kept: set[signal.Signals],
 ) -> None:
-    stopping = settle(parent, kept)
+    stopping = become_child(parent, kept)
     for reader in parents:
         reader.close()
-    voice.say(run_here(cluster, replace(workload, progress=voice.say), stopping))
+    voice.say(run_application(cluster, replace(workload, progress=voice.say), stopping))

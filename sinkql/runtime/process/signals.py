@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sinkql.runtime.process.stopping import Stopping
+from sinkql.runtime.process.stopping import StopSignal
 
 _LOOK_SECONDS = 1.0
 
 
 @contextmanager
-def signals_kept() -> Iterator[set[signal.Signals]]:
+def hold_signals() -> Iterator[set[signal.Signals]]:
     """Keep signals from a block, which forks a process that has handlers of its own; yield what was kept before."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     try:
@@ -25,9 +25,9 @@ def signals_kept() -> Iterator[set[signal.Signals]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def settle(parent: int, kept: set[signal.Signals]) -> Stopping:
+def become_child(parent: int, kept: set[signal.Signals]) -> StopSignal:
     """Make a forked process one of its own; return what is set once it is to stop: by SIGTERM, or its parent's end."""
-    stopping = Stopping()
+    stopping = StopSignal()
 
     def handle(number: int, frame: object) -> None:
         stopping.signalled(number)
@@ -40,11 +40,11 @@ def settle(parent: int, kept: set[signal.Signals]) -> Stopping:
     os.setpgrp()
     # What the parent draws on its terminal is not this process's.
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    follow(parent, stopping)
+    watch_parent(parent, stopping)
     return stopping
 
 
-def follow(parent: int, stopping: threading.Event) -> None:
+def watch_parent(parent: int, stopping: threading.Event) -> None:
     """Have what is set be set once the parent is gone."""
 
     def look() -> None:

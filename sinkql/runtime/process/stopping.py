@@ -6,7 +6,7 @@ import _thread
 import threading
 
 
-class Stopping(threading.Event):
+class StopSignal(threading.Event):
     """Whether all is to stop; `number` is the signal that said so."""
 
     number: int | None = None

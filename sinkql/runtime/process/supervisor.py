@@ -14,13 +14,13 @@ from types import FrameType
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import Event, Progress, SinkElsewhere, SinkStopped
-from sinkql.runtime.process.application import Workload, run_here
-from sinkql.runtime.process.capture_processes import captured
+from sinkql.runtime.process.application import RunSpec, run_application
+from sinkql.runtime.process.capture_processes import captures_running
 from sinkql.runtime.process.child import Child, settings
-from sinkql.runtime.process.signals import follow
-from sinkql.runtime.process.stopping import Stopping
+from sinkql.runtime.process.signals import watch_parent
+from sinkql.runtime.process.stopping import StopSignal
 from sinkql.runtime.sink.host import SinkOutcome
-from sinkql.runtime.sink.workload import Work
+from sinkql.runtime.sink.workload import SinkAssignment
 from sinkql.runtime.spark import jvm
 from sinkql.runtime.spark.java import check_java
 
@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.2
 _LONGEST_WAIT = 60.0
 
 
-def run(workload: Workload) -> list[SinkOutcome]:
+def run_until_done(workload: RunSpec) -> list[SinkOutcome]:
     """Run what is in the roster now until each sink has ended; return their outcomes in the roster's order.
 
     A failing sink does not stop the others. The first SIGINT, SIGTERM or SIGHUP lets running batches finish, the second
@@ -40,14 +40,14 @@ def run(workload: Workload) -> list[SinkOutcome]:
     works = workload.roster.now()
     workload = replace(workload, submitted=_submitted(works))
     first, *others = _by_cluster(works).items()
-    stopping, children = Stopping(), list[Child]()
-    capturing = captured(workload.desk, ahead=not workload.once)
+    stopping, children = StopSignal(), list[Child]()
+    capturing = captures_running(workload.desk, ahead=not workload.once)
     with _signals(stopping, children), capturing as captures, captures.watched(stopping.set):
         try:
             for _, each in others:
                 if not stopping.is_set():
                     children.append(Child.start(each, workload, children))
-            outcomes = run_here(first[0], workload, stopping)
+            outcomes = run_application(first[0], workload, stopping)
         except BaseException:
             stopping.set()
             raise
@@ -75,16 +75,16 @@ def _uncaptured(outcome: SinkOutcome) -> SinkOutcome:
     return SinkOutcome(outcome.sink, "failed", error)
 
 
-def up(workload: Workload) -> list[SinkOutcome]:
+def run_until_stopped(workload: RunSpec) -> list[SinkOutcome]:
     """Run what is in the roster, and what comes into it, until a signal stops it; return how each sink ended last.
 
-    Signals are as for `run`. Each cluster has a process of its own; one that dies, or whose settings change, is started
-    again. With `once`, what is in the roster now is run, and the end is when all of it has ended.
+    Signals are as for `run_until_done`. Each cluster has a process of its own; one that dies, or whose settings change,
+    is started again. With `once`, what is in the roster now is run, and the end is when all of it has ended.
     """
     check_java()
     fleet = _Fleet(replace(workload, stay=not workload.once, progress=_telling(workload.progress)))
-    stopping = Stopping()
-    with _signals(stopping, fleet.children), captured(workload.desk) as captures:
+    stopping = StopSignal()
+    with _signals(stopping, fleet.children), captures_running(workload.desk) as captures:
         fleet.look()
         while fleet.children or not (stopping.is_set() or workload.once):
             time.sleep(_LOOK_SECONDS)
@@ -110,13 +110,13 @@ def _telling(progress: Progress) -> Progress:
     return tell
 
 
-def _submitted(works: Sequence[Work]) -> str | None:
+def _submitted(works: Sequence[SinkAssignment]) -> str | None:
     """Return the cluster whose Spark is in the JVM that started this process: the first one elsewhere."""
     return next((work.job.cluster for work in works if work.job.remote), None) if jvm.submitted() else None
 
 
-def _by_cluster(works: Sequence[Work]) -> dict[str, list[Work]]:
-    found: dict[str, list[Work]] = {}
+def _by_cluster(works: Sequence[SinkAssignment]) -> dict[str, list[SinkAssignment]]:
+    found: dict[str, list[SinkAssignment]] = {}
     for work in works:
         found.setdefault(work.job.cluster, []).append(work)
     return found
@@ -126,7 +126,7 @@ def _by_cluster(works: Sequence[Work]) -> dict[str, list[Work]]:
 class _Fleet:
     """Keep a process for each cluster that has something to run."""
 
-    workload: Workload
+    workload: RunSpec
     children: list[Child] = field(default_factory=list)
     outcomes: dict[str, SinkOutcome] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
@@ -167,7 +167,7 @@ class _Fleet:
             self._deaths[child.cluster] = deaths
             self._not_before[child.cluster] = time.monotonic() + (min(_LONGEST_WAIT, 2.0**deaths) if deaths else 0)
 
-    def _free(self, work: Work, child: Child | None) -> bool:
+    def _free(self, work: SinkAssignment, child: Child | None) -> bool:
         """Tell whether a sink is there to be run; say it once of one that another process runs."""
         job = work.job
         mine = any(job.sink in each.sinks for each in self.children)
@@ -181,14 +181,14 @@ class _Fleet:
 
 
 @contextmanager
-def _signals(stopping: Stopping, children: Collection[Child]) -> Iterator[None]:
+def _signals(stopping: StopSignal, children: Collection[Child]) -> Iterator[None]:
     """Stop at the first SIGINT, SIGTERM or SIGHUP, end all processes at the second; only a main thread can.
 
     A process that a JVM started stops with it. A SIGHUP that is ignored, as nohup has it, stays ignored; it is never
     the second: several come of one hang-up.
     """
     if jvm.submitted():
-        follow(os.getppid(), stopping)
+        watch_parent(os.getppid(), stopping)
     if threading.current_thread() is not threading.main_thread():
         yield
         return

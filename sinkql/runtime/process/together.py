@@ -6,17 +6,17 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sinkql.capture.runner import Capture
+from sinkql.capture.runner import CaptureRunner
 from sinkql.connector_api.cdc import OpenStream
 from sinkql.errors import SinkqlError
-from sinkql.runtime.process.desk import Capturing, Desk
+from sinkql.runtime.process.desk import CaptureAssignment, CaptureDirectory
 
 _LOOK_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    capturing: Capturing
+    capturing: CaptureAssignment
     stopping: threading.Event
     thread: threading.Thread
 
@@ -25,7 +25,7 @@ class _Running:
         self.thread.join()
 
 
-def capture_all(stopping: threading.Event, desk: Desk, kind: str) -> None:
+def capture_all(stopping: threading.Event, desk: CaptureDirectory, kind: str) -> None:
     """Capture all sources of a kind that are to be, as they come and go, until it is to stop."""
     running: dict[str, _Running] = {}
     with desk.together(kind) as open_stream:
@@ -41,7 +41,7 @@ def capture_all(stopping: threading.Event, desk: Desk, kind: str) -> None:
                 each.thread.join()
 
 
-def _look(running: dict[str, _Running], desk: Desk, kind: str, open_stream: OpenStream) -> None:
+def _look(running: dict[str, _Running], desk: CaptureDirectory, kind: str, open_stream: OpenStream) -> None:
     wanted = {each.source.id: each for each in desk.captures() if each.source.kind == kind}
     for id_, each in list(running.items()):
         if wanted.get(id_) != each.capturing:
@@ -52,11 +52,11 @@ def _look(running: dict[str, _Running], desk: Desk, kind: str, open_stream: Open
             running[id_] = _begun(desk, capturing, open_stream)
 
 
-def _begun(desk: Desk, capturing: Capturing, open_stream: OpenStream) -> _Running:
+def _begun(desk: CaptureDirectory, capturing: CaptureAssignment, open_stream: OpenStream) -> _Running:
     source, stopping = capturing.source, threading.Event()
     folder = desk.folder(capturing)
     opening = desk.opening(source, folder.store, open_stream)
-    capture = Capture(folder, opening, capturing.keeping, desk.host(source), stopping=stopping)
+    capture = CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping)
     thread = threading.Thread(target=capture.run, name=f"capture {source.id}")
     thread.start()
     return _Running(capturing, stopping, thread)

@@ -18,7 +18,7 @@ _REST_SECONDS = 2.0
 """How often who waits behind others looks whether it is to stop, if nobody tells it."""
 
 
-class Claiming:
+class ClaimQueue:
     """Let sinks claim tables of one catalog, the first one alone: not every catalog makes its own tables safely.
 
     They take their turns in the order in which they came, and nobody is woken whose turn it is not.
@@ -31,7 +31,7 @@ class Claiming:
         self._first = True
 
     @contextmanager
-    def turn(self, stops: Callable[[], bool]) -> Iterator[None]:
+    def wait_turn(self, stops: Callable[[], bool]) -> Iterator[None]:
         """Wait for a turn, which the block has; raises CancelledError where the sink is to stop before it comes."""
         mine = threading.Event()
         self._await(mine, stops)

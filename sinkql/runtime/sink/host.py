@@ -18,12 +18,12 @@ from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.events import Ending, Progress
-from sinkql.runtime.batch.scheduler import Conductor
-from sinkql.runtime.sink.claiming import Claiming
-from sinkql.runtime.sink.waits import Waits
-from sinkql.runtime.sink.watch import Watch
-from sinkql.runtime.sink.workload import Roster
-from sinkql.runtime.spark.batch_worker import SparkLane
+from sinkql.runtime.batch.scheduler import BatchScheduler
+from sinkql.runtime.sink.claiming import ClaimQueue
+from sinkql.runtime.sink.waits import WaitRequests
+from sinkql.runtime.sink.watch import DesiredStates
+from sinkql.runtime.sink.workload import Workload
+from sinkql.runtime.spark.batch_worker import SparkWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SinkOutcome:
 
 
 @dataclass(slots=True)
-class Host:
+class SinkHost:
     """What all sinks of one Spark application share.
 
     `conductor` runs their batches, in at most so many `lanes`, whose folders are in `folder`. `prepare` lets Spark
@@ -61,7 +61,7 @@ class Host:
     registry: Registry
     control: Control
     progress: Progress
-    roster: Roster
+    roster: Workload
     contexts: Callable[[physical.Job], Context]
     folder: Path
     once: bool
@@ -69,7 +69,7 @@ class Host:
     prepare: Callable[[], None] = lambda: None
     death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
     stopping: threading.Event = field(default_factory=threading.Event)
-    claiming: dict[str, Claiming] = field(default_factory=lambda: defaultdict(Claiming))
+    claiming: dict[str, ClaimQueue] = field(default_factory=lambda: defaultdict(ClaimQueue))
     ended: set[str] = field(default_factory=set)
     """The ids of what has run here, and has ended."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -78,13 +78,13 @@ class Host:
     """The ids of views that another process runs."""
     since_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     """When it began: what was there then is all that a run with `once` is to commit."""
-    conductor: Conductor = field(init=False)
-    watch: Watch = field(init=False)
-    waits: Waits = field(default_factory=Waits)
+    conductor: BatchScheduler = field(init=False)
+    watch: DesiredStates = field(init=False)
+    waits: WaitRequests = field(default_factory=WaitRequests)
 
     def __post_init__(self) -> None:
-        self.conductor = Conductor(self._open_lane, self.lanes)
-        self.watch = Watch(self.control)
+        self.conductor = BatchScheduler(self._open_lane, self.lanes)
+        self.watch = DesiredStates(self.control)
 
-    def _open_lane(self, round_: Callable[[], None]) -> SparkLane:
-        return SparkLane(self.session(), self.folder / uuid.uuid4().hex[:8], round_)
+    def _open_lane(self, round_: Callable[[], None]) -> SparkWorker:
+        return SparkWorker(self.session(), self.folder / uuid.uuid4().hex[:8], round_)

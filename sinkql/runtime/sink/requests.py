@@ -23,7 +23,7 @@ _LOOK = 0.2
 
 
 @dataclass(slots=True)
-class Work:
+class OptimizeProgress:
     """What an OPTIMIZE SINK did so far. A problem may pass: a file that fails twice is left out, an index made anew."""
 
     done: list[Compacted] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Work:
         )
 
 
-def answer(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Callable[[], bool]) -> None:
+def run_optimize_request(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Callable[[], bool]) -> None:
     """Do what is asked for, if anything is; `batch` is held while no batch may run.
 
     It has begun once no batch runs: one that stalls keeps nobody from stopping the sink. What is not done when the sink
@@ -62,13 +62,13 @@ def answer(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Call
         number = control.asked(sink_id)
     if number is None:
         return
-    work = Work()
+    work = OptimizeProgress()
     while not work.finished:
-        if not acquired(batch, stops):
+        if not acquire_between_batches(batch, stops):
             return
         try:
             with suppress(SinkqlError):
-                control.optimizing(sink_id, number, files=work.total().files_before, of=loop.writer.to_optimize())
+                control.optimizing(sink_id, number, files=work.total().files_before, of=loop.writer.files_to_optimize())
             work.add(*loop.optimize(_until(time.monotonic() + AT_ONCE, stops)))
         except SinkqlError as error:
             _tell(control, sink_id, number, Compacted(problem=f"{error.code}: {error.message}"))
@@ -88,7 +88,7 @@ def _tell(control: Control, sink_id: str, number: int, done: Compacted) -> None:
             return
 
 
-def acquired(batch: threading.Lock, stops: Callable[[], bool]) -> bool:
+def acquire_between_batches(batch: threading.Lock, stops: Callable[[], bool]) -> bool:
     """Take the lock once no batch has it; False where the sink is to stop before."""
     while not stops():
         if batch.acquire(timeout=_LOOK):

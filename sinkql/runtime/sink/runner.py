@@ -17,10 +17,10 @@ from sinkql import physical
 from sinkql.connector_api.stream import Context, JobOffsets, Reader
 from sinkql.errors import FencedError, LateError, LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch import failure
-from sinkql.runtime.batch.allowance import Allowance
+from sinkql.runtime.batch.allowance import MaintenanceBudget
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import Desired, Status
-from sinkql.runtime.batch.dead_letter import dead_letters
+from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.batch.events import (
     Ending,
     Rereading,
@@ -33,20 +33,20 @@ from sinkql.runtime.batch.events import (
     SinkStopped,
     Stage,
 )
-from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.metrics import Meter
-from sinkql.runtime.batch.pacing import Orders, Pacer
-from sinkql.runtime.batch.scheduler import Process, Seat
+from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.metrics import ProgressMeter
+from sinkql.runtime.batch.pacing import Pacer, PacingOrders
+from sinkql.runtime.batch.scheduler import Process, ScheduledSink
 from sinkql.runtime.batch.timeline import Timeline
-from sinkql.runtime.sink.host import Host, SinkOutcome
-from sinkql.runtime.sink.replay import replay_asked
-from sinkql.runtime.sink.requests import answer
-from sinkql.runtime.sink.wait_for_views import await_views
-from sinkql.runtime.sink.waits import Answers
-from sinkql.runtime.sink.workload import Following, Work
+from sinkql.runtime.sink.host import SinkHost, SinkOutcome
+from sinkql.runtime.sink.replay import run_replay_request
+from sinkql.runtime.sink.requests import run_optimize_request
+from sinkql.runtime.sink.wait_for_views import wait_for_views
+from sinkql.runtime.sink.waits import WaitReplies
+from sinkql.runtime.sink.workload import SinkAssignment, WorkloadFollower
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.session import CancelledError
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 
 _LOOK_SECONDS = 1.0
 _FIRST_WAIT = 1.0
@@ -76,8 +76,8 @@ class SinkRunner:
     committed, unless its first batch is broken off.
     """
 
-    host: Host
-    first: Work
+    host: SinkHost
+    first: SinkAssignment
     takeover: bool = False
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     leased: bool = False
@@ -95,18 +95,18 @@ class SinkRunner:
     _left: bool = False
     _told: str | None = None
     _sessions: list[SparkSession] = field(default_factory=list)
-    _following: Following = field(init=False)
+    _following: WorkloadFollower = field(init=False)
     _loop: BatchLoop | None = None
-    _seat: Seat | None = None
-    _meter: Meter = field(init=False)
-    _answers: Answers = field(default_factory=Answers)
+    _seat: ScheduledSink | None = None
+    _meter: ProgressMeter = field(init=False)
+    _answers: WaitReplies = field(default_factory=WaitReplies)
 
     def __post_init__(self) -> None:
-        self._following = Following(self.host.roster, self.first, self.first.job.cluster, self.host.once)
-        self._meter = Meter(self.sink_id, self.host.control, self.host.progress)
+        self._following = WorkloadFollower(self.host.roster, self.first, self.first.job.cluster, self.host.once)
+        self._meter = ProgressMeter(self.sink_id, self.host.control, self.host.progress)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> SinkAssignment:
         """Return what is run now."""
         return self._following.work
 
@@ -134,16 +134,16 @@ class SinkRunner:
         young = self._first_at is not None and time.monotonic() < self._first_at + _YOUNG_SECONDS
         return self._batch.locked() and not young
 
-    def measure(self, *, last: bool = False) -> None:
+    def report_progress(self, *, last: bool = False) -> None:
         """Say how far the sink is in its sources; called each second by a thread for all sinks, and at the `last`."""
         loop, seat = self._loop, self._seat
         if loop is not None:
             waits = seat is not None and seat.stalls
             at, state = loop.marker.end, loop.figures.now
             tick = loop.marker.tick
-            self._meter.look(loop.job.sink, loop.readers, at, waits=waits, last=last, state=state, tick=tick)
+            self._meter.sample(loop.job.sink, loop.readers, at, waits=waits, last=last, state=state, tick=tick)
 
-    def leave(self) -> SinkOutcome | None:
+    def release_for_move(self) -> SinkOutcome | None:
         """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it.
 
         It commits nothing from then on. None where a batch runs by now that is waited for.
@@ -182,7 +182,7 @@ class SinkRunner:
             outcome = self._run(epoch)
             if outcome.ending == "caught up":
                 with suppress(Exception):  # a figure that is missing ends no sink
-                    self.measure(last=True)
+                    self.report_progress(last=True)
             self._note(outcome)
         except SinkqlError as error:
             outcome = SinkOutcome(self.job.sink, "failed", error)
@@ -192,7 +192,7 @@ class SinkRunner:
                 control.release(self.sink_id, owner=self.owner)
         return self._end(outcome)
 
-    def retire(self) -> None:
+    def end_unstarted(self) -> None:
         """End after the running batch: nothing here reads the view any more."""
         self._stop_asked = True
         self.wake.set()
@@ -235,7 +235,7 @@ class SinkRunner:
                 ending = "stopped"
             except _OtherWorkError:
                 continue
-            except DivergedError as error:
+            except OutdatedStartError as error:
                 self._failures += 1
                 if self._failures > _TRIES_UNFORESEEN:
                     return self._failed(failure.unforeseen(error))
@@ -245,7 +245,7 @@ class SinkRunner:
                     return self._failed(error)
                 continue
             except Exception as error:
-                coded = self._death() or failure.coded(error)
+                coded = self._death() or failure.with_code(error)
                 if not self._again(coded, between=True):
                     return self._failed(coded)
                 continue
@@ -317,33 +317,33 @@ class SinkRunner:
             # Whoever took the sink over has the table too: claiming it again would be a fight without end.
             self._renew()
         if self.host.once:
-            await_views(self.job, self.host, self._stops)
+            wait_for_views(self.job, self.host, self._stops)
         if self._stops():
             return "stopped"
         self._stage("opening the table")
         loop = self._loop = self._claim(epoch)
         self._ran = True
-        if loop.rebuilds():
+        if loop.needs_full_refresh():
             self._rebuild(loop)
         self._conflicts = loop.conflicts()
-        if loop.owing():
+        if loop.has_unread_output():
             with self._in_batch():
                 loop.process(loop.marker.end, loop.marker.end)
-        replay_asked(loop, self.context.notes, self._batch, self._stops)
+        run_replay_request(loop, self.context.notes, self._batch, self._stops)
         if loop.caught_up():
             return "caught up"
         self._stage("waiting for Spark")
         self._spark()
         readers = self._readers()
-        pacer = Pacer(readers, comes=lambda: loop.due, timeline=self._timeline(readers))
-        seat = self._seat = Seat(pacer, self._orders(loop), self._process(loop), self.wake)
+        pacer = Pacer(readers, comes=lambda: loop.next_temporal_change, timeline=self._timeline(readers))
+        seat = self._seat = ScheduledSink(pacer, self._orders(loop), self._process(loop), self.wake)
         if not self.host.once:
-            loop.allowance.left = lambda: self.host.conductor.left(seat)
+            loop.allowance.left = lambda: self.host.conductor.idle_seconds(seat)
         try:
             if self._stops():
                 return "stopped"
             self._stage("starting the query")
-            self.host.conductor.enrol(seat)
+            self.host.conductor.add(seat)
             self.ran = True
             self.host.progress(SinkStarted(self.job.sink, loop.marker.epoch, seat.orders.begin))
             self._status("running")
@@ -358,8 +358,8 @@ class SinkRunner:
     def _timeline(self, readers: Mapping[str, Reader]) -> Timeline:
         return Timeline.of(self.job, readers, self.context.folder, self.context.ticks, since_ms=self.host.since_ms)
 
-    def _orders(self, loop: BatchLoop) -> Orders:
-        return Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)
+    def _orders(self, loop: BatchLoop) -> PacingOrders:
+        return PacingOrders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)
 
     def _rebuild(self, loop: BatchLoop) -> None:
         """Have all rows of the table computed again; a sink that is to stop, or to do other work, breaks that off.
@@ -384,7 +384,7 @@ class SinkRunner:
             self._status("starting", details={"rebuild": {"step": step, "rows": rows}})
 
         with self._in_batch():
-            loop.rebuild(between)
+            loop.full_refresh(between)
 
     def _tell_name(self) -> None:
         """Tell under which name the sink runs, at first and where it was renamed."""
@@ -405,10 +405,11 @@ class SinkRunner:
         engine = SparkEngine(self._spark, buckets=job.buckets or host.buckets)
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
-            Allowance(stops=self._stops), self._commits, dead_letters(host.registry, job, self.context),
-            Home.of(self.context), host.since_ms, self.context.ticks, self._renew,
+            MaintenanceBudget(stops=self._stops), self._commits,
+            open_dead_letter_table(host.registry, job, self.context),
+            StateDirectory.of(self.context), host.since_ms, self.context.ticks, self._renew,
         )  # fmt: skip
-        with host.claiming[job.write.connection.name].turn(self._stops):
+        with host.claiming[job.write.connection.name].wait_turn(self._stops):
             loop.start(epoch=epoch, once=host.once)
         return loop
 
@@ -458,7 +459,7 @@ class SinkRunner:
                 raise _StoppedError
             self._first_at, self._committed, self.ran = None, True, True
 
-    def _watch(self, loop: BatchLoop, seat: Seat) -> Ending | None:
+    def _watch(self, loop: BatchLoop, seat: ScheduledSink) -> Ending | None:
         """Wait until a batch fails, the sink is to stop, or it has caught up; raise what failed."""
         while True:
             self.wake.wait(_LOOK_SECONDS)
@@ -480,14 +481,14 @@ class SinkRunner:
                 raise seat.error
             if not seat.stalls:
                 if self._asked():
-                    answer(loop, self.host.control, self._batch, self._stops_or_leaves)
-                replay_asked(loop, self.context.notes, self._batch, self._stops_or_leaves)
-                done = self._answers.give(self.host.waits.asked(self.context), loop, self.context, self._batch)
+                    run_optimize_request(loop, self.host.control, self._batch, self._stops_or_leaves)
+                run_replay_request(loop, self.context.notes, self._batch, self._stops_or_leaves)
+                done = self._answers.reply(self.host.waits.pending(self.context), loop, self.context, self._batch)
                 if done:
                     self.host.progress(SinkReached(self.job.sink, done))
             if self._batch.acquire(blocking=False):
                 try:
-                    loop.keep()
+                    loop.refresh_files()
                 finally:
                     self._batch.release()
             change = self._following.take()
@@ -497,12 +498,12 @@ class SinkRunner:
                 return None
             self._pace(loop, seat)
 
-    def _pace(self, loop: BatchLoop, seat: Seat) -> None:
+    def _pace(self, loop: BatchLoop, seat: ScheduledSink) -> None:
         """Let the batches to come keep the job's interval and limit."""
         ran, now = loop.job, self.job
         if (ran.commit_interval, ran.max_rows_per_commit) != (now.commit_interval, now.max_rows_per_commit):
             loop.job = self.job
-            self.host.conductor.pace(seat, self._orders(loop))
+            self.host.conductor.reschedule(seat, self._orders(loop))
 
     def _stops_or_leaves(self) -> bool:
         return self._stops() or self._desired() != "running"
@@ -520,10 +521,10 @@ class SinkRunner:
         except SinkqlError:
             return False  # it is asked again
 
-    def _leave_seat(self, seat: Seat) -> None:
+    def _leave_seat(self, seat: ScheduledSink) -> None:
         """Wait for the batch that runs, and let no other begin."""
         stop_asked, self._stop_asked = self._stop_asked, True
-        self.host.conductor.leave(seat)
+        self.host.conductor.remove(seat)
         self._stop_asked = stop_asked
 
     def _stops(self) -> bool:

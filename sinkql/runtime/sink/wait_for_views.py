@@ -12,7 +12,7 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.timeline import Timeline
-from sinkql.runtime.sink.host import Host
+from sinkql.runtime.sink.host import SinkHost
 
 _LOOK_SECONDS = 0.05
 _ABSENT_SECONDS = 30.0
@@ -23,7 +23,7 @@ _BEGUN_SECONDS = 5.0
 """By then a view that another process is to run has left the status that it ended with before."""
 
 
-def await_views(job: physical.Job, host: Host, stops: Callable[[], bool]) -> None:
+def wait_for_views(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) -> None:
     """Wait until the views that a job reads, which run here or elsewhere, have got what there is now; or it stops.
 
     Raises SQ3455 where the job of one has failed.
@@ -42,7 +42,7 @@ def await_views(job: physical.Job, host: Host, stops: Callable[[], bool]) -> Non
     _await_tick(job, host, stops)
 
 
-def _await_tick(job: physical.Job, host: Host, stops: Callable[[], bool]) -> None:
+def _await_tick(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) -> None:
     """Wait until the logs that a job reads at the same tick have one in common."""
     if not job.timeline:
         return
@@ -56,7 +56,7 @@ def _await_tick(job: physical.Job, host: Host, stops: Callable[[], bool]) -> Non
         host.stopping.wait(_LOOK_SECONDS)
 
 
-def _ahead(view: str, host: Host) -> Callable[[], bool]:
+def _ahead(view: str, host: SinkHost) -> Callable[[], bool]:
     """Return what tells whether a view that another process runs has got what there is now."""
     work = host.roster.work(view)
     if work is None:
@@ -68,12 +68,12 @@ def _ahead(view: str, host: Host) -> Callable[[], bool]:
 
     def ahead() -> bool:
         with suppress(SinkqlError):  # a source that does not answer now is asked again
-            found = writer.marker()
+            found = writer.load_checkpoint()
             if found is not None and found.plan == job.plan:
                 for name, reader in readers.items():
                     if name not in targets:
                         targets[name] = reader.target(found.end[name])
-                if all(reader.reached(found.end[name], targets[name]) for name, reader in readers.items()):
+                if all(reader.target_reached(found.end[name], targets[name]) for name, reader in readers.items()):
                     return True
         if host.control.held(view):
             return False
@@ -85,7 +85,7 @@ def _ahead(view: str, host: Host) -> Callable[[], bool]:
     return ahead
 
 
-def _failed(view: str, host: Host, error: str) -> SinkqlError:
+def _failed(view: str, host: SinkHost, error: str) -> SinkqlError:
     """Return the error of a sink whose view has failed, given the view's own."""
     work = host.roster.work(view)
     name = short_name(work.job.sink) if work is not None else view

@@ -7,14 +7,14 @@ import time
 from dataclasses import dataclass, field
 
 from sinkql.connector_api.stream import Context, JobOffsets
-from sinkql.connector_api.wait_request import asked, wait_notes
+from sinkql.connector_api.wait_request import pending_waits, wait_store
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 
 @dataclass(slots=True)
-class Waits:
+class WaitRequests:
     """Look for requests at most once in `every_seconds`, whichever sink asks."""
 
     every_seconds: float = 0.5
@@ -22,12 +22,12 @@ class Waits:
     _known: dict[str, list[str]] = field(default_factory=dict)
     _looked_at: float = float("-inf")
 
-    def asked(self, context: Context) -> list[str]:
+    def pending(self, context: Context) -> list[str]:
         """Return the names of the requests for a sink."""
         with self._lock:
             if time.monotonic() >= self._looked_at + self.every_seconds:
                 try:
-                    self._known = asked(_notes(context))
+                    self._known = pending_waits(_notes(context))
                 except SinkqlError:
                     self._known = {}  # a catalog that cannot be read now is asked again
                 self._looked_at = time.monotonic()
@@ -35,12 +35,12 @@ class Waits:
 
 
 @dataclass(slots=True)
-class Answers:
+class WaitReplies:
     """Answer the requests for one sink; `_targets` are what its sources had when each of them was seen."""
 
     _targets: dict[str, JobOffsets] = field(default_factory=dict)
 
-    def give(self, requests: list[str], loop: BatchLoop, context: Context, batch: threading.Lock) -> tuple[str, ...]:
+    def reply(self, requests: list[str], loop: BatchLoop, context: Context, batch: threading.Lock) -> tuple[str, ...]:
         """Take back the requests of which the sink has all, and return them; no batch may run while `batch` is held."""
         self._targets = {name: at for name, at in self._targets.items() if name in requests}
         if not requests or not batch.acquire(blocking=False):
@@ -59,5 +59,5 @@ class Answers:
             batch.release()
 
 
-def _notes(context: Context) -> Notes:
-    return wait_notes(context.open_notes, context.folder.parent.parent)
+def _notes(context: Context) -> KeyValueStore:
+    return wait_store(context.open_notes, context.folder.parent.parent)

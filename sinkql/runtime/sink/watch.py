@@ -11,7 +11,7 @@ from sinkql.runtime.batch.control import Control, Desired
 
 
 @dataclass(slots=True)
-class Watch:
+class DesiredStates:
     """Ask the control at most once in `every_seconds`, and tell each sink what it said of it; it may be so old."""
 
     control: Control

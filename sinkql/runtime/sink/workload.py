@@ -13,19 +13,19 @@ from sinkql.errors import SinkqlError
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class SinkAssignment:
     """A sink's job as it is now, with the versions of the secrets in it, and when users last asked for it."""
 
     job: physical.Job
     secrets: tuple[tuple[str, int], ...] = ()
     asked_at: str | None = field(default=None)
 
-    def differs(self, other: Work) -> bool:
+    def differs(self, other: SinkAssignment) -> bool:
         """Tell whether a sink that runs this work would have to begin again to do the other."""
         alike = _paced_as(self.job, other.job), _paced_as(other.job, other.job)
         return (alike[0], self.secrets) != (alike[1], other.secrets)
 
-    def elsewhere(self, other: Work) -> Work:
+    def elsewhere(self, other: SinkAssignment) -> SinkAssignment:
         """Return this work under the name, and in the cluster, of another."""
         return replace(self, job=msgspec.structs.replace(self.job, sink=other.job.sink, cluster=other.job.cluster))
 
@@ -42,22 +42,22 @@ def _paced_as(job: physical.Job, other: physical.Job) -> physical.Job:
     )
 
 
-class Roster(Protocol):
+class Workload(Protocol):
     """Say what is to run; every method is called from several threads, often, and raises SQ41xx where it cannot."""
 
-    def now(self) -> Sequence[Work]:
+    def now(self) -> Sequence[SinkAssignment]:
         """Return the work of all sinks that are to run."""
 
-    def work(self, sink_id: str) -> Work | None:
+    def work(self, sink_id: str) -> SinkAssignment | None:
         """Return a sink's work, None where the roster knows of none."""
 
 
 @dataclass(slots=True)
-class Following:
+class WorkloadFollower:
     """Follow the roster: `work` is what a sink in cluster `home` is run with, until `take` finds that it is another."""
 
-    roster: Roster
-    work: Work
+    roster: Workload
+    work: SinkAssignment
     home: str
     once: bool
 
@@ -81,7 +81,7 @@ class Following:
         now = self._now()
         return now is not None and now.differs(self.work.elsewhere(now))
 
-    def _now(self) -> Work | None:
+    def _now(self) -> SinkAssignment | None:
         if self.once:
             return None
         try:

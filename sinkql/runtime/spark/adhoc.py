@@ -15,9 +15,9 @@ from sinkql.errors import SinkqlError
 from sinkql.evaluate.failure import code_of
 from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.runtime.spark import session as spark
-from sinkql.runtime.spark.carriage import into_spark, out_of_spark
+from sinkql.runtime.spark.carriage import from_spark, to_spark
 from sinkql.runtime.spark.diagnosis import told
-from sinkql.runtime.spark.scratch_folder import Folder
+from sinkql.runtime.spark.scratch_folder import ScratchFolder
 
 _HINT = "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)."
 
@@ -26,10 +26,10 @@ class AdhocSpark:
     """Run queries; Spark keeps its files in `folder` meanwhile. A Spark that this process has is used."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = Folder(folder, "query")
+        self._folder = ScratchFolder(folder, "query")
         self._settings = spark.SparkSettings("local[*]", {}, self._folder.path, "sinkql query")
         self._session: SparkSession | None = None
-        self._starting: spark.Starting | None = None
+        self._starting: spark.SparkStart | None = None
         # Ctrl-C is told to the JVM on the main thread's socket, which must not be in use then
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="query")
 
@@ -46,7 +46,7 @@ class AdhocSpark:
         session = self._start()
         running = self._worker.submit(self._query, session, sql, inputs)
         try:
-            return out_of_spark(running.result(), [str(each) for each in types])
+            return from_spark(running.result(), [str(each) for each in types])
         except KeyboardInterrupt:
             session.sparkContext.cancelAllJobs()
             raise
@@ -56,7 +56,7 @@ class AdhocSpark:
     ) -> pa.Table:
         try:
             for name, (columns, rows) in inputs.items():
-                session.createDataFrame(into_spark(rows), _struct(columns)).createOrReplaceTempView(name)
+                session.createDataFrame(to_spark(rows), _struct(columns)).createOrReplaceTempView(name)
             return session.sql(sql).toArrow()
         except PySparkException as error:
             message = told(error)
@@ -69,7 +69,7 @@ class AdhocSpark:
         """Stop Spark if it was started here."""
         if self._starting is not None:
             self._starting.end()
-            self._folder.leave(log=False)
+            self._folder.release(log=False)
         self._worker.shutdown(cancel_futures=True)
         self._session = self._starting = None
 
@@ -79,7 +79,7 @@ class AdhocSpark:
             self._session = SparkSession.getActiveSession()
         if self._session is None:
             self._folder.take()
-            self._starting = spark.Starting(self._settings)
+            self._starting = spark.SparkStart(self._settings)
             self._starting.begin()
             try:
                 self._session = self._starting.result()

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql.lowering.spark.sql import quoted
-from sinkql.runtime.local.murmur3 import buckets_of
+from sinkql.runtime.local.murmur3 import bucket_numbers
 
 _TRIED = 64
 
@@ -28,13 +28,13 @@ def hashes_of(buckets: int) -> tuple[int, ...]:
     start = 0
     while len(found) < buckets:
         values = np.arange(start, start + _TRIED * buckets)
-        for value, bucket in zip(values, buckets_of([pa.array(values)], ["bigint"], buckets), strict=True):
+        for value, bucket in zip(values, bucket_numbers([pa.array(values)], ["bigint"], buckets), strict=True):
             found.setdefault(int(bucket), int(value))
         start += len(values)
     return tuple(found[bucket] for bucket in range(buckets))
 
 
-def marked(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1") -> DataFrame:
+def with_bucket_rows(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1") -> DataFrame:
     """Add a row for each bucket, which has nothing but the `place` that a shuffle puts there, and then NULLs."""
     hashes = ", ".join(f"{each}L" for each in hashes_of(buckets))
     own = F.expr(f"element_at(array({hashes}), CAST(id AS INT) + 1)")
@@ -47,10 +47,10 @@ def bucket_column(buckets: int, place: Sequence[str] = ("$h1",)) -> F.Column:
     return F.pmod(F.hash(*[F.col(quoted(name)) for name in place]), F.lit(buckets))
 
 
-def bucket_and_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, Iterator[pa.RecordBatch]]:
+def split_bucket_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, Iterator[pa.RecordBatch]]:
     """Return the bucket of a task's rows, and those that are not there for that alone; no bucket where none come.
 
-    Of `marked` rows one comes always.
+    Of `with_bucket_rows` rows one comes always.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:

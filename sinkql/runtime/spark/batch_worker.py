@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sinkql.errors import no_room
+from sinkql.errors import disk_full
 
 _TICKS = "ticks"
 _MOST_ROUNDS = 1000
@@ -27,7 +27,7 @@ _HERE = "file://"
 _PATTERN = re.compile(r"([*?\[\]{}\\])")
 
 
-class SparkLane:
+class SparkWorker:
     """A lane of the conductor; `folder` is new, and its own."""
 
     def __init__(self, session: SparkSession, folder: Path, round_: Callable[[], None]) -> None:
@@ -68,7 +68,7 @@ class SparkLane:
 
     def _placed(self, error: Exception) -> Exception:
         """Return an error of Java's with the folder, where that is what has no room."""
-        if no_room(error) is None:
+        if disk_full(error) is None:
             return error
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder.parent))
 

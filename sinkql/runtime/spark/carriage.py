@@ -14,7 +14,7 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 
-def into_spark(rows: Rows) -> Rows:
+def to_spark(rows: Rows) -> Rows:
     """Return rows as Spark takes them: a time of day is its microseconds."""
     for place, field in enumerate(rows.schema):
         carried = _carried(field.type)
@@ -23,7 +23,7 @@ def into_spark(rows: Rows) -> Rows:
     return rows
 
 
-def out_of_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
+def from_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
     """Return rows that Spark gave as columns of these types, None for what is none of SinkQL's, have them."""
     for place, text in enumerate(types):
         field = rows.schema.field(place)
@@ -34,9 +34,9 @@ def out_of_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
     return rows
 
 
-def batches_into_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def batches_to_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return batches as Spark takes them."""
-    return map(into_spark, batches)
+    return map(to_spark, batches)
 
 
 def _with_offsets(column: Column) -> Column:

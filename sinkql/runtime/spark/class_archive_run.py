@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql.runtime.spark import session as spark
-from sinkql.runtime.spark.batch_worker import SparkLane
+from sinkql.runtime.spark.batch_worker import SparkWorker
 from sinkql.runtime.spark.class_archive import archive_of, tidy
 from sinkql.runtime.spark.java import check_java
 
@@ -63,7 +63,7 @@ def _rehearse(draft: Path) -> None:
                 finally:
                     done.set()
 
-            lane = SparkLane(session, Path(folder) / "lane", play)
+            lane = SparkWorker(session, Path(folder) / "lane", play)
             lane.call()
             done.wait(_PATIENCE_SECONDS)
             lane.stop()

@@ -20,7 +20,7 @@ from pyspark import SparkContext
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.master import ADDRESSED, KUBERNETES, STANDALONE, own_address, unanswered
-from sinkql.runtime.spark.package import packed, python_version
+from sinkql.runtime.spark.package import cached_archives, python_version
 from sinkql.state_store.directory import EXECUTOR
 from sinkql.storage import files as storage_files
 
@@ -92,7 +92,7 @@ def cores(conf: Mapping[str, str]) -> int | None:
     return int(executors) * int(conf.get(_CORES, "1")) if executors is not None else None
 
 
-def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str]:
+def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the settings with those that executors need to find SinkQL, and the driver; what users set stays.
 
     `folder` takes copies of files that executors are to have. Raises SQ4050 where no master answers, SQ4053, SQ4054.
@@ -120,7 +120,7 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
         archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
         folders = [_FOLDER]
         if not any(each.endswith(f"#{_FOLDER}") for each in [*archives, *conf.get(_OF_YARN, "").split(",")]):
-            made = packed()
+            made = cached_archives()
             folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
             named = [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
             if master.startswith(STANDALONE):
@@ -134,8 +134,8 @@ def completed(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, s
     return found | _trusted(found, folder)
 
 
-def hand_out(context: SparkContext, conf: Mapping[str, str]) -> None:
-    """Have executors get the archives that `completed` names for it, and unpack them.
+def ship_archives(context: SparkContext, conf: Mapping[str, str]) -> None:
+    """Have executors get the archives that `with_executor_settings` names for it, and unpack them.
 
     `SparkContext.addArchive` does so, and unpacks them in the driver first, which has it all.
     """
@@ -155,7 +155,7 @@ def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
         path = Path(os.environ.get(name, ""))
         if f"{_ENVIRONMENT}{name}" not in conf and path.is_file():
             copy = folder / f"{name.lower()}.pem"  # next to an executor's other files
-            storage_files.write(copy, path.read_bytes(), sync=False)
+            storage_files.write_atomic(copy, path.read_bytes(), sync=False)
             files.append(str(copy))
             found[f"{_ENVIRONMENT}{name}"] = copy.name
     return found | ({_FILES: ",".join(files)} if found else {})
@@ -326,7 +326,7 @@ def _lacking(master: str, host: str, did: str, said: str = "") -> SinkqlError:
     )
 
 
-def not_begun(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlError | None:
+def startup_error(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlError | None:
     """Return the error of an application that its master removed, or refused, as it began; None of anything else."""
     text = str(error)
     if _STOPPED.search(text):

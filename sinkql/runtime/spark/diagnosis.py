@@ -54,7 +54,7 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
             if found is not None:
                 return found
     message = told(error)
-    return SinkqlError(code_of(message), message, hint=failure.guard(job))
+    return SinkqlError(code_of(message), message, hint=failure.row_error_hint(job))
 
 
 def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:
@@ -71,7 +71,7 @@ def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> Sinkq
             probe = _Probe(kept, types, failing)
             error = probe.failure(None)
             if error is not None:
-                return failure.of_row(job, failing, told(error), probe.sample())
+                return failure.row_error(job, failing, told(error), probe.sample())
     finally:
         rows.unpersist()
     return None

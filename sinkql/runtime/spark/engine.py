@@ -24,29 +24,29 @@ from sinkql.lowering.spark.map import map_steps
 from sinkql.lowering.spark.sides import side_steps
 from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.lowering.spark.task_input import spark_steps
-from sinkql.lowering.task_input import Preparation
+from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.local.fusion import fusable
-from sinkql.runtime.local.in_process import Here
+from sinkql.runtime.local.in_process import InProcessBatch
 from sinkql.runtime.local.task import (
     ReadTask,
     SourceColumns,
     Used,
     fused_task,
     read_task,
-    tallies,
+    source_tallies,
     used_columns,
 )
-from sinkql.runtime.spark.arrow import bucket_and_rows, bucket_column, hashes_of, marked
-from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
+from sinkql.runtime.spark.arrow import bucket_column, hashes_of, split_bucket_rows, with_bucket_rows
+from sinkql.runtime.spark.carriage import batches_to_spark, from_spark
 from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.flatten import flattened, repeated
 from sinkql.runtime.spark.mapped import map_in_arrow
-from sinkql.runtime.spark.netting import Netting
-from sinkql.runtime.spark.staged_rows import Handed
-from sinkql.runtime.spark.task_report import words_of
+from sinkql.runtime.spark.netting import Consolidation
+from sinkql.runtime.spark.staged_rows import StagedRows
+from sinkql.runtime.spark.task_report import task_reports
 from sinkql.runtime.state import report
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
@@ -78,12 +78,12 @@ class SparkEngine:
 
     def run(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
-        here = Here.of(job, batch)
-        outcome = here.run() if here is not None else None
+        here = InProcessBatch.of(job, batch)
+        outcome = here.compute() if here is not None else None
         if outcome is not None:
             return outcome
         key = uuid.uuid4().hex  # which nothing that is read can know
-        with words_of(self.spark.sparkContext, key) as (leave, words):
+        with task_reports(self.spark.sparkContext, key) as (leave, words):
             frames = _Frames(self, job, batch, key, leave, words)
             try:
                 return self._run(frames)
@@ -91,7 +91,7 @@ class SparkEngine:
                 raise
             except Exception as error:
                 frames.whole = True  # the row that fails is shown
-                found = failure.find(error, key) or diagnose(
+                found = failure.from_spark_error(error, key) or diagnose(
                     job, partial(frames.frame, sequence=False, first=False), error
                 )
                 if found is not None:
@@ -107,11 +107,11 @@ class SparkEngine:
         batch = frames.batch
         branches = fusable(frames.job.write) if batch.task.buckets is None and not frames.here else None
         results = frames.fused(branches) if branches is not None else frames.written()
-        totals, missing = tallies(frames.words, batch.splits)
+        totals, missing = source_tallies(frames.words, batch.splits)
         if missing:
             # Spark leaves out what it proves empty (WHERE false): such splits are read for their counts and errors.
             frames.read_only(missing)
-            totals, missing = tallies(frames.words, batch.splits)
+            totals, missing = source_tallies(frames.words, batch.splits)
         assert not missing
         left = report.collect(frames.words, frames.stateful)
         batch.arrangements.home.fetched.update(left.fetched)
@@ -135,7 +135,7 @@ class _Frames:
     stateful: dict[str, int] = field(default_factory=dict)
     whole: bool = False
     _shared: dict[str, DataFrame] = field(default_factory=dict)
-    _handed: list[Handed] = field(default_factory=list)
+    _handed: list[StagedRows] = field(default_factory=list)
 
     @property
     def used(self) -> Used:
@@ -149,7 +149,7 @@ class _Frames:
         """Return the sources whose rows are read in this process, and handed to tasks."""
         if not self.job.remote:
             return frozenset()
-        return frozenset(name for name, reader in self.batch.readers.items() if reader.here())
+        return frozenset(name for name, reader in self.batch.readers.items() if reader.local_only())
 
     def fused(self, branches: Sequence[SourceColumns]) -> list[WriteResult]:
         """Read and write in the same tasks."""
@@ -159,7 +159,7 @@ class _Frames:
         key, leave = self.key, self.leave
 
         def partition(bucket: int, mine: Iterator[tuple[int, int]]) -> Iterator[WriteResult]:
-            with failure.told(key):
+            with failure.as_task_error(key):
                 yield task(bucket, list(mine), attempt_name(), leave)
 
         context = self.engine.spark.sparkContext
@@ -173,7 +173,7 @@ class _Frames:
         if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
             if copartitioned.columns:
                 return _results(self._stateful(copartitioned.operator, first=True, writing=True))
-            netting = Netting.of(write, self.batch.arrangements.home.of_tasks())
+            netting = Consolidation.of(write, self.batch.arrangements.home.for_tasks())
         rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
         if task.buckets is not None and netting is None:
             rows = rows.repartition(task.buckets, *[F.col(quoted(name)) for name in task.key])
@@ -189,7 +189,7 @@ class _Frames:
         key, leave = self.key, self.leave
 
         def partition(mine: Iterator[tuple[str, int]]) -> Iterator[int]:
-            with failure.told(key):
+            with failure.as_task_error(key):
                 for source, number in mine:
                     yield sum(batch.num_rows for batch in reads[source].rows([number], attempt_name(), leave))
 
@@ -229,7 +229,7 @@ class _Frames:
         for rows in self._shared.values():
             rows.unpersist()
         for handed in self._handed:
-            handed.forget()
+            handed.delete()
 
     def _use(self, use: physical.Use) -> DataFrame:
         if use.name not in self._shared:
@@ -260,18 +260,18 @@ class _Frames:
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-            with failure.told(key):
-                yield from batches_into_spark(task.rows(numbers, attempt_name(), leave))
+            with failure.as_task_error(key):
+                yield from batches_to_spark(task.rows(numbers, attempt_name(), leave))
 
         return len(task.splits), rows
 
     def _handed_over(self, task: ReadTask) -> tuple[int, Rows]:
         """Read splits here; return what gives their rows in tasks, by the numbers of files, and how many there are."""
         arrangements = self.batch.arrangements
-        handed = Handed(arrangements.home, f"{arrangements.epoch}-{uuid.uuid4().hex}")
+        handed = StagedRows(arrangements.home, f"{arrangements.epoch}-{uuid.uuid4().hex}")
         self._handed.append(handed)
         own = task.rows(range(len(task.splits)), uuid.uuid4().hex, self.words.append)
-        return handed.put(own, task.schema()), handed.reading(partial(failure.told, self.key))
+        return handed.stage(own, task.schema()), handed.read_task(partial(failure.as_task_error, self.key))
 
     def _map(self, operator: physical.Map, *, sequence: bool, first: bool) -> DataFrame:
         rows = self.frame(operator.input, sequence=sequence, first=first)
@@ -318,13 +318,13 @@ class _Frames:
         write = _written(self.job, self.batch.task) if writing else None
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with failure.told(key):
-                given = (out_of_spark(batch, delivered) for batch in batches)
-                bucket, own = (partition_number(), given) if first else bucket_and_rows(given)
+            with failure.as_task_error(key):
+                given = (from_spark(batch, delivered) for batch in batches)
+                bucket, own = (partition_number(), given) if first else split_bucket_rows(given)
                 if bucket is None:
                     return
                 found = task(bucket, attempt_name(), own, leave)
-                yield from batches_into_spark(found) if write is None else write(bucket, found)
+                yield from batches_to_spark(found) if write is None else write(bucket, found)
 
         steps = spark_steps(preparation)
         if isinstance(preparation, SidesPreparation):
@@ -334,7 +334,7 @@ class _Frames:
             rows = self.frame(below, sequence=preparation.ordered).selectExpr(*steps.select)
         place = self._place(operator, preparation)
         if not first and place == (preparation.place,):
-            rows = marked(self.engine.spark, rows, buckets, preparation.place)
+            rows = with_bucket_rows(self.engine.spark, rows, buckets, preparation.place)
         rows = rows.repartition(buckets, *[F.col(quoted(name)) for name in place])
         if steps.aggregates:
             rows = rows.groupBy(*[F.expr(text) for text in steps.group]).agg(*map(F.expr, steps.aggregates))
@@ -344,7 +344,7 @@ class _Frames:
             rows = rows.drop(preparation.place)
         return map_in_arrow(rows, changes, _RESULT if writing else result)
 
-    def _place(self, operator: physical.Stateful, preparation: Preparation) -> tuple[str, ...]:
+    def _place(self, operator: physical.Stateful, preparation: TaskInput) -> tuple[str, ...]:
         """Return the columns by which a shuffle puts rows into buckets."""
         copartitioned = self.job.copartitioned
         if copartitioned is None or copartitioned.operator is not operator:
@@ -380,12 +380,12 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 
 def _write_function(
-    task: WriteTask, types: Sequence[str], netting: Netting | None, key: str
+    task: WriteTask, types: Sequence[str], netting: Consolidation | None, key: str
 ) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (out_of_spark(batch, types) for batch in batches)
+        rows = (from_spark(batch, types) for batch in batches)
         left = rows if netting is None else netting(rows)
-        with failure.told(key):
+        with failure.as_task_error(key):
             yield _result(task(partition_number(), attempt_name(), left))
 
     return write

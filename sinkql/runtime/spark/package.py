@@ -55,7 +55,7 @@ def python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def packed() -> list[Path]:
+def cached_archives() -> list[Path]:
     """Return archives of what is installed here, out of the cache folder, where they are made if they are not there.
 
     What is installed in editable mode has one of its own, which is all that is made again after a change. Raises
@@ -85,7 +85,7 @@ def pack(path: Path, *, driver: bool = False) -> None:
 def _write(path: Path, files: Mapping[str, Path]) -> None:
     try:
         with (
-            storage_files.replacing(path, mode=0o644) as draft,
+            storage_files.replace_atomic(path, mode=0o644) as draft,
             zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
         ):
             for name in sorted(files):

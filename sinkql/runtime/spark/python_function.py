@@ -8,7 +8,7 @@ from decimal import Decimal
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
-from sinkql.evaluate.failure import RefusedError
+from sinkql.evaluate.failure import EvaluationError
 from sinkql.evaluate.json import at_path, member, member_text, read, text_at_path
 from sinkql.evaluate.number import program_value
 from sinkql.lowering.spark.cast import READ_JSON
@@ -27,14 +27,14 @@ def _read_json(text: str | None) -> str | None:
         return None
     try:
         return read(text)
-    except RefusedError as error:
+    except EvaluationError as error:
         return f"!{error}"
 
 
 def _computed(program: str, type_: str, *operands: Decimal | None) -> str | None:
     try:
         found = program_value(program, type_, operands)
-    except RefusedError as error:
+    except EvaluationError as error:
         return f"!{error}"
     if found is None:
         return None

@@ -15,8 +15,8 @@ _LOG = "spark.log"
 _KEPT_LOGS = 3
 
 
-class Folder:
-    """A folder that is a process's own from `take` to `leave`: the process holds a lock in it, which ends with it."""
+class ScratchFolder:
+    """A folder that is a process's own from `take` to `release`: the process holds a lock in it, which ends with it."""
 
     def __init__(self, place: Path, name: str) -> None:
         self.path = place / f"{name}-{os.getpid()}"
@@ -36,7 +36,7 @@ class Folder:
                 self._held = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
                 fcntl.flock(self._held, fcntl.LOCK_EX)
 
-    def leave(self, *, log: bool = True) -> None:
+    def release(self, *, log: bool = True) -> None:
         """Give it back; what is in it, but the `log`, is deleted."""
         if self._held is not None:
             with _alone(self.path.parent):

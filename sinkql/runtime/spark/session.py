@@ -22,7 +22,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from sinkql.errors import SinkqlError, no_temporary_folder
+from sinkql.errors import SinkqlError, temporary_folder_error
 from sinkql.runtime.spark import cluster
 from sinkql.runtime.spark.class_archive import Archive, archive_of
 from sinkql.runtime.spark.java import Java, check_java
@@ -98,7 +98,7 @@ class SparkSettings:
         return self.folder / "spark.log"
 
 
-def buckets(settings: SparkSettings) -> int:
+def bucket_count(settings: SparkSettings) -> int:
     """Return the number of shuffle partitions, which are the buckets of state and key indexes."""
     told = settings.conf.get("spark.sql.shuffle.partitions")
     if told:
@@ -106,7 +106,7 @@ def buckets(settings: SparkSettings) -> int:
     return max(2, _cores(settings)) if settings.local else 2 * _cores(settings)
 
 
-def lanes(settings: SparkSettings) -> int:
+def worker_count(settings: SparkSettings) -> int:
     """Return how many sinks may have a batch at the same time."""
     return min(_MOST_LANES, _cores(settings)) if settings.local else _MOST_LANES
 
@@ -115,7 +115,7 @@ class CancelledError(Exception):
     """Say that a start of Spark was cancelled."""
 
 
-class Starting:
+class SparkStart:
     """A start of Spark in a thread of its own, which may be cancelled while somebody waits for it."""
 
     def __init__(self, settings: SparkSettings) -> None:
@@ -222,16 +222,16 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     conf = settings.folder / "conf"
     for each in (conf, settings.folder / "tmp"):
         each.mkdir(parents=True, mode=0o700, exist_ok=True)
-    files.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
+    files.write_atomic(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
         gateway = _joined(settings, jvm) if settings.submitted else None
         given = dict(SparkConf(_jvm=gateway.jvm).getAll()) if gateway is not None else {}
         wanted = {**_defaults(settings, archive), **given, **settings.conf, **_required(settings, conf)}
         if not settings.local:
-            wanted = cluster.completed(settings.master, wanted, settings.folder)
+            wanted = cluster.with_executor_settings(settings.master, wanted, settings.folder)
         text = "".join(f"{key} {_escaped(wanted[key])}\n" for key in wanted)
-        files.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
+        files.write_atomic(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
         with settings.log.open("a") as output, _environment(settings, java):
             session = _launch(settings, jvm, gateway, conf / "spark-defaults.conf", output, wanted)
     except BaseException as error:
@@ -353,7 +353,7 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
     required = {
         "spark.master": settings.master,
         "spark.app.name": settings.name,
-        "spark.sql.shuffle.partitions": str(buckets(settings)),
+        "spark.sql.shuffle.partitions": str(bucket_count(settings)),
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
@@ -438,12 +438,12 @@ def _launch(
             _give_name(gateway)
         context = SparkContext(gateway=gateway, conf=conf)
         if not settings.local:
-            cluster.hand_out(context, wanted)
+            cluster.ship_archives(context, wanted)
         session = SparkSession(context)
         register(session)
     except Exception as error:
-        refused = None if settings.local else cluster.not_begun(error, settings.master, wanted)
-        raise refused or no_temporary_folder() or _not_started(settings, error) from error
+        refused = None if settings.local else cluster.startup_error(error, settings.master, wanted)
+        raise refused or temporary_folder_error() or _not_started(settings, error) from error
     context._accumulatorServer.handle_error = _unsaid
     context.setLogLevel("WARN")
     return session

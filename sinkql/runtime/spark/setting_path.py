@@ -21,7 +21,7 @@ _SINGLE = (
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def with_whole_paths(conf: Mapping[str, str], path: Callable[[str], Path]) -> dict[str, str]:
+def with_absolute_paths(conf: Mapping[str, str], path: Callable[[str], Path]) -> dict[str, str]:
     """Return the settings; `path` tells where a path is."""
     found = dict(conf)
     for name in found.keys() & {*_LISTED}:

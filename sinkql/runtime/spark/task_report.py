@@ -79,7 +79,7 @@ class _Leaving:
 
 
 @contextmanager
-def words_of(context: SparkContext, batch: str) -> Iterator[tuple[Leave, list[object]]]:
+def task_reports(context: SparkContext, batch: str) -> Iterator[tuple[Leave, list[object]]]:
     """Give how tasks of a batch leave word, and what they have said, which grows; no other batch has the name."""
     with _MADE:
         words = vars(context).get("_sinkql_words")

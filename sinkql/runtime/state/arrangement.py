@@ -30,8 +30,8 @@ from sinkql.runtime.state.run import (
     open_run,
     unsigned,
 )
-from sinkql.state_store.directory import Home
-from sinkql.storage.sorted_run import Tiers, find, newest, repeats, sort_places
+from sinkql.state_store.directory import StateDirectory
+from sinkql.storage.sorted_run import MergePolicy, duplicates_mask, find, newest, sort_indices
 
 Ints = NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class Arrangements:
     and `commit` go into the names of new runs. `indexes` are those of views that operators look up in, by arrangement.
     """
 
-    home: Home
+    home: StateDirectory
     manifest: Mapping[str, Any]
     epoch: int
     commit: str
@@ -56,7 +56,7 @@ class Arrangements:
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class InputEvents:
     """What is special of the sources of an operator in a batch.
 
     `cleared`: the rows from before are gone. `snapshotting`: some rows are still to come, as `Reader` says. The clock
@@ -70,7 +70,7 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunLocation:
     """Where one task attempt keeps one bucket of one arrangement, and how its new files begin."""
 
     folder: Path
@@ -98,7 +98,7 @@ class IndexRuns:
     Nothing is looked up where the batch has all rows of the view, from its `beginning`.
     """
 
-    home: Home
+    home: StateDirectory
     name: str
     runs: Mapping[str, Sequence[Entry]]
     buckets: int
@@ -124,7 +124,7 @@ class IndexRuns:
         return found
 
     def _bring(self, bucket: int, entries: Sequence[Entry]) -> None:
-        if self.home.remote and (lost := self.home.bring(files_of(self.name, bucket, entries))):
+        if self.home.remote and (lost := self.home.fetch(files_of(self.name, bucket, entries))):
             raise lost_run(Path(lost[0]), f"{self.home.store} does not have it")
 
 
@@ -140,11 +140,11 @@ def no_index(name: str, detail: str | None = None) -> SinkqlError:
 
 def grouped(*columns: Keys | Ints) -> tuple[Ints, Ints]:
     """Return an order that puts equal rows together, and where in it each new row begins."""
-    order = sort_places(*columns)
-    return order, np.flatnonzero(~repeats(*(column[order] for column in columns)))
+    order = sort_indices(*columns)
+    return order, np.flatnonzero(~duplicates_mask(*(column[order] for column in columns)))
 
 
-def spread(low: Ints, high: Ints) -> tuple[Ints, Ints]:
+def expand_ranges(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     """Return, for ranges low to high, each range's number and each position in it."""
     counts = high - low
     owner = np.repeat(np.arange(len(low)), counts)
@@ -176,7 +176,7 @@ class _Runs:
     grows: ClassVar[bool] = False
     """Whether no row takes another's place."""
 
-    place: Place
+    place: RunLocation
     entries: list[Entry]
     runs: list[Run] = field(init=False)
     _writer: RunWriter | None = field(default=None, init=False)
@@ -233,7 +233,7 @@ def _ranges(size: int) -> list[tuple[int, int]]:
 
 
 @dataclass(slots=True)
-class Values(_Runs):
+class KeyedRuns(_Runs):
     """One row a key: `$h1` (sorted), `$h2`, then what is kept. The newest run wins.
 
     `$count` 0 is a tombstone, unless `keeps_empty`: then it is a row like others.
@@ -275,7 +275,7 @@ class Values(_Runs):
         return table.take(pa.array(kept)).combine_chunks()
 
 
-class Multiset(_Runs):
+class MultisetRuns(_Runs):
     """Rows with multiplicities that add up over the runs: `$p` (sorted), `$h2`, `$r`, `$diff`, then a payload.
 
     `$p` is the high half of `$h1` and the low half of the row hash `$r`, so that one order serves "all rows of a key"
@@ -291,7 +291,7 @@ class Multiset(_Runs):
         for run in self.runs:
             for piece, some in run.asked(packed):
                 low = np.searchsorted(piece.keys, packed[some], "left")
-                asked, position = spread(low, np.searchsorted(piece.keys, packed[some], "right"))
+                asked, position = expand_ranges(low, np.searchsorted(piece.keys, packed[some], "right"))
                 equal = piece.ints("$h2")[position] == hashes[some][asked]
                 equal &= piece.ints("$r")[position] == rows[some][asked]
                 np.add.at(found[some], asked[equal], piece.ints("$diff")[position[equal]])
@@ -306,19 +306,19 @@ class Multiset(_Runs):
         for run in [*self.runs, in_memory(extra)]:
             for piece, some in run.asked(keys):
                 low = np.searchsorted(piece.keys, keys[some] & HIGH, "left")
-                asked, position = spread(low, np.searchsorted(piece.keys, keys[some] | LOW, "right"))
+                asked, position = expand_ranges(low, np.searchsorted(piece.keys, keys[some] | LOW, "right"))
                 equal = piece.ints("$h2")[position] == hashes[some][asked]
                 owners.append(some.start + asked[equal])
                 parts.append(piece.table.take(pa.array(position[equal])))
         table = pa.concat_tables(parts).append_column("$owner", pa.array(np.concatenate(owners))).combine_chunks()
-        table = add_up(table)
+        table = consolidate(table)
         return ints(table.column("$owner")), table
 
     def _merge_tables(self, tables: list[pa.Table], *, bottom: bool) -> pa.Table:
-        return add_up(pa.concat_tables(tables).combine_chunks())
+        return consolidate(pa.concat_tables(tables).combine_chunks())
 
 
-def add_up(table: pa.Table) -> pa.Table:
+def consolidate(table: pa.Table) -> pa.Table:
     """Return a multiset's rows sorted, each once, with the sum of their multiplicities; zeros are left out."""
     order, starts = grouped(unsigned(table.column("$p")), ints(table.column("$h2")), ints(table.column("$r")))
     if not len(starts):
@@ -344,7 +344,7 @@ def merge_start(entries: Sequence[Entry], bucket: int, *, grows: bool = False) -
     `grows`.
     """
     fresh = all(entry["merges"] == 0 for entry in entries)
-    tiers = Tiers(2 + bucket % _FAN if fresh else _FAN, _SMALL)
+    tiers = MergePolicy(2 + bucket % _FAN if fresh else _FAN, _SMALL)
     sizes = [int(entry["rows"]) for entry in reversed(entries)]
     if not grows and len(sizes) >= max(2, tiers.fan) and 2 * sum(sizes[:-1]) >= sizes[-1]:
         return 0

@@ -15,22 +15,22 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.physical import DIFF
-from sinkql.runtime.state.arrangement import Ints, Multiset
-from sinkql.runtime.state.lookup import Found, added, taken
-from sinkql.runtime.state.multiset import lying
-from sinkql.runtime.state.pairs import ROWS, Shape, alone
+from sinkql.runtime.state.arrangement import Ints, MultisetRuns
+from sinkql.runtime.state.lookup import LookupResult, consolidate, taken
+from sinkql.runtime.state.multiset import negative_multiplicity
+from sinkql.runtime.state.pairs import ROWS, JoinShape, unmatched_changes
 from sinkql.runtime.state.run import ints, unsigned
 from sinkql.storage.spill import LAST
 
 
 @dataclass(slots=True)
-class Whole:
+class BroadcastSide:
     """All rows of one side, from before (`multiset`) and as they change (`table`, a run that is added up)."""
 
     schema: pa.Schema
-    multiset: Multiset
+    multiset: MultisetRuns
     table: pa.Table
-    delta: Found = field(init=False)
+    delta: LookupResult = field(init=False)
     counts: tuple[int, int] = field(init=False)
     """How many rows there are before and after."""
 
@@ -39,26 +39,26 @@ class Whole:
         before = sum(_size(run.between(0, LAST)) for run in self.multiset.runs)
         self.counts = before, before + int(self.delta.diff.sum())
 
-    def old(self) -> Found:
+    def old(self) -> LookupResult:
         """Return the rows from before."""
         return _found([run.between(0, LAST) for run in self.multiset.runs], self.schema)
 
-    def new(self) -> Found:
+    def new(self) -> LookupResult:
         """Return the rows after the batch."""
         return _found([*(run.between(0, LAST) for run in self.multiset.runs), self.table], self.schema)
 
 
 @dataclass(slots=True)
-class Spread:
+class StreamedSide:
     """Some rows of the other side."""
 
     schema: pa.Schema
-    multiset: Multiset
+    multiset: MultisetRuns
     table: pa.Table
     low: int
     high: int
 
-    def delta(self) -> Found:
+    def delta(self) -> LookupResult:
         """Return its changes."""
         return _found([self.table], self.schema)
 
@@ -68,7 +68,7 @@ class Spread:
             return self.table.slice(0, 0)
         return self.table.filter(pa.array(ints(self.table.column(DIFF)) < 0)).combine_chunks()
 
-    def rows(self, changes: pa.Table) -> Iterator[Found]:
+    def rows(self, changes: pa.Table) -> Iterator[LookupResult]:
         """Yield the rows from before with some of the changes, a number at once."""
         for low, high in self._ranges():
             tables = [run.between(low, high) for run in self.multiset.runs]
@@ -89,20 +89,20 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class BroadcastJoin:
     """Join all rows of both sides; `side` is the number of the one that is spread."""
 
     kind: physical.JoinKind
-    whole: Whole
-    spread: Spread
+    whole: BroadcastSide
+    spread: StreamedSide
     side: int
-    shape: Shape
+    shape: JoinShape
     where: str
 
-    def run(self) -> Iterator[pa.Table]:
+    def join(self) -> Iterator[pa.Table]:
         """Yield the changes; raises SQ3401 where there are fewer rows than none."""
         if self.whole.counts[1] < 0:
-            raise lying(self.where, "there are fewer rows than none")
+            raise negative_multiplicity(self.where, "there are fewer rows than none")
         if self.kind not in ("semi", "anti"):
             yield from self._pairs()
         if self.kind == "semi":
@@ -121,7 +121,7 @@ class Crossing:
             for stayed in self.spread.rows(self.spread.went()):
                 yield from self._crossed(stayed, self.whole.delta)
 
-    def _crossed(self, spread: Found, whole: Found) -> Iterator[pa.Table]:
+    def _crossed(self, spread: LookupResult, whole: LookupResult) -> Iterator[pa.Table]:
         many = len(whole)
         for start in range(0, len(spread) * many, ROWS):
             place = np.arange(start, min(start + ROWS, len(spread) * many))
@@ -139,9 +139,9 @@ class Crossing:
         elif now:
             yield from self._given(self.spread.rows(self.spread.table), 1)
 
-    def _given(self, parts: Iterator[Found], sign: int) -> Iterator[pa.Table]:
+    def _given(self, parts: Iterator[LookupResult], sign: int) -> Iterator[pa.Table]:
         for found in parts:
-            yield from alone(self.shape, found.rows, found.diff * sign, self.side)
+            yield from unmatched_changes(self.shape, found.rows, found.diff * sign, self.side)
 
 
 def _size(table: pa.Table) -> int:
@@ -155,12 +155,12 @@ def _between(table: pa.Table, low: int, high: int) -> pa.Table:
     return table.slice(begin, int(np.searchsorted(keys, np.uint64(high), "right")) - begin)
 
 
-def _found(tables: list[pa.Table], schema: pa.Schema) -> Found:
+def _found(tables: list[pa.Table], schema: pa.Schema) -> LookupResult:
     """Return the rows of parts of runs; where some take others back, they are added up."""
     diffs = [ints(each.column(DIFF)) if DIFF in each.column_names else np.ones(len(each), np.int64) for each in tables]
     diff: Ints = np.concatenate([np.zeros(0, np.int64), *diffs])
     rows = pa.concat_tables([schema.empty_table(), *(each.select(schema.names) for each in tables)]).combine_chunks()
-    found = Found(np.zeros(len(diff), np.int64), rows, diff)
+    found = LookupResult(np.zeros(len(diff), np.int64), rows, diff)
     if len(tables) < 2 or not (diff < 0).any() or "$r" not in tables[0].column_names:
         return found
-    return added(found, np.concatenate([ints(each.column("$r")) for each in tables]))
+    return consolidate(found, np.concatenate([ints(each.column("$r")) for each in tables]))

@@ -1,7 +1,7 @@
 """A join that is done in the tasks of the join above it → one of its sides, which keeps nothing itself.
 
 Its rows are joined again from those of its sides where they are asked for. Of rows that stay, those are told that are
-made of rows that stay, as `Joining` tells its changes: what it gives and `stayed` fit together.
+made of rows that stay, as `JoinChanges` tells its changes: what it gives and `stayed` fit together.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.physical import DIFF
-from sinkql.runtime.state.arrangement import Ints, spread
-from sinkql.runtime.state.lookup import Asked, Found, joined, taken
-from sinkql.runtime.state.pairs import Joining, RowKeys, Shape
+from sinkql.runtime.state.arrangement import Ints, expand_ranges
+from sinkql.runtime.state.lookup import KeyQuery, LookupResult, joined, taken
+from sinkql.runtime.state.pairs import JoinChanges, JoinShape, RowKeys
 from sinkql.runtime.state.run import ints, unsigned
-from sinkql.runtime.state.side import Delta, Held
+from sinkql.runtime.state.side import JoinSide, SideChanges
 
 Mask = NDArray[np.bool_]
 _LEFT_ALONE: dict[physical.JoinKind, Callable[[Ints], Mask]] = {
@@ -38,7 +38,7 @@ _RIGHT_ALONE: dict[physical.JoinKind, Callable[[Ints], Mask]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Shape):
+class JoinProjection(JoinShape):
     """What a join gives to the one above it: `given` are the places of its columns of which each is the first that is.
 
     `types` are those of the columns that are given. Rows have `$p` and `$h2`, the key, and `$diff`.
@@ -58,46 +58,46 @@ class Shown(Shape):
 
 
 @dataclass(slots=True)
-class HeldJoined:
+class NestedJoinSide:
     """A side that is the join of two others, of the keys that are `touched` in the batch."""
 
     kind: physical.JoinKind
-    sides: tuple[Held, Held]
-    shape: Shown
+    sides: tuple[JoinSide, JoinSide]
+    shape: JoinProjection
     where: str
-    touched: Asked
+    touched: KeyQuery
     schema: pa.Schema = field(init=False)
-    delta: Delta = field(init=False)
+    delta: SideChanges = field(init=False)
     _counts: Ints | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.schema = self.shape.types
         none = {"$p": pa.array([], pa.uint64()), "$h2": pa.array([], pa.int64()), DIFF: pa.array([], pa.int64())}
         nothing = pa.table(none | {each.name: pa.array([], each.type) for each in self.schema})
-        found = Joining(self.kind, self.sides, self.shape, self.where, self.touched).run()
+        found = JoinChanges(self.kind, self.sides, self.shape, self.where, self.touched).changes()
         rows = pa.concat_tables([nothing, *found]).combine_chunks()
         keys = unsigned(rows.column("$p"))
         order = np.argsort(keys, kind="stable")
         rows = rows.take(pa.array(order)).combine_chunks()
         hashes, diff = (ints(rows.column(name)) for name in ("$h2", DIFF))
-        self.delta = Delta(keys[order], hashes, rows.select(self.schema.names), diff)
+        self.delta = SideChanges(keys[order], hashes, rows.select(self.schema.names), diff)
 
-    def old(self, keys: Asked) -> Found:
+    def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
         left, right = self.sides
         return self._rows(keys, left.old, right.old, *self._alone(keys, (0,)))
 
-    def stayed(self, keys: Asked) -> Found:
+    def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that do not go."""
         left, right = self.sides
         return self._rows(keys, left.stayed, right.stayed, *self._alone(keys, (0, 1)))
 
-    def new(self, keys: Asked) -> Found:
+    def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
         left, right = self.sides
         return self._rows(keys, left.new, right.new, *self._alone(keys, (1,)))
 
-    def old_counts(self, keys: Asked) -> Ints:
+    def old_counts(self, keys: KeyQuery) -> Ints:
         """Return how many rows keys had before."""
         if keys is self.touched and self._counts is not None:
             return self._counts
@@ -115,7 +115,7 @@ class HeldJoined:
         for each in self.sides:
             each.put()
 
-    def _alone(self, keys: Asked, times: tuple[int, ...]) -> tuple[Mask, Mask]:
+    def _alone(self, keys: KeyQuery, times: tuple[int, ...]) -> tuple[Mask, Mask]:
         """Return of which keys rows of the left side show alone, and of the right one, at some times: 0 old, 1 new."""
         found = [np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.bool_)]
         for number, alone in enumerate((_LEFT_ALONE, _RIGHT_ALONE)):
@@ -128,12 +128,12 @@ class HeldJoined:
 
     def _rows(
         self,
-        keys: Asked,
-        left: Callable[[Asked], Found],
-        right: Callable[[Asked], Found],
+        keys: KeyQuery,
+        left: Callable[[KeyQuery], LookupResult],
+        right: Callable[[KeyQuery], LookupResult],
         left_alone: Mask,
         right_alone: Mask,
-    ) -> Found:
+    ) -> LookupResult:
         parts = []
         if self.kind not in ("semi", "anti"):
             parts.append(self._pairs(keys, left(keys), right(keys)))
@@ -144,17 +144,19 @@ class HeldJoined:
                 rows = self.shape.one(found.rows, found.diff, side=number)
                 parts.append(self._found(places[found.owner], rows, found.diff))
         return (
-            joined(parts) if parts else Found(np.zeros(0, np.int64), self.schema.empty_table(), np.zeros(0, np.int64))
+            joined(parts)
+            if parts
+            else LookupResult(np.zeros(0, np.int64), self.schema.empty_table(), np.zeros(0, np.int64))
         )
 
-    def _pairs(self, keys: Asked, left: Found, right: Found) -> Found:
+    def _pairs(self, keys: KeyQuery, left: LookupResult, right: LookupResult) -> LookupResult:
         by = np.argsort(right.owner, kind="stable")
         many = np.bincount(right.owner, minlength=len(keys))
         first = np.cumsum(many) - many
-        own, at = spread(first[left.owner], (first + many)[left.owner])
+        own, at = expand_ranges(first[left.owner], (first + many)[left.owner])
         other, diff = by[at], left.diff[own] * right.diff[by[at]]
         rows = taken(left.rows.combine_chunks(), own), taken(right.rows.combine_chunks(), other)
         return self._found(left.owner[own], self.shape.pairs(*rows, diff), diff)
 
-    def _found(self, owner: Ints, rows: pa.Table, diff: Ints) -> Found:
-        return Found(owner, rows.select(self.schema.names), diff)
+    def _found(self, owner: Ints, rows: pa.Table, diff: Ints) -> LookupResult:
+        return LookupResult(owner, rows.select(self.schema.names), diff)

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sinkql.runtime.state.arrangement import Ints, Multiset, grouped
+from sinkql.runtime.state.arrangement import Ints, MultisetRuns, grouped
 from sinkql.runtime.state.run import ints, unsigned
 
 
-class Appended(Multiset):
+class AppendedRuns(MultisetRuns):
     """Rows that only come, each for itself: `$p` (the key's `$h1`, sorted), `$h2`, then a payload."""
 
     __slots__ = ()
@@ -21,7 +21,7 @@ class Appended(Multiset):
         return sorted_rows(pa.concat_tables(tables).combine_chunks())
 
 
-class Counted(Multiset):
+class CountRuns(MultisetRuns):
     """How many rows each key has: `$p` (the upper half of its `$h1`, sorted), `$h2`, `$diff`."""
 
     __slots__ = ()

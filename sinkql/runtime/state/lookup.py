@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from sinkql.lowering.task_input import COUNT
 from sinkql.physical import DIFF
-from sinkql.runtime.state.arrangement import Ints, grouped, spread
+from sinkql.runtime.state.arrangement import Ints, expand_ranges, grouped
 from sinkql.runtime.state.run import HIGH, LOW, Keys, Piece, Run, one_chunk, unsigned
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyQuery:
     """Keys, each once: their upper halves, sorted, and their `$h2`."""
 
     keys: Keys
     hashes: Ints
 
-    def some(self, which: Mask | Ints) -> Asked:
+    def some(self, which: Mask | Ints) -> KeyQuery:
         """Return some of them, in their order."""
-        return Asked(self.keys[which], self.hashes[which])
+        return KeyQuery(self.keys[which], self.hashes[which])
 
     def of(self, keys: Keys, hashes: Ints) -> Ints:
         """Return which one each of these keys is; all of them must be among them."""
@@ -44,41 +44,41 @@ class Asked:
         return len(self.keys)
 
 
-def asked(*sides: tuple[Keys, Ints]) -> Asked:
+def distinct_keys(*sides: tuple[Keys, Ints]) -> KeyQuery:
     """Return the keys of some rows, each once."""
     keys = np.concatenate([keys for keys, _ in sides]) & HIGH
     hashes = np.concatenate([hashes for _, hashes in sides])
     order, starts = grouped(keys, hashes)
     first = order[starts]
-    return Asked(keys[first], hashes[first])
+    return KeyQuery(keys[first], hashes[first])
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookupResult:
     """Rows, the number of the key of each among those asked for (`owner`), and their multiplicities."""
 
     owner: Ints
     rows: pa.Table
     diff: Ints
 
-    def some(self, which: Mask) -> Found:
+    def some(self, which: Mask) -> LookupResult:
         """Return some of the rows."""
-        return Found(self.owner[which], taken(self.rows, np.flatnonzero(which)), self.diff[which])
+        return LookupResult(self.owner[which], taken(self.rows, np.flatnonzero(which)), self.diff[which])
 
     def __len__(self) -> int:
         return len(self.owner)
 
 
-def joined(parts: Sequence[Found]) -> Found:
+def joined(parts: Sequence[LookupResult]) -> LookupResult:
     """Return the rows of all parts."""
-    return Found(
+    return LookupResult(
         np.concatenate([each.owner for each in parts]),
         pa.concat_tables([each.rows for each in parts]),
         np.concatenate([each.diff for each in parts]),
     )
 
 
-def rows_of(runs: Iterable[Run], keys: Asked, schema: pa.Schema) -> Found:
+def rows_of(runs: Iterable[Run], keys: KeyQuery, schema: pa.Schema) -> LookupResult:
     """Return the rows of keys, of columns of this schema.
 
     Where some take others back, they are added up, and those that are gone are left out.
@@ -91,23 +91,23 @@ def rows_of(runs: Iterable[Run], keys: Asked, schema: pa.Schema) -> Found:
         diffs.append(_diffs(piece, position))
         if "$r" in piece.table.column_names:
             places.append((piece, position))
-    found = Found(np.concatenate(owners), pa.concat_tables(parts), np.concatenate(diffs))
+    found = LookupResult(np.concatenate(owners), pa.concat_tables(parts), np.concatenate(diffs))
     if not (found.diff < 0).any():
         return found
-    return added(found, np.concatenate([np.zeros(0, np.int64), *(piece.ints("$r")[at] for piece, at in places)]))
+    return consolidate(found, np.concatenate([np.zeros(0, np.int64), *(piece.ints("$r")[at] for piece, at in places)]))
 
 
-def added(found: Found, marks: Ints) -> Found:
+def consolidate(found: LookupResult, marks: Ints) -> LookupResult:
     """Return rows, each once by owner and mark, with the sum of its multiplicities; zeros are left out."""
     order, starts = grouped(marks, found.owner)
     if not len(starts):
         return found
     diff = np.add.reduceat(found.diff[order], starts)
     kept = order[starts][diff != 0]
-    return Found(found.owner[kept], taken(found.rows.combine_chunks(), kept), diff[diff != 0])
+    return LookupResult(found.owner[kept], taken(found.rows.combine_chunks(), kept), diff[diff != 0])
 
 
-def latest_of(runs: Sequence[Run], keys: Asked, schema: pa.Schema) -> Found:
+def latest_of(runs: Sequence[Run], keys: KeyQuery, schema: pa.Schema) -> LookupResult:
     """Return the row that each key has, of runs of which the newest one says it."""
     parts, owners = [schema.empty_table()], [np.zeros(0, np.int64)]
     left = np.arange(len(keys))
@@ -120,10 +120,10 @@ def latest_of(runs: Sequence[Run], keys: Asked, schema: pa.Schema) -> Found:
             owners.append(left[owner[there]])
         left = left[~known[left]]
     owner = np.concatenate(owners)
-    return Found(owner, pa.concat_tables(parts), np.ones(len(owner), np.int64))
+    return LookupResult(owner, pa.concat_tables(parts), np.ones(len(owner), np.int64))
 
 
-def counts_of(runs: Iterable[Run], keys: Asked) -> Ints:
+def counts_of(runs: Iterable[Run], keys: KeyQuery) -> Ints:
     """Return how many rows each key has."""
     found = np.zeros(len(keys), np.int64)
     for piece, owner, position in _places(runs, keys):
@@ -131,13 +131,13 @@ def counts_of(runs: Iterable[Run], keys: Asked) -> Ints:
     return found
 
 
-def _places(runs: Iterable[Run], keys: Asked) -> Iterator[tuple[Piece, Ints, Ints]]:
+def _places(runs: Iterable[Run], keys: KeyQuery) -> Iterator[tuple[Piece, Ints, Ints]]:
     """Yield pieces with rows of the keys: the number of the key of each, and its place."""
     for run in runs:
         for piece, some in run.asked(keys.keys):
             asked_keys = keys.keys[some]
             low = np.searchsorted(piece.keys, asked_keys, "left")
-            owner, position = spread(low, np.searchsorted(piece.keys, asked_keys | LOW, "right"))
+            owner, position = expand_ranges(low, np.searchsorted(piece.keys, asked_keys | LOW, "right"))
             if not len(owner):
                 continue
             equal = piece.ints("$h2")[position] == keys.hashes[some][owner]

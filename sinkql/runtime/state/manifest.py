@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from sinkql.errors import LostStateError, SinkqlError
-from sinkql.hash_key import OPEN, HashKey
+from sinkql.hash_key import PUBLIC_KEY, HashKey
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import files_of
 from sinkql.runtime.state.run import Entry
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, sorted_run
 from sinkql.storage import files as storage_files
 
@@ -30,13 +30,13 @@ HANDED = "handed"
 _OWN = re.compile(r"\.?(\d+)-.+\.(?:arrow|json)")
 
 
-def empty(*, bucketing: str, buckets: int, hash_key: HashKey = OPEN) -> Manifest:
+def empty(*, bucketing: str, buckets: int, hash_key: HashKey = PUBLIC_KEY) -> Manifest:
     """Return the manifest of a sink that has no state yet."""
-    known = {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "hashed": hash_key.mark}
+    known = {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "hashed": hash_key.fingerprint}
     return {**known, "arrangements": {}}
 
 
-def after(manifest: Manifest, new: report.LiveRuns) -> Manifest:
+def next_manifest(manifest: Manifest, new: report.LiveRuns) -> Manifest:
     """Return the manifest with the runs that a batch of a job leaves; what the job does not keep any more is left out.
 
     SQ3408: the batch ran with another number of buckets than the state has.
@@ -52,18 +52,18 @@ def after(manifest: Manifest, new: report.LiveRuns) -> Manifest:
     return {**manifest, "arrangements": dict(new)}
 
 
-def noted(entries: Sequence[Entry], note: str) -> int:
+def note_of(entries: Sequence[Entry], note: str) -> int:
     """Return what an operator noted under this name with the last of a bucket's runs, 0 where it noted nothing."""
     return int(entries[-1].get(note, 0)) if entries else 0
 
 
-def total(manifest: Manifest, note: str) -> int:
+def sum_notes(manifest: Manifest, note: str) -> int:
     """Return the sum of what operators noted under this name."""
     arrangements = manifest["arrangements"].values()
-    return sum(noted(entries, note) for buckets in arrangements for entries in buckets.values())
+    return sum(note_of(entries, note) for buckets in arrangements for entries in buckets.values())
 
 
-def least(manifest: Manifest, note: str) -> int | None:
+def min_note(manifest: Manifest, note: str) -> int | None:
     """Return the least of what operators noted under this name; None where none did."""
     arrangements = manifest["arrangements"].values()
     last = [entries[-1] for buckets in arrangements for entries in buckets.values() if entries]
@@ -76,7 +76,7 @@ def save(folder: Path, manifest: Manifest, *, epoch: int) -> str:
     name = f"{epoch}-{_hash(data)}.json"
     home = folder / _FOLDER
     failpoint.point("state-manifest")
-    storage_files.write(home / name, data)  # a name says its content: what is replaced is the same, or damaged
+    storage_files.write_atomic(home / name, data)  # a name says its content: what is replaced is the same, or damaged
     failpoint.point("state-manifest-saved")
     return name
 
@@ -101,12 +101,12 @@ def load(folder: Path, name: str) -> Manifest:
     return manifest
 
 
-def check(manifest: Manifest, *, bucketing: str, hash_key: HashKey = OPEN) -> int:
+def check(manifest: Manifest, *, bucketing: str, hash_key: HashKey = PUBLIC_KEY) -> int:
     """Return the number of buckets of the state; SQ3408 if its rows were put into buckets in another way.
 
     SQ3403 if they were hashed with another secret.
     """
-    if manifest["hashed"] != hash_key.mark:
+    if manifest["hashed"] != hash_key.fingerprint:
         raise LostStateError(
             "SQ3403",
             "the state is hashed with the secret of another catalog",
@@ -142,7 +142,7 @@ def arrangement_of(folder: str) -> str | None:
 
 
 def sweep(
-    home: Home,
+    home: StateDirectory,
     keep: Collection[str],
     *,
     epoch: int,
@@ -155,12 +155,12 @@ def sweep(
     """
     folder = home.folder
     live = set(map(file, keep))
-    home.bring(dict.fromkeys(live))
+    home.fetch(dict.fromkeys(live))
     for name in keep:
         live |= files(load(folder, name)).keys()
     kept = states or {}
     others = {file(name): name for name in kept if name not in keep}
-    gone = home.bring(dict.fromkeys(others))
+    gone = home.fetch(dict.fromkeys(others))
     for path in others.keys() - set(gone):
         live |= {path, *files(_only(load(folder, others[path]), kept[others[path]]))}
     doomed = [*(folder / _FOLDER).glob("*.json*")]
@@ -174,7 +174,7 @@ def _only(manifest: Manifest, names: Collection[str]) -> Manifest:
     return {**manifest, "arrangements": kept}
 
 
-def sweep_handed(home: Home, *, epoch: int) -> int:
+def sweep_staged(home: StateDirectory, *, epoch: int) -> int:
     """Delete what was handed to tasks by processes that were killed; call it between batches. Return how many files."""
     return home.sweep((f"{HANDED}/",), (), epoch_of=_epoch_of, epoch=epoch) if home.remote else 0
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state.arithmetic import RowGroups
-from sinkql.runtime.state.arrangement import Ints, Multiset, grouped
+from sinkql.runtime.state.arrangement import Ints, MultisetRuns, grouped
 from sinkql.runtime.state.run import HIGH, LOW, Keys, ints, one_chunk
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class MultiplicityChange:
     """The rows whose multiplicity changed, sorted as in a run, with the group and both multiplicities."""
 
     packed: Keys
@@ -38,7 +38,7 @@ class Changed:
         """Return which are there no more."""
         return np.flatnonzero((self.before > 0) & (self.after == 0))
 
-    def run(self, *, held: bool = True) -> pa.Table:
+    def as_run(self, *, held: bool = True) -> pa.Table:
         """Return the changes as a multiset's run, with the payload if it is held."""
         columns = {
             "$p": pa.array(self.packed),
@@ -50,7 +50,7 @@ class Changed:
         return pa.table(columns | payload)
 
 
-def lying(where: str, detail: str) -> SinkqlError:
+def negative_multiplicity(where: str, detail: str) -> SinkqlError:
     """Return the error for something taken back that was never there."""
     return SinkqlError(
         "SQ3401",
@@ -60,7 +60,7 @@ def lying(where: str, detail: str) -> SinkqlError:
     )
 
 
-def changed(rows: pa.Table, present: Ints, groups: RowGroups, multiset: Multiset) -> Changed:
+def apply_changes(rows: pa.Table, present: Ints, groups: RowGroups, multiset: MultisetRuns) -> MultiplicityChange:
     """Return what the `present` ones of a batch's rows change: `$r` (row hash), `$count` (±n), and a payload."""
     row_hashes = ints(rows.column("$r"))[present]
     group = groups.index[present]
@@ -73,4 +73,4 @@ def changed(rows: pa.Table, present: Ints, groups: RowGroups, multiset: Multiset
     packed, hashes, row_hashes = packed[kept], hashes[kept], row_hashes[kept]
     before = multiset.count(packed, hashes, row_hashes)
     payload = rows.drop_columns(["$r", "$count"]).take(pa.array(present[kept]))
-    return Changed(packed, hashes, row_hashes, group[kept], payload, before, before + diff[diff != 0])
+    return MultiplicityChange(packed, hashes, row_hashes, group[kept], payload, before, before + diff[diff != 0])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from sinkql.runtime.state.arrangement import Multiset, add_up, merge_start
+from sinkql.runtime.state.arrangement import MultisetRuns, consolidate, merge_start
 from sinkql.runtime.state.run import Entry, Run, RunWriter, unsigned
 
 LAST = (1 << 64) - 1
@@ -20,7 +20,7 @@ _SAMPLED = 1024
 
 
 @dataclass(slots=True)
-class Sorted(Multiset):
+class OrderedRuns(MultisetRuns):
     """Rows with multiplicities that add up over the runs: `$p` (a key of 64 bits, sorted), `$h2`, `$r`, `$diff`, more.
 
     There is nothing of keys below `alive`: merges leave such rows out.
@@ -38,7 +38,7 @@ class Sorted(Multiset):
         if not table.num_rows:
             return
         writer = RunWriter(self.place.folder / f"{self.place.prefix}-p{len(self._batch)}.arrow")
-        writer.add(add_up(table.combine_chunks()))
+        writer.add(consolidate(table.combine_chunks()))
         written = writer.close()
         if written is not None:
             self._batch.append(written)
@@ -90,7 +90,7 @@ class Sorted(Multiset):
     def _write(self, writer: RunWriter, runs: list[Run], size: int) -> None:
         cuts = self._cuts(runs, -(-size // _MERGED_AT_ONCE), self.alive, LAST)
         for low, high in pairwise([self.alive, *cuts, LAST + 1]):
-            writer.add(add_up(pa.concat_tables([run.between(low, high - 1) for run in runs]).combine_chunks()))
+            writer.add(consolidate(pa.concat_tables([run.between(low, high - 1) for run in runs]).combine_chunks()))
 
     def _cuts(self, runs: list[Run], count: int, low: int, high: int) -> list[int]:
         """Return keys between which there are about as many rows each, so that `count` parts come of them."""

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.physical import DIFF
-from sinkql.runtime.state.arrangement import Ints, spread
-from sinkql.runtime.state.lookup import Asked, Found, asked, taken
-from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.arrangement import Ints, expand_ranges
+from sinkql.runtime.state.lookup import KeyQuery, LookupResult, distinct_keys, taken
+from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.run import Keys
-from sinkql.runtime.state.side import Delta, Held
+from sinkql.runtime.state.side import JoinSide, SideChanges
 
 ROWS = 65_536
 """About how many pairs are made at once."""
@@ -33,7 +33,7 @@ RowKeys = tuple[Keys, Ints]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JoinShape:
     """What the join gives: its schema, and how many columns the left side has."""
 
     schema: pa.Schema
@@ -62,16 +62,16 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class JoinChanges:
     """Join two sides by key: `sides` are the left and the right one. Keys that change are among the `touched` ones."""
 
     kind: physical.JoinKind
-    sides: tuple[Held, Held]
-    shape: Shape
+    sides: tuple[JoinSide, JoinSide]
+    shape: JoinShape
     where: str
-    touched: Asked
+    touched: KeyQuery
 
-    def run(self) -> Iterator[pa.Table]:
+    def changes(self) -> Iterator[pa.Table]:
         """Yield the changes."""
         if not any(len(each.delta) for each in self.sides):
             return
@@ -91,11 +91,11 @@ class Joining:
         yield from self._matched(went, right.old, 0)
         yield from self._matched(right.delta, left.stayed, 1)
 
-    def _matched(self, delta: Delta, others: Callable[[Asked], Found], side: int) -> Iterator[pa.Table]:
+    def _matched(self, delta: SideChanges, others: Callable[[KeyQuery], LookupResult], side: int) -> Iterator[pa.Table]:
         """Yield pairs of the changes of a side and the other side's rows."""
         if not len(delta):
             return
-        keys = asked((delta.keys, delta.hashes))
+        keys = distinct_keys((delta.keys, delta.hashes))
         found = others(keys)
         if not len(found):
             return
@@ -106,7 +106,7 @@ class Joining:
         low, count = first[which], many[which]
         rows = found.rows.combine_chunks()
         for begin, end in _cuts(count):
-            own, at = spread(low[begin:end], low[begin:end] + count[begin:end])
+            own, at = expand_ranges(low[begin:end], low[begin:end] + count[begin:end])
             for start in range(0, len(own), ROWS):
                 mine, other = own[start : start + ROWS] + begin, by[at[start : start + ROWS]]
                 diff = delta.diff[mine] * found.diff[other]
@@ -120,7 +120,7 @@ class Joining:
         before = other.old_counts(touched)
         after = before + other.delta.counts(touched)
         if (after < 0).any():
-            raise lying(self.where, "there are fewer rows of a key than none")
+            raise negative_multiplicity(self.where, "there are fewer rows of a key than none")
         was, now = wanted(before), wanted(after)
         steps = ((was & ~now, mine.old, -1), (~was & now, mine.new, 1), (was & now, mine.delta.found, 1))
         for which, rows_of, sign in steps:
@@ -128,10 +128,12 @@ class Joining:
                 some = touched.some(which)
                 found = rows_of(some)
                 keys = (some.keys[found.owner], some.hashes[found.owner]) if self.shape.keyed else None
-                yield from alone(self.shape, found.rows, found.diff * sign, side, keys)
+                yield from unmatched_changes(self.shape, found.rows, found.diff * sign, side, keys)
 
 
-def alone(shape: Shape, rows: pa.Table, diff: Ints, side: int, keys: RowKeys | None = None) -> Iterator[pa.Table]:
+def unmatched_changes(
+    shape: JoinShape, rows: pa.Table, diff: Ints, side: int, keys: RowKeys | None = None
+) -> Iterator[pa.Table]:
     """Yield changes of a side's rows without a match."""
     for start in range(0, len(diff), ROWS):
         part = slice(start, start + ROWS)

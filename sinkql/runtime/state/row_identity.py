@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from sinkql.hash_key import HashKey
 from sinkql.lowering.join_input import SIDE, SidesPreparation
-from sinkql.lowering.task_input import Hash, Preparation
-from sinkql.row_hash import Hashes, hashes
+from sinkql.lowering.task_input import Hash, TaskInput
+from sinkql.row_hash import Hashes, hash_rows
 from sinkql.runtime.state.run import ints
 
 
-def identified(preparation: Preparation, rows: pa.Table, hash_key: HashKey) -> pa.Table:
+def with_row_hashes(preparation: TaskInput, rows: pa.Table, hash_key: HashKey) -> pa.Table:
     """Return rows with the hashes of `preparation` in the place of what an engine gave."""
     if isinstance(preparation, SidesPreparation):
         return _replaced(rows, _of_sides(preparation, rows, hash_key))
@@ -28,7 +28,7 @@ def _hashes(wanted: Sequence[Hash], rows: pa.Table, hash_key: HashKey) -> Iterat
         both = known.get((each.domain, names))
         if both is None:
             columns = [rows.column(name) for name in names]
-            both = hashes(hash_key, columns, domain=each.domain, count=rows.num_rows)
+            both = hash_rows(hash_key, columns, domain=each.domain, count=rows.num_rows)
             known[each.domain, names] = both
         yield each.name, both[each.half]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sinkql.errors import LostStateError, SinkqlError
 from sinkql.storage import failpoint, files
-from sinkql.storage.digest import DigestedFile, digest_of, digest_once
+from sinkql.storage.digest import DigestingFile, cached_digest, digest_file
 
 Entry = Mapping[str, Any]
 """What a manifest says of a run: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows.
@@ -122,7 +122,7 @@ class _File:
 
 def _seal(path: Path) -> bytes:
     with path.open("rb", buffering=0) as file:
-        return digest_of(file, path.stat().st_size)
+        return digest_file(file, path.stat().st_size)
 
 
 def in_memory(table: pa.Table) -> Run:
@@ -147,7 +147,7 @@ def open_run(folder: Path, entry: Entry) -> Run:
         size = path.stat().st_size
         if size != entry["bytes"]:
             raise lost_run(path, f"it has {size} bytes, the manifest says {entry['bytes']}")
-        if "seal" in entry and digest_once(path, _seal).hex() != entry["seal"]:
+        if "seal" in entry and cached_digest(path, _seal).hex() != entry["seal"]:
             raise lost_run(path, "it is not as it was written")
         file = _File.open(path)
         if len(starts) > 1:
@@ -178,7 +178,7 @@ class RunWriter:
         self._rows = 0
         self._digest = _Digest()
         self._open = ExitStack()
-        self._file: DigestedFile | None = None
+        self._file: DigestingFile | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
 
     def add(self, piece: pa.Table) -> None:
@@ -225,11 +225,11 @@ class RunWriter:
     def _write(self, piece: pa.Table) -> None:
         if self._writer is None:
             try:
-                file = self._open.enter_context(files.stream(self._path))
+                file = self._open.enter_context(files.write_stream(self._path))
             except FileExistsError as error:
                 name = self._path.name
                 raise SinkqlError("SQ3409", f'state file "{name}" already exists', detail=str(self._path)) from error
-            self._file = DigestedFile(file, xxhash.xxh3_128())
+            self._file = DigestingFile(file, xxhash.xxh3_128())
             self._writer = pa.ipc.new_file(self._file, piece.schema)
         self._writer.write_table(piece.combine_chunks())
 

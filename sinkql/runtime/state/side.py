@@ -15,35 +15,35 @@ from sinkql.lowering.join_input import PreparedSide, SidesPreparation
 from sinkql.lowering.task_input import COUNT
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.state import arithmetic
-from sinkql.runtime.state.arrangement import Ints, Multiset, Values, add_up
+from sinkql.runtime.state.arrangement import Ints, KeyedRuns, MultisetRuns, consolidate
 from sinkql.runtime.state.kept import added_up
-from sinkql.runtime.state.lookup import Asked, Found, counts_of, joined, keys_of, latest_of, rows_of, taken
-from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.lookup import KeyQuery, LookupResult, counts_of, joined, keys_of, latest_of, rows_of, taken
+from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.run import HIGH, LOW, Keys, Run, in_memory, ints, one_chunk, unsigned
-from sinkql.storage.sorted_run import find, repeats, sort_places
+from sinkql.storage.sorted_run import duplicates_mask, find, sort_indices
 
 Mask = NDArray[np.bool_]
 
 
-class Held(Protocol):
+class JoinSide(Protocol):
     """A side; rows have the columns of `schema`.
 
     `delta` are its changes, added up: no row comes and goes in them.
     """
 
     schema: pa.Schema
-    delta: Delta
+    delta: SideChanges
 
-    def old(self, keys: Asked) -> Found:
+    def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
 
-    def stayed(self, keys: Asked) -> Found:
+    def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that do not go."""
 
-    def new(self, keys: Asked) -> Found:
+    def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
 
-    def old_counts(self, keys: Asked) -> Ints:
+    def old_counts(self, keys: KeyQuery) -> Ints:
         """Return how many rows keys had before."""
 
     def put(self) -> None:
@@ -51,7 +51,7 @@ class Held(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class SideChanges:
     """Changes of rows, sorted by key."""
 
     keys: Keys
@@ -59,21 +59,23 @@ class Delta:
     rows: pa.Table
     diff: Ints
 
-    def some(self, which: Mask) -> Delta:
+    def some(self, which: Mask) -> SideChanges:
         """Return some of the changes."""
         if which.all():
             return self
-        return Delta(self.keys[which], self.hashes[which], taken(self.rows, np.flatnonzero(which)), self.diff[which])
+        return SideChanges(
+            self.keys[which], self.hashes[which], taken(self.rows, np.flatnonzero(which)), self.diff[which]
+        )
 
-    def found(self, keys: Asked) -> Found:
+    def found(self, keys: KeyQuery) -> LookupResult:
         """Return those of some keys."""
-        return rows_of([self.run()], keys, self.rows.schema)
+        return rows_of([self.as_run()], keys, self.rows.schema)
 
-    def counts(self, keys: Asked) -> Ints:
+    def counts(self, keys: KeyQuery) -> Ints:
         """Return by how many rows keys became more."""
-        return counts_of([self.run()], keys)
+        return counts_of([self.as_run()], keys)
 
-    def run(self) -> Run:
+    def as_run(self) -> Run:
         """Return the changes as a run that is in no file."""
         columns = {"$p": pa.array(self.keys), "$h2": pa.array(self.hashes), DIFF: pa.array(self.diff)}
         payload = dict(zip(self.rows.column_names, self.rows.columns, strict=True))
@@ -84,35 +86,35 @@ class Delta:
 
 
 @dataclass(slots=True)
-class HeldRows:
+class MultisetSide:
     """A side that keeps rows with their multiplicities: `table` has its changes as a multiset's run."""
 
     schema: pa.Schema
-    multiset: Multiset
+    multiset: MultisetRuns
     table: pa.Table
-    delta: Delta = field(init=False)
+    delta: SideChanges = field(init=False)
     _went: pa.Table = field(init=False)
 
     def __post_init__(self) -> None:
         keys, hashes = keys_of(self.table)
         diff = ints(self.table.column(DIFF))
-        self.delta = Delta(keys, hashes, self.table.select(self.schema.names), diff)
+        self.delta = SideChanges(keys, hashes, self.table.select(self.schema.names), diff)
         went = diff < 0
         self._went = self.table if went.all() else self.table.filter(pa.array(went)).combine_chunks()
 
-    def old(self, keys: Asked) -> Found:
+    def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
         return rows_of(self.multiset.runs, keys, self.schema)
 
-    def stayed(self, keys: Asked) -> Found:
+    def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that do not go."""
         return rows_of([*self.multiset.runs, in_memory(self._went)], keys, self.schema)
 
-    def new(self, keys: Asked) -> Found:
+    def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
         return rows_of([*self.multiset.runs, in_memory(self.table)], keys, self.schema)
 
-    def old_counts(self, keys: Asked) -> Ints:
+    def old_counts(self, keys: KeyQuery) -> Ints:
         """Return how many rows keys had before."""
         return counts_of(self.multiset.runs, keys)
 
@@ -128,10 +130,10 @@ class HeldRows:
         before = self.multiset.count(unsigned(gone.column("$p")), ints(gone.column("$h2")), ints(gone.column("$r")))
         if len(wrong := np.flatnonzero(before + ints(gone.column(DIFF)) < 0)):
             row = tuple(gone.column(name)[int(wrong[0])].as_py() for name in self.schema.names)
-            raise lying(where, f"row {row!r}")
+            raise negative_multiplicity(where, f"row {row!r}")
 
 
-def own(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
+def stored_columns(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
     """Return rows of a side with what it keeps as `$v0`, `$v1`: whoever has the same rows reads them too."""
     kept = [each.name for each in side.kept]
     shared = {each.name for each in preparation.values}
@@ -149,43 +151,43 @@ def multiset_run(rows: pa.Table, names: list[str]) -> pa.Table:
     marks = ints(rows.column("$r"))
     packed = (unsigned(rows.column("$h1")) & HIGH) | (marks.view(np.uint64) & LOW)
     columns = {"$p": pa.array(packed), "$h2": rows.column("$h2"), "$r": rows.column("$r"), DIFF: rows.column(DIFF)}
-    return add_up(pa.table(columns | {name: rows.column(name) for name in names}).combine_chunks())
+    return consolidate(pa.table(columns | {name: rows.column(name) for name in names}).combine_chunks())
 
 
 def appended_run(rows: pa.Table, names: list[str]) -> pa.Table:
     """Return a batch's rows of a side whose rows only come as a run of them, in an order that is theirs."""
     keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
-    order = sort_places(keys, hashes, ints(rows.column("$r")))
+    order = sort_indices(keys, hashes, ints(rows.column("$r")))
     columns = {"$p": pa.array(keys), "$h2": rows.column("$h2")}
     return pa.table(columns | {name: rows.column(name) for name in names}).take(pa.array(order)).combine_chunks()
 
 
 @dataclass(slots=True)
-class HeldAppended:
+class AppendOnlySide:
     """A side whose rows only come, each for itself: `table` has those of the batch as a run."""
 
     schema: pa.Schema
-    multiset: Multiset
+    multiset: MultisetRuns
     table: pa.Table
-    delta: Delta = field(init=False)
+    delta: SideChanges = field(init=False)
 
     def __post_init__(self) -> None:
         keys, hashes = keys_of(self.table)
-        self.delta = Delta(keys, hashes, self.table.select(self.schema.names), np.ones(len(keys), np.int64))
+        self.delta = SideChanges(keys, hashes, self.table.select(self.schema.names), np.ones(len(keys), np.int64))
 
-    def old(self, keys: Asked) -> Found:
+    def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
         return rows_of(self.multiset.runs, keys, self.schema)
 
-    def stayed(self, keys: Asked) -> Found:
+    def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that do not go: all of them."""
         return self.old(keys)
 
-    def new(self, keys: Asked) -> Found:
+    def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
         return rows_of([*self.multiset.runs, in_memory(self.table)], keys, self.schema)
 
-    def old_counts(self, keys: Asked) -> Ints:
+    def old_counts(self, keys: KeyQuery) -> Ints:
         """Return how many rows keys had before."""
         return counts_of(self.multiset.runs, keys)
 
@@ -202,25 +204,25 @@ def counted_run(rows: pa.Table) -> pa.Table:
 
 
 @dataclass(slots=True)
-class HeldCounts:
+class CountSide:
     """A side that keeps how many rows each key has: `table` has by how many they became more."""
 
-    multiset: Multiset
+    multiset: MultisetRuns
     table: pa.Table
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
-    delta: Delta = field(init=False)
+    delta: SideChanges = field(init=False)
 
     def __post_init__(self) -> None:
         keys, hashes = keys_of(self.table)
-        self.delta = Delta(keys, hashes, self.table.select([]), ints(self.table.column(DIFF)))
+        self.delta = SideChanges(keys, hashes, self.table.select([]), ints(self.table.column(DIFF)))
 
-    def old(self, keys: Asked) -> Found:
+    def old(self, keys: KeyQuery) -> LookupResult:
         """Refuse: there are no rows."""
         raise AssertionError(keys)
 
     stayed = new = old
 
-    def old_counts(self, keys: Asked) -> Ints:
+    def old_counts(self, keys: KeyQuery) -> Ints:
         """Return how many rows keys had before."""
         return counts_of(self.multiset.runs, keys)
 
@@ -230,7 +232,7 @@ class HeldCounts:
 
 
 @dataclass(slots=True)
-class HeldIndexed:
+class IndexedSide:
     """A side whose rows are in an index, as they are after the batch: `table` has its changes as a run.
 
     `runs` are None where these are all rows. `places` are those in the index of the columns of `schema`. Where rows
@@ -242,45 +244,45 @@ class HeldIndexed:
     places: Sequence[int]
     table: pa.Table
     each: bool
-    delta: Delta = field(init=False)
+    delta: SideChanges = field(init=False)
     _now: Sequence[Run] = field(init=False)
 
     def __post_init__(self) -> None:
         keys, hashes = keys_of(self.table)
         diff = ints(self.table.column(DIFF))
-        self.delta = Delta(keys, hashes, self.table.select(self.schema.names), diff)
+        self.delta = SideChanges(keys, hashes, self.table.select(self.schema.names), diff)
         if self.each:
-            found = repeated(Found(np.arange(len(diff)), self.delta.rows, diff))
-            self.delta = Delta(keys[found.owner], hashes[found.owner], found.rows, found.diff)
+            found = repeated(LookupResult(np.arange(len(diff)), self.delta.rows, diff))
+            self.delta = SideChanges(keys[found.owner], hashes[found.owner], found.rows, found.diff)
         self._now = [self._changes(1)] if self.runs is None else self.runs
 
-    def old(self, keys: Asked) -> Found:
+    def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
         return self._found([*self._now, self._changes(-1)], keys)
 
-    def stayed(self, keys: Asked) -> Found:
+    def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that do not go."""
         return self._found([*self._now, self._changes(-1, ints(self.table.column(DIFF)) > 0)], keys)
 
-    def new(self, keys: Asked) -> Found:
+    def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
         return self._found(self._now, keys)
 
-    def old_counts(self, keys: Asked) -> Ints:
+    def old_counts(self, keys: KeyQuery) -> Ints:
         """Return how many rows keys had before."""
         return counts_of(self._now, keys) - self.delta.counts(keys)
 
     def put(self) -> None:
         """Keep nothing."""
 
-    def _found(self, runs: Sequence[Run], keys: Asked) -> Found:
+    def _found(self, runs: Sequence[Run], keys: KeyQuery) -> LookupResult:
         names = [f"$v{place}" for place in self.places]
         types = dict(zip(names, self.schema.types, strict=True))
         found = rows_of(runs, keys, pa.schema(list(types.items())))
         rows = found.rows
         if names:
             rows = pa.table([rows.column(name) for name in names], schema=self.schema)
-        found = Found(found.owner, rows, found.diff)
+        found = LookupResult(found.owner, rows, found.diff)
         return repeated(found) if self.each else found
 
     def _changes(self, sign: int, which: Mask | None = None) -> Run:
@@ -292,14 +294,14 @@ class HeldIndexed:
         return in_memory(pa.table(columns | {f"$v{place}": table.column(name) for place, name in kept}))
 
 
-def repeated(found: Found) -> Found:
+def repeated(found: LookupResult) -> LookupResult:
     """Return rows as often as they are there, each for itself."""
     places = np.repeat(np.arange(len(found)), found.diff)
-    return Found(found.owner[places], taken(found.rows, places), np.ones(len(places), np.int64))
+    return LookupResult(found.owner[places], taken(found.rows, places), np.ones(len(places), np.int64))
 
 
 @dataclass(slots=True)
-class HeldLatest:
+class UpsertSide:
     """A side that keeps the row that each key has now, of rows that overwrite each other.
 
     `rows` are the batch's, with hashes from `low` to `high`, of so many `keys`. Where it is `cleared`, the rows from
@@ -307,20 +309,20 @@ class HeldLatest:
     """
 
     schema: pa.Schema
-    values: Values
+    values: KeyedRuns
     rows: pa.Table
     cleared: bool
     low: int
     high: int
-    delta: Delta = field(init=False)
+    delta: SideChanges = field(init=False)
     keys: int = field(init=False)
     _run: pa.Table = field(init=False)
 
     def __post_init__(self) -> None:
         names = self.schema.names
         keys, hashes = unsigned(self.rows.column("$h1")), ints(self.rows.column("$h2"))
-        order = sort_places(keys, hashes, ints(self.rows.column(SEQ)))
-        again = repeats(keys[order], hashes[order])
+        order = sort_indices(keys, hashes, ints(self.rows.column(SEQ)))
+        again = duplicates_mask(keys[order], hashes[order])
         last = order[np.append(~again[1:], np.ones(min(1, len(again)), np.bool_))]
         keys, hashes, self.keys = keys[last], hashes[last], len(last)
         now = ints(self.rows.column(DIFF))[last] > 0
@@ -345,7 +347,7 @@ class HeldLatest:
         }  # fmt: skip
         self._run = pa.table(columns).filter(pa.array(now if self.cleared else changed)).combine_chunks()
 
-    def _others(self, keys: Keys, hashes: Ints) -> Delta:
+    def _others(self, keys: Keys, hashes: Ints) -> SideChanges:
         """Take back all rows but those whose keys come in the batch."""
         rows = self.values.live(self.low, self.high)
         if rows is None:
@@ -354,20 +356,20 @@ class HeldLatest:
         gone = find(keys, hashes, own, halves) < 0
         return _some(own, halves, rows.select(self.schema.names), gone, -1)
 
-    def old(self, keys: Asked) -> Found:
+    def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
         return latest_of(self.values.runs, keys, self.schema)
 
-    def stayed(self, keys: Asked) -> Found:
+    def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that do not go."""
         old = self.old(keys)
         return old.some(self.delta.some(self.delta.diff < 0).counts(keys)[old.owner] == 0)
 
-    def new(self, keys: Asked) -> Found:
+    def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
         return joined([self.stayed(keys), self.delta.some(self.delta.diff > 0).found(keys)])
 
-    def old_counts(self, keys: Asked) -> Ints:
+    def old_counts(self, keys: KeyQuery) -> Ints:
         """Return how many rows keys had before: one or none."""
         found = np.zeros(len(keys), np.int64)
         found[latest_of(self.values.runs, keys, pa.schema([])).owner] = 1
@@ -380,15 +382,15 @@ class HeldLatest:
         self.values.put(self._run)
 
 
-def _some(keys: Keys, hashes: Ints, rows: pa.Table, which: Mask, diff: int) -> Delta:
+def _some(keys: Keys, hashes: Ints, rows: pa.Table, which: Mask, diff: int) -> SideChanges:
     kept = keys[which] & HIGH
-    return Delta(kept, hashes[which], taken(rows, np.flatnonzero(which)), np.full(len(kept), diff, np.int64))
+    return SideChanges(kept, hashes[which], taken(rows, np.flatnonzero(which)), np.full(len(kept), diff, np.int64))
 
 
-def _sorted(parts: list[Delta]) -> Delta:
+def _sorted(parts: list[SideChanges]) -> SideChanges:
     keys, hashes, diff = (
         np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "hashes", "diff")
     )
     rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
     order = np.lexsort((diff, hashes, keys))
-    return Delta(keys[order], hashes[order], taken(rows, order).combine_chunks(), diff[order])
+    return SideChanges(keys[order], hashes[order], taken(rows, order).combine_chunks(), diff[order])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sinkql.runtime.state.arrangement import add_up
-from sinkql.runtime.state.ordered_run import LAST, Sorted
+from sinkql.runtime.state.arrangement import consolidate
+from sinkql.runtime.state.ordered_run import LAST, OrderedRuns
 from sinkql.runtime.state.run import Keys, unsigned
 
 DUE = "due"
@@ -27,7 +27,7 @@ def keys_of(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Keys:
 
 
 @dataclass(slots=True)
-class Timed(Sorted):
+class TimedRuns(OrderedRuns):
     """Rows whose key is a time's.
 
     Once the bucket is closed nothing up to the time `past` is there: a run that lies below it whole is dropped, merges
@@ -40,7 +40,7 @@ class Timed(Sorted):
         """Return the rows from before the batch of times after the first up to the second; None for no rows."""
         low, high = after + 1 + _ZERO, until + _ZERO
         tables = [run.between(low, high) for run in self.runs]
-        found = add_up(pa.concat_tables(tables).combine_chunks()) if tables else None
+        found = consolidate(pa.concat_tables(tables).combine_chunks()) if tables else None
         return found if found is not None and found.num_rows else None
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Timed(Sorted):
         while tables:
             cut = min((_key(table, rows) for table in tables if table.num_rows > rows), default=LAST + 1)
             heads = [_until(table, cut) for table in tables]
-            found = add_up(pa.concat_tables(heads).combine_chunks())
+            found = consolidate(pa.concat_tables(heads).combine_chunks())
             if found.num_rows:
                 return _key(found, 0) - _ZERO
             if cut > LAST:

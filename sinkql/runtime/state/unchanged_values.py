@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sinkql import physical
-from sinkql.runtime.state.arrangement import Ints, LookUp, Values
+from sinkql.runtime.state.arrangement import Ints, KeyedRuns, LookUp
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
-from sinkql.storage.sorted_run import repeats
+from sinkql.storage.sorted_run import duplicates_mask
 
 Mask = NDArray[np.bool_]
 
@@ -31,7 +31,7 @@ def flattened(read: physical.Read, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, *(parts[name] for name in read.key)], names=names)
 
 
-class UnknownError(Exception):
+class UnknownValueError(Exception):
     """Values that are nowhere: of the rows at these places of the chains, in this column."""
 
     def __init__(self, places: Ints, column: int) -> None:
@@ -40,7 +40,7 @@ class UnknownError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
+class KeyHistories:
     """The changes of a batch by key, in their order: `order` are places of rows, `start` where the key of each begins.
 
     `alive` tells which are rows, `moved` which had another key; all are in the order of `order`.
@@ -62,7 +62,7 @@ class Chains:
 
 
 @dataclass(slots=True)
-class Filling:
+class UnchangedValues:
     """Find what rows of a batch lack.
 
     `rows` are those of a bucket, `columns` the names of their columns, `places` where these are among the source's;
@@ -72,8 +72,8 @@ class Filling:
     rows: pa.Table
     columns: Sequence[str]
     places: Sequence[int]
-    chains: Chains
-    others: Callable[[], Sequence[Values]]
+    chains: KeyHistories
+    others: Callable[[], Sequence[KeyedRuns]]
 
     def fill(self, last: Ints, found: LookUp, was: Mask) -> list[pa.Array]:
         """Return the columns of the rows at the places `last` of the chains, whole; raises UnknownError.
@@ -106,7 +106,7 @@ class Filling:
             parts.append(old)
             unknown[np.flatnonzero(before)] |= ~there
         if unknown.any():
-            raise UnknownError(last[unknown], number)
+            raise UnknownValueError(last[unknown], number)
         return pa.concat_arrays(parts).take(pa.array(index))
 
     def _before(self, rows: Ints, name: str, type_: pa.DataType) -> tuple[Mask, pa.Array]:
@@ -139,10 +139,10 @@ class Filling:
         return found
 
 
-def chains_of(rows: pa.Table, order: Ints) -> Chains:
+def key_histories(rows: pa.Table, order: Ints) -> KeyHistories:
     """Return the chains of rows, of which `order` puts those of a key together."""
     keys, hashes = unsigned(rows.column("$h1"))[order], ints(rows.column("$h2"))[order]
-    start = np.maximum.accumulate(np.where(repeats(keys, hashes), 0, np.arange(len(order))))
+    start = np.maximum.accumulate(np.where(duplicates_mask(keys, hashes), 0, np.arange(len(order))))
     alive = ints(rows.column(physical.DIFF))[order] > 0
     moved = np.asarray(one_chunk(rows.column("$o0")).is_valid())[order]
-    return Chains(order, start, alive, moved)
+    return KeyHistories(order, start, alive, moved)

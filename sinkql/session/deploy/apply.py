@@ -15,9 +15,9 @@ from sinkql.errors import Span
 from sinkql.planner.name import as_name
 from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.deployment import Deployment, check_fresh
-from sinkql.session.deploy.rename import renaming
+from sinkql.session.deploy.rename import rename_sinks
 from sinkql.session.deploy.step import Step, dropped_first, redefined
-from sinkql.session.item.plan_history import as_found, followers
+from sinkql.session.item.plan_history import dependent_plans, stored_plan
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
@@ -59,7 +59,7 @@ class _Doing:
         names = {step.was: step.name for step in self._steps if step.was is not None}
         if names:
             reader = self._catalog.reader()
-            self._catalog.change(redefining(dict(renaming(names, reader)), reader))
+            self._catalog.change(redefining(dict(rename_sinks(names, reader)), reader))
 
     def make(self, step: Step) -> None:
         """Do what is left of a step after the early drops."""
@@ -107,8 +107,8 @@ class _Doing:
                 definitions = {step.name: (self._planned(step), self._facts(step.name)) for step in steps}
                 after = self._catalog.plans.copy()
                 redefine(after, definitions)
-                going_on = followers(definitions, self._catalog, after, Span(0, 0), moved=self._moved())
-                check = as_found(definitions, self._catalog.plans, after)
+                going_on = dependent_plans(definitions, self._catalog, after, Span(0, 0), moved=self._moved())
+                check = stored_plan(definitions, self._catalog.plans, after)
                 self._catalog.change(redefining({**definitions, **going_on}, self._catalog.reader(), check=check))
             except ChangedError:
                 continue

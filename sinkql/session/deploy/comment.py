@@ -8,7 +8,7 @@ from dataclasses import replace
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.planner.name import as_name, join_name
+from sinkql.planner.name import as_name, qualified_name
 from sinkql.session.deploy.step import Step
 
 Place = tuple[str, str | None]
@@ -57,4 +57,4 @@ def comment_steps(
 
 def _name(place: Place) -> str:
     full_name, column = place
-    return full_name if column is None else f"{full_name}.{join_name(column)}"
+    return full_name if column is None else f"{full_name}.{qualified_name(column)}"

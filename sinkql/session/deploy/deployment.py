@@ -19,11 +19,11 @@ from sinkql.session.deploy.access import DescribedAccess
 from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
 from sinkql.session.deploy.dry_run import Outside, Refusal
-from sinkql.session.deploy.effect import CountRows, Known, told
+from sinkql.session.deploy.effect import CountRows, EffectContext, effect_text
 from sinkql.session.deploy.rename import free, rename, renames, with_facts
 from sinkql.session.deploy.script_catalog import Script, ScriptCatalog, ScriptNotice, read_scripts
 from sinkql.session.deploy.step import Step
-from sinkql.session.item.plan_history import transition
+from sinkql.session.item.plan_history import migration
 from sinkql.session.row.inputs import table_file
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         value = given(statement.value).value
         return value is not None and catalog.secret(name) != value
 
-    follow = partial(transition, folder=catalog.database.folder, same=True)
+    follow = partial(migration, folder=catalog.database.folder, same=True)
     steps_of = partial(difference, registry=catalog.registry, broken=broken, other_value=other_value, transition=follow)
     before, found, steps, names = _renamed(before, found, steps_of)
     steps = (*steps, *comment_steps(stored_comments(catalog, names), found.comments, steps))
@@ -78,9 +78,13 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     stay = frozenset(name for name in before.names("SINK") if name not in ended)
     gone = frozenset(step.name for step in steps if step.action == "replace" or step.early)
     outside = Outside(catalog, before, found.catalog, DescribedAccess(catalog, found), gone, follow)
-    saying = Known(count, follow)
+    saying = EffectContext(count, follow)
     told_steps = tuple(
-        _told(step, outside.refusal(step), partial(told, before=before, after=found.catalog, known=saying, stay=stay))
+        _told(
+            step,
+            outside.refusal(step),
+            partial(effect_text, before=before, after=found.catalog, known=saying, stay=stay),
+        )
         for step in steps
     )
     return Deployment(told_steps, tuple(texts), keep, catalog.catalog_id(), catalog.generation, found)

@@ -10,19 +10,19 @@ from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.types import kept_type, parse_type
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
 from sinkql.planner.dependency import in_order
-from sinkql.planner.item.same import same
+from sinkql.planner.item.same import differs_only_in_spelling
 from sinkql.planner.name import short_name
 from sinkql.printer import to_sql
 from sinkql.script.redaction import without_literal
 from sinkql.session.deploy.alteration import obstacle
 from sinkql.session.deploy.script_catalog import ScriptCatalog
 from sinkql.session.deploy.step import Action, Step, Transition
-from sinkql.session.deploy.trial import trial
-from sinkql.session.item.destination import check_beside, place_of
+from sinkql.session.deploy.trial import dry_run
+from sinkql.session.item.destination import check_shared_columns, place_of
 
 Entries = Mapping[str, logical.Entry]
 OtherValue = Callable[[str, ast.CreateSecret], bool]
@@ -72,7 +72,9 @@ class _Difference:
             return
         old, new = self._entry(self.before, name), self._entry(self.after, name)
         as_it_was = _text(old.statement) == _text(new.statement)
-        as_it_was = as_it_was or same(old.statement, new.statement, self.before.item(name), self.after.item(name))
+        as_it_was = as_it_was or differs_only_in_spelling(
+            old.statement, new.statement, self.before.item(name), self.after.item(name)
+        )
         if as_it_was and not (isinstance(written, ast.CreateSecret) and other_value(name, written)):
             return
         hindrance = obstacle(old, new, self.before, self.after, self.registry)
@@ -151,7 +153,7 @@ class _Difference:
             if was.plan == will.plan:
                 continue
             try:
-                check_beside(name, self.after, self.transition(was, will))
+                check_shared_columns(name, self.after, self.transition(was, will))
             except InPlaceError as error:
                 self.fates[name] = _Fate("replace", f"{self._culprits(name)}: {error}")
                 return True
@@ -164,7 +166,7 @@ class _Difference:
         """Return why a sink that reads another relation cannot go on in its table; None where it can."""
         if will.write.mode == "upsert":
             try:
-                check_beside(name, self.after, self.transition(was, will))
+                check_shared_columns(name, self.after, self.transition(was, will))
             except InPlaceError as error:
                 return f"and {error}"
             return None
@@ -208,7 +210,7 @@ def difference(
     while True:
         items = (_step(name, fate, found, described, broken) for name, fate in _ordered(found))
         steps = (*_settings(before, described), *items)
-        failure = trial(steps, before, described.catalog, registry)
+        failure = dry_run(steps, before, described.catalog, registry)
         if failure is None:
             return steps
         for name in failure.names:
@@ -266,7 +268,7 @@ def _settings(before: MemoryCatalog, described: ScriptCatalog) -> Iterator[Step]
             )
 
 
-def _lines(old: logical.Entry | None, new: logical.Entry | None, words: Vocabulary) -> Iterator[str]:
+def _lines(old: logical.Entry | None, new: logical.Entry | None, words: Keywords) -> Iterator[str]:
     before = to_sql(old.statement, redacted=words).splitlines() if old is not None else []
     after = to_sql(new.statement, redacted=words).splitlines() if new is not None else []
     for line in list(difflib.unified_diff(before, after, lineterm="", n=0))[2:]:

@@ -19,8 +19,8 @@ from sinkql.session.deploy.step import Step, Transition
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.create import validate_connection, validate_state
 from sinkql.session.item.destination import place_of
-from sinkql.session.item.plan_history import followed
-from sinkql.session.item.target_table import target_of
+from sinkql.session.item.plan_history import earlier_plans
+from sinkql.session.item.target_table import drop_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Outside:
         if refusal is None or refusal.rows or place_of(name, self.before) != place_of(name, self.after):
             return refusal
         try:
-            target = target_of(name, self.before, self.catalog)
+            target = drop_target(name, self.before, self.catalog)
             if target is None or not target.drop(dry=True):
                 return refusal
         except SinkqlError:
@@ -97,7 +97,7 @@ class Outside:
             moved = self._relation(name, self.before) != self._relation(name, self.after)
             going_on = moved and new.write.mode != "upsert"
             change = Evolution() if going_on else self.transition(old, new)
-            new = msgspec.structs.replace(new, follows=followed(old, change))
+            new = msgspec.structs.replace(new, follows=earlier_plans(old, change))
         found = self._asked(name, self.after, keep=True, job=new)
         return _refused(found) if found is not None else None
 

@@ -12,14 +12,14 @@ from sinkql.physical.evolution import Evolution
 from sinkql.planner.name import short_name
 from sinkql.session.deploy.dry_run import Refusal
 from sinkql.session.deploy.step import Step, Transition
-from sinkql.session.item.destination import beside, columns_of, destination_of, place_of
+from sinkql.session.item.destination import columns_of, destination_of, place_of, sinks_of_destination
 
 CountRows = Callable[[str, MemoryCatalog], int | None]
 """Return how many rows a sink's table, or a table, has in a catalog; None where there is none, or nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EffectContext:
     """What tells effects: how many rows there are, and how tables of sinks change."""
 
     count: CountRows
@@ -29,11 +29,11 @@ class Known:
 _READ = ("SOURCE", "TABLE")
 
 
-def told(
+def effect_text(
     step: Step,
     before: MemoryCatalog,
     after: MemoryCatalog,
-    known: Known,
+    known: EffectContext,
     *,
     stay: frozenset[str],
     refusal: Refusal | None,
@@ -51,7 +51,9 @@ def told(
     return f"{found}; the sink is refused while others' rows are there{f': {way}' if way else ''}"
 
 
-def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, known: Known, *, stay: frozenset[str]) -> str:
+def effect(
+    step: Step, before: MemoryCatalog, after: MemoryCatalog, known: EffectContext, *, stay: frozenset[str]
+) -> str:
     """Return what a step does to data; empty where it touches none. `stay` are the sinks that are not created again."""
     if step.action == "replace" and _kind(step.name, before) not in ("", step.kind):
         gone = effect(replace(step, kind=_kind(step.name, before), action="drop"), before, after, known, stay=stay)
@@ -143,7 +145,7 @@ def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountR
 def _beside(name: str, after: MemoryCatalog) -> str:
     """Say that another sink writes to the same destination, where that is trouble."""
     here = destination_of(name, after)
-    for other in beside(name, after):
+    for other in sinks_of_destination(name, after):
         there = destination_of(other, after)
         if columns_of(other, after) != columns_of(name, after):
             return f'; sink "{short_name(other)}" writes other columns there: the one that starts second does not run'

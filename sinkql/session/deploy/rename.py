@@ -10,7 +10,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import redefine
 from sinkql.connector_api.registry import Registry
 from sinkql.planner.edit.rename import with_last_name
-from sinkql.planner.item.same import same
+from sinkql.planner.item.same import differs_only_in_spelling
 from sinkql.planner.name import split_name
 from sinkql.printer import to_sql
 from sinkql.session.deploy.alteration import obstacle
@@ -47,10 +47,10 @@ def free(names: Mapping[str, str], before: MemoryCatalog) -> dict[str, str]:
 
 def rename(names: Mapping[str, str], plans: MemoryCatalog) -> None:
     """Give the sinks of a catalog in memory their new names, all at once."""
-    redefine(plans, dict(renaming(names, plans)))
+    redefine(plans, dict(rename_sinks(names, plans)))
 
 
-def renaming(
+def rename_sinks(
     names: Mapping[str, str], catalog: logical.CatalogReader
 ) -> Iterator[tuple[str, tuple[ast.Create, logical.Facts]]]:
     """Yield what becomes of each sink, by its full name from before."""
@@ -99,7 +99,7 @@ def _moved(
         return True
     was = before.item(old.name)
     assert isinstance(was, logical.Sink)
-    return same(statement, new.statement, replace(was, name=new.name), after.item(new.name))
+    return differs_only_in_spelling(statement, new.statement, replace(was, name=new.name), after.item(new.name))
 
 
 def _follows(

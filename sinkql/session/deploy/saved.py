@@ -8,7 +8,7 @@ import msgspec
 
 from sinkql import codec
 from sinkql.errors import SinkqlError
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.planner.name import short_name
 from sinkql.script.redaction import holds_secret
 from sinkql.session.deploy.deployment import Deployment, plan_deployment
@@ -44,7 +44,7 @@ class _File(msgspec.Struct, frozen=True):
     scripts: tuple[_SavedScript, ...]
 
 
-def encode(deployment: Deployment, words: Vocabulary) -> bytes:
+def encode(deployment: Deployment, words: Keywords) -> bytes:
     """Return the deployment as JSON; raises SQ4018 if its scripts hold a secret in the clear."""
     for script in deployment.scripts:
         if holds_secret(script.text, words):

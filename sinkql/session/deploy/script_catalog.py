@@ -9,10 +9,10 @@ from typing import get_args
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.parser import parse
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_commented
@@ -68,7 +68,7 @@ class ScriptCatalog:
     implied: set[str] = field(default_factory=set)
     notices: list[ScriptNotice] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
-    reach: Callable[[ScriptCatalog], Access] | None = None
+    reach: Callable[[ScriptCatalog], OutsideAccess] | None = None
 
 
 def read_scripts(
@@ -78,7 +78,7 @@ def read_scripts(
     present: Iterable[logical.Entry],
     settings: Mapping[str, str],
     keep: bool,
-    reach: Callable[[ScriptCatalog], Access] | None = None,
+    reach: Callable[[ScriptCatalog], OutsideAccess] | None = None,
 ) -> ScriptCatalog:
     """Return what the scripts describe; facts are those of the items that are there already.
 
@@ -241,7 +241,7 @@ def _settings(catalog: MemoryCatalog, settings: Mapping[str, str]) -> Iterator[N
             catalog.set(name, value)
 
 
-def _kept(entry: logical.Entry, words: Vocabulary, *, needed: bool) -> _Pending:
+def _kept(entry: logical.Entry, words: Keywords, *, needed: bool) -> _Pending:
     path, masked = f"the catalog's {short_name(entry.name)}", mask(to_sql(entry.statement), words)
     return _Pending(entry.statement, path, masked, {}, needed=needed)
 

@@ -16,14 +16,16 @@ from sinkql.session.deploy.step import Step, dropped_first, redefined
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DryRunFailure:
     """The full names of items that cannot be altered in place, and why."""
 
     names: tuple[str, ...]
     reason: str
 
 
-def trial(steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, registry: Registry) -> Failure | None:
+def dry_run(
+    steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, registry: Registry
+) -> DryRunFailure | None:
     """Do all steps in memory. Returns why altering does not do; raises what making an item raises."""
     plans = before.copy()
     _remove(dropped_first(steps, plans.dependents), plans)
@@ -49,7 +51,7 @@ def trial(steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, 
             try:
                 _alter(step, plans, after, registry)
             except SinkqlError as error:
-                return Failure((step.name,), error.message)
+                return DryRunFailure((step.name,), error.message)
     return None
 
 
@@ -58,7 +60,7 @@ def _remove(steps: Iterable[Step], plans: MemoryCatalog) -> None:
         plans.forget(step.name)
 
 
-def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> Failure | None:
+def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> DryRunFailure | None:
     changes = {}
     for step in steps:
         wanted, present = after.entry(step.name), plans.entry(step.name)
@@ -68,7 +70,7 @@ def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> 
     try:
         redefine(plans, changes)
     except SinkqlError as error:
-        return Failure(tuple(changes), error.detail or error.message)
+        return DryRunFailure(tuple(changes), error.detail or error.message)
     return None
 
 

@@ -20,7 +20,7 @@ from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.create import kept_keys, validate_connection, validate_state
-from sinkql.session.item.plan_history import as_found, facts_of_follower, followers, must_start_over, transition
+from sinkql.session.item.plan_history import dependent_plans, facts_of_follower, migration, must_start_over, stored_plan
 from sinkql.session.item.view_job import begin_job
 from sinkql.session.result import Result
 
@@ -66,8 +66,8 @@ def _change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
             altering = replace(altering, facts=_facts_after(statement, altering, after, catalog))
             redefine(after, altering.changes)
         if isinstance(statement.action, ast.AddColumn):
-            following = followers([altering.name], catalog, after, statement.action.span)
-            found = as_found([altering.name], catalog.plans, after)
+            following = dependent_plans([altering.name], catalog, after, statement.action.span)
+            found = stored_plan([altering.name], catalog.plans, after)
             catalog.change(redefining({**altering.changes, **following}, catalog.reader(), check=found))
             return
         if _rotates(statement):
@@ -75,7 +75,7 @@ def _change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
             return
         if not _paces_view(statement):
             _ask_outside(statement, altering, after, catalog)
-        check = as_found([altering.name], catalog.plans, after) if altering.follows else None
+        check = stored_plan([altering.name], catalog.plans, after) if altering.follows else None
     catalog.change(redefining(altering.changes, catalog.reader(), check=check))
 
 
@@ -106,7 +106,7 @@ def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog,
     if new.write.mode != "upsert" and old.write.change == new.write.change == "append":
         return facts_of_follower(altering.facts or {}, old, new)
     try:
-        change = transition(old, new, catalog.database.folder)
+        change = migration(old, new, catalog.database.folder)
     except InPlaceError as error:
         raise must_start_over(altering.name, after, error, statement.action.span) from None
     return facts_of_follower(altering.facts or {}, old, new, change)

@@ -8,13 +8,13 @@ from sinkql import logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.connector_api.stream import Context
 from sinkql.errors import MissingError
-from sinkql.local_path import located
+from sinkql.local_path import in_project
 from sinkql.object_store.store import ObjectStore
 
 
 class CatalogAccess:
     """Give connectors secrets' values, planned connections and object stores. See
-    `sinkql.connector_api.planning.Access`.
+    `sinkql.connector_api.planning.OutsideAccess`.
 
     Connections are those of `plans`, of the catalog as it is now without them.
     """
@@ -50,7 +50,7 @@ class CatalogAccess:
 
     def path(self, option: str) -> Path:
         """Return where the path is that an option has: a relative one begins in the catalog's project."""
-        return located(option, self._catalog.project)
+        return in_project(option, self._catalog.project)
 
     def context(self, name: str, sink_id: str, folder: Path) -> Context:
         """Return what readers and writers may use outside of a run."""

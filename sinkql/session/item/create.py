@@ -21,7 +21,7 @@ from sinkql.errors import Notice, SinkqlError, UnfitNameError
 from sinkql.lowering.materialized_view import VIEW_ID
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
-from sinkql.planner.item.present import already_there, built_in, name_span, shown_difference
+from sinkql.planner.item.present import built_in, definition_diff, existing_item, name_span
 from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import item_name, kind_of
@@ -31,7 +31,7 @@ from sinkql.printer import to_sql
 from sinkql.script.redaction import without_literal
 from sinkql.session.item.commented import comments_on_input
 from sinkql.session.item.connector_access import CatalogAccess
-from sinkql.session.item.view_job import Sharing, replace_view, sharing_by_index, sharing_of
+from sinkql.session.item.view_job import ViewJobChange, replace_view, sharing_by_index, view_job_change
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
@@ -52,10 +52,10 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
         if stored is not None and not _replaces(statement, stored, catalog):
             different = _difference(statement, stored, catalog) if stored.kind == kind_of(statement) else ""
             rows = "table_id" in stored.facts
-            notice = already_there(statement, name, stored.kind, different, catalog.reader(), rows=rows)
+            notice = existing_item(statement, name, stored.kind, different, catalog.reader(), rows=rows)
             return _skipped(statement, name, notice)
         if stored is None and statement.if_not_exists and built_in(statement, catalog.plans.entry(name)):
-            return _skipped(statement, name, already_there(statement, name, kind_of(statement), "", catalog.reader()))
+            return _skipped(statement, name, existing_item(statement, name, kind_of(statement), "", catalog.reader()))
         try:
             if stored is not None:
                 return _replace(statement, stored, catalog)
@@ -86,15 +86,15 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             raise
 
 
-def _sharing(statement: ast.Create, item: logical.Item, catalog: Catalog) -> Sharing:
+def _sharing(statement: ast.Create, item: logical.Item, catalog: Catalog) -> ViewJobChange:
     """Return what becomes of views with a new sink, or a new index."""
     match statement, item:
         case _, logical.Sink():
-            return sharing_of(item, catalog)
+            return view_job_change(item, catalog)
         case ast.CreateIndex(), logical.Index():
             return sharing_by_index(item, catalog, statement.relation.span)
         case _:
-            return Sharing()
+            return ViewJobChange()
 
 
 def create_many(statement: ast.CreateSinks, catalog: Catalog) -> Result:
@@ -208,10 +208,10 @@ def validate_state(statement: ast.CreateCluster, cluster: logical.Cluster, acces
     """Check that state can be kept where STATE says."""
     if cluster.state is None:
         return
-    from sinkql.state_store.directory import check_state
+    from sinkql.state_store.directory import check_state_path
 
     try:
-        check_state(cluster.state.path, cluster.state.connection, access.store)
+        check_state_path(cluster.state.path, cluster.state.connection, access.store)
     except SinkqlError as error:
         if error.span is None:
             error.span = option_span(statement.options, error.option or "", statement.name.span)
@@ -256,7 +256,7 @@ def _difference(statement: ast.Create, stored: Stored, catalog: Catalog) -> str:
     hidden = (redacted, stored.redacted_sql) != (to_sql(new), stored.create_sql)
     if not hidden and means_the_same(new, stored.name, catalog.plans):
         return ""
-    return shown_difference(stored.redacted_sql, redacted)
+    return definition_diff(stored.redacted_sql, redacted)
 
 
 def _other_value(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:

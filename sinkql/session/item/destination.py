@@ -12,21 +12,21 @@ from sinkql.physical.evolution import Evolution, InPlaceError
 from sinkql.planner.name import short_name
 
 
-def beside(name: str, catalog: MemoryCatalog) -> Iterator[str]:
+def sinks_of_destination(name: str, catalog: MemoryCatalog) -> Iterator[str]:
     """Yield the other sinks that write to a sink's destination, as far as connectors have a name for it."""
     here = place_of(name, catalog)
     if here is not None:
         yield from (each for each in catalog.planned("SINK") if each != name and place_of(each, catalog) == here)
 
 
-def check_beside(name: str, after: MemoryCatalog, change: Evolution, *, moved: Container[str] = ()) -> None:
+def check_shared_columns(name: str, after: MemoryCatalog, change: Evolution, *, moved: Container[str] = ()) -> None:
     """Raise InPlaceError where a sink changes columns under another one that does not write just those `after`.
 
     Of sinks in `moved` that is known already: they read something else in a moment.
     """
     if not (change.added or change.renamed or change.widened):
         return
-    for other in beside(name, after):
+    for other in sinks_of_destination(name, after):
         if other not in moved and columns_of(other, after) != columns_of(name, after):
             raise InPlaceError(f'sink "{short_name(other, after)}" writes other columns to the same place')
 

@@ -22,8 +22,8 @@ from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
 from sinkql.session.item.state import forget_states, kept_states
 from sinkql.session.item.state_cleanup import captured_sources, forget_captured
-from sinkql.session.item.tagged import forget_tags
-from sinkql.session.item.target_table import targets_of
+from sinkql.session.item.tagged import delete_sink_tags
+from sinkql.session.item.target_table import drop_targets
 from sinkql.session.result import Result
 from sinkql.storage import failpoint
 from sinkql.table.file import remove as remove_table
@@ -40,7 +40,7 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     """Drop items; a running sink is told to stop and waited for, SQ5204 if that takes too long."""
     catalog.refresh()
     dropping = _plan(statement, catalog)
-    targets = targets_of(statement, dropping, catalog)
+    targets = drop_targets(statement, dropping, catalog)
     for target in targets:
         target.drop(dry=True)
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
@@ -70,7 +70,7 @@ def _done(statement: ast.Drop, dropping: Dropping, left: Sequence[Notice] = ()) 
 
 
 @contextmanager
-def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[list[Notice]]:
+def stopped_sinks(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[list[Notice]]:
     """Stop the sinks that a transaction drops while it is committed; then delete what `_stopped` does."""
     before = tuple(name for kind in (*_JOBS, "TABLE") for name in draft.before.names(kind))
     names = tuple(name for name in before if catalog.stored(name) is not None)
@@ -130,7 +130,7 @@ def _stopped(
     number = catalog.journal.begin(intent, content)
     try:
         _stop(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
-        left += forget_tags(sinks, catalog)  # while there are the connections
+        left += delete_sink_tags(sinks, catalog)  # while there are the connections
         yield left
     except BaseException:
         # Nothing is gone yet: whoever interrupts a DROP that waits wants the sinks back as they were.
@@ -145,7 +145,7 @@ def _stopped(
     catalog.journal.done(number)
 
 
-def finish(catalog: Catalog) -> None:
+def finish_interrupted_drop(catalog: Catalog) -> None:
     """Finish the drops of processes that ended in the middle of one; those whose sinks still run are left for later."""
     for intent in catalog.journal.adopt():
         if intent.what == INTENT:

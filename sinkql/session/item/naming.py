@@ -24,7 +24,7 @@ def rename(statement: ast.Alter, catalog: Catalog) -> Result:
     return retried(run, catalog)
 
 
-def give(statement: ast.Alter, catalog: Catalog) -> Result:
+def change_owner(statement: ast.Alter, catalog: Catalog) -> Result:
     """Give an item to a role, of which only the name is kept."""
 
     def run() -> Result:

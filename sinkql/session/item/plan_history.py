@@ -20,7 +20,7 @@ from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution, InPlaceError, anew, evolution
 from sinkql.planner.item.table import KIND as TABLE
 from sinkql.planner.name import short_name
-from sinkql.session.item.destination import check_beside
+from sinkql.session.item.destination import check_shared_columns
 from sinkql.table.file import TableFile, table_path
 from sinkql.table.row import Codec
 
@@ -31,10 +31,10 @@ def facts_of_follower(
     """Return a sink's facts with the plan it had `before` as its last earlier one; the same ones if the plan stays."""
     if before.plan == after.plan:
         return facts
-    return {**facts, "plans": msgspec.json.decode(msgspec.json.encode(followed(before, change or Evolution())))}
+    return {**facts, "plans": msgspec.json.decode(msgspec.json.encode(earlier_plans(before, change or Evolution())))}
 
 
-def followed(before: physical.Job, change: Evolution) -> tuple[physical.Earlier, ...]:
+def earlier_plans(before: physical.Job, change: Evolution) -> tuple[physical.Earlier, ...]:
     """Return the plans that a sink's job follows which comes of the job `before` by a change."""
     earlier = [_since(each, change) for each in before.follows if each.plan != before.plan]
     again = change.again is not None
@@ -49,7 +49,7 @@ def _since(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:
     return physical.Earlier(earlier.plan, {**change.renamed, **since}, unread, again)
 
 
-def followers(
+def dependent_plans(
     changed: Iterable[str],
     catalog: Catalog,
     after: MemoryCatalog,
@@ -69,8 +69,8 @@ def followers(
         entry = after.entry(name)
         assert entry is not None
         try:
-            change = _moving(old, new, catalog) if name in moved else transition(old, new, _folder(catalog))
-            check_beside(name, after, change, moved=moved)
+            change = _moving(old, new, catalog) if name in moved else migration(old, new, _folder(catalog))
+            check_shared_columns(name, after, change, moved=moved)
         except InPlaceError as error:
             raise must_start_over(name, after, error, span) from None
         changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new, change))
@@ -82,7 +82,7 @@ def _moving(old: physical.Job, new: physical.Job, catalog: Catalog) -> Evolution
     if new.write.mode != "upsert":
         return Evolution()
     try:
-        return transition(old, new, _folder(catalog))
+        return migration(old, new, _folder(catalog))
     except InPlaceError as error:
         return Evolution(again=str(error))
 
@@ -91,7 +91,7 @@ def _folder(catalog: Catalog) -> Path:
     return catalog.database.folder
 
 
-def as_found(changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog) -> Check:
+def stored_plan(changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog) -> Check:
     """Return what raises SQ5210 where a change gives sinks of changed items other plans than here, or they had others.
 
     What they follow was found out of these: a transaction that is repeated must not go by it in another catalog.
@@ -129,7 +129,7 @@ def must_start_over(sink: str, after: MemoryCatalog, why: InPlaceError, span: Sp
     )
 
 
-def transition(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:
+def migration(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:
     """Return how a sink's table becomes that of another job: in place, or with all of its rows computed again.
 
     Raises InPlaceError where neither goes. With `same`, all columns that are there must mean the same in place.

@@ -20,7 +20,7 @@ from sinkql.planner.unsupported import unsupported_alter
 from sinkql.printer.clause import ident
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.drop import drop
-from sinkql.session.item.plan_history import as_found, followers
+from sinkql.session.item.plan_history import dependent_plans, stored_plan
 from sinkql.session.result import Result
 
 _TAG = "ALTER SOURCE"
@@ -94,9 +94,9 @@ def _extend(
     source = after.item(entry.name)
     assert isinstance(source, logical.Source)
     added = tuple(_new(wanted, source, before, action, after))
-    following = followers([entry.name], catalog, after, action.span)
+    following = dependent_plans([entry.name], catalog, after, action.span)
     changes = {entry.name: (wanted, facts), **following}
-    check = as_found([entry.name], catalog.plans, after)
+    check = stored_plan([entry.name], catalog.plans, after)
     catalog.change(extending(changes, added, catalog.reader(), check=check))
     return Result(_TAG, notices, names=(entry.name, *(own_name(each) for each in added)))
 

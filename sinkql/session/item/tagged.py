@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.connector_api.on_error import keeps_letters
+from sinkql.connector_api.on_error import has_dead_letter_table
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
 
 
-def forget_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
+def delete_sink_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
     """Take away what tables keep for sinks that have run, and are stopped; return what could not be."""
     left: list[Notice] = []
     for name, sink_id in sinks.items():
@@ -30,7 +30,7 @@ def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
     """Yield what a sink writes, and the letters beside it."""
     yield job.write
     letters = catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
-    if letters is not None and any(map(keeps_letters, job.reads())):
+    if letters is not None and any(map(has_dead_letter_table, job.reads())):
         from sinkql.runtime.batch.dead_letter import COLUMNS  # which imports pyarrow
 
         yield letters(job.write, COLUMNS)

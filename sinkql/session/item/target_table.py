@@ -14,11 +14,11 @@ from sinkql.lowering.job import lower
 from sinkql.planner.edit.drop import Dropping, check_targets
 from sinkql.planner.name import named, short_name
 from sinkql.session.item.connector_access import CatalogAccess
-from sinkql.session.item.destination import beside, destination_of
+from sinkql.session.item.destination import destination_of, sinks_of_destination
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DropTargetTable:
     """What one sink writes to, and how it is dropped; `span` is where the sink is named."""
 
     write: physical.Write
@@ -35,7 +35,7 @@ class Target:
             raise
 
 
-def targets_of(statement: ast.Drop, dropping: Dropping, catalog: Catalog) -> tuple[Target, ...]:
+def drop_targets(statement: ast.Drop, dropping: Dropping, catalog: Catalog) -> tuple[DropTargetTable, ...]:
     """Return what is to be dropped with sinks; raises SQ2374 and SQ3572, and why a sink can no longer be planned."""
     if not statement.with_table:
         return ()
@@ -46,17 +46,17 @@ def targets_of(statement: ast.Drop, dropping: Dropping, catalog: Catalog) -> tup
     for name in dropping.names:
         if name in plans.broken:
             raise plans.broken[name].error
-        found.append(target_of(name, plans, catalog, spans.get(name)))
+        found.append(drop_target(name, plans, catalog, spans.get(name)))
     return tuple(each for each in found if each is not None)
 
 
-def target_of(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | None = None) -> Target | None:
+def drop_target(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | None = None) -> DropTargetTable | None:
     """Return what a sink of `plans` writes to, None where that cannot be dropped; raises SQ3572 if others do too."""
     sink = plans.item(name)
     kind = catalog.registry.sinks[sink.kind].drop if isinstance(sink, logical.Sink) else None
     if kind is None:
         return None
-    other, destination = next(beside(name, plans), None), destination_of(name, plans)
+    other, destination = next(sinks_of_destination(name, plans), None), destination_of(name, plans)
     if other is not None and destination is not None:
         raise SinkqlError(
             "SQ3572",
@@ -66,4 +66,4 @@ def target_of(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | No
         )
     job, access = lower(name, plans), CatalogAccess(catalog, plans)
     context = access.context(name, job.sink_id, catalog.database.folder)
-    return Target(job.write, context, kind, span)
+    return DropTargetTable(job.write, context, kind, span)

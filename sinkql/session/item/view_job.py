@@ -18,17 +18,17 @@ from sinkql.catalog.replan import Definitions, redefine
 from sinkql.errors import Notice, Span
 from sinkql.lowering.in_line import check_index
 from sinkql.lowering.job import lower
-from sinkql.lowering.materialized_view import IN_LINE, VIEW_ID, inputs_of, loggable, plain, readers_of, view_id
+from sinkql.lowering.materialized_view import IN_LINE, VIEW_ID, inputs_of, is_stateless, loggable, readers_of, view_id
 from sinkql.physical.evolution import Evolution
 from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
-from sinkql.session.item.plan_history import as_found, facts_of_follower, followers
+from sinkql.session.item.plan_history import dependent_plans, facts_of_follower, stored_plan
 
 _MOVED = "it reads a view that is computed once for all"
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class ViewJobChange:
     """What changes with a new sink: facts of views and of sinks that read them; the ids of new jobs; what to tell."""
 
     changes: Definitions = field(default_factory=dict)
@@ -36,17 +36,17 @@ class Sharing:
     notices: tuple[Notice, ...] = ()
 
 
-def sharing_of(sink: logical.Sink, catalog: Catalog) -> Sharing:
+def view_job_change(sink: logical.Sink, catalog: Catalog) -> ViewJobChange:
     """Return what changes with a sink that is about to be created."""
     return _sharing(tuple(_shared(sink, catalog.plans)), catalog)
 
 
-def sharing_by_index(index: logical.Index, catalog: Catalog, span: Span) -> Sharing:
+def sharing_by_index(index: logical.Index, catalog: Catalog, span: Span) -> ViewJobChange:
     """Return what changes with an index that is about to be created: its view is a job then, or SQ2372 is raised."""
     name, plans = index.relation, catalog.plans
     check_index(index, span, plans)
     if view_id(name, plans) is not None:
-        return Sharing()
+        return ViewJobChange()
     found = _sharing((name,), catalog)
     return found if readers_of(name, plans) else replace(found, notices=())
 
@@ -64,20 +64,22 @@ def replace_view(name: str, statement: ast.Create, catalog: Catalog, span: Span)
     Raises SQ2985 under `span` for a sink that cannot go on with the new query.
     """
     assert isinstance(statement, ast.CreateView)
-    sharing = _sharing_by(name, statement, catalog) if own_job(statement) else Sharing(_alone(name, statement, catalog))
+    sharing = (
+        _sharing_by(name, statement, catalog) if own_job(statement) else ViewJobChange(_alone(name, statement, catalog))
+    )
     after = catalog.plans.copy()
     redefine(after, sharing.changes)
     moved = {each: own for each, own in sharing.changes.items() if each != name and IN_LINE not in own[1]}
-    going_on = followers([name], catalog, after, span, moved=moved)
-    changes, check = {**sharing.changes, **going_on, **moved}, as_found([name], catalog.plans, after)
+    going_on = dependent_plans([name], catalog, after, span, moved=moved)
+    changes, check = {**sharing.changes, **going_on, **moved}, stored_plan([name], catalog.plans, after)
     catalog.change(beginning_jobs(changes, sharing.ids, catalog.reader(), check=check))
     return sharing.notices
 
 
-def _sharing_by(name: str, statement: ast.Create, catalog: Catalog) -> Sharing:
+def _sharing_by(name: str, statement: ast.Create, catalog: Catalog) -> ViewJobChange:
     """Return what changes with a view's new statement, whose options make it a job."""
     if view_id(name, catalog.plans) is not None:
-        return Sharing(_alone(name, statement, catalog))
+        return ViewJobChange(_alone(name, statement, catalog))
     found = _sharing((name,), catalog, {name: statement})
     return found if readers_of(name, catalog.plans) else replace(found, notices=())
 
@@ -86,12 +88,14 @@ def _alone(name: str, statement: ast.Create, catalog: Catalog) -> Definitions:
     return {name: (statement, _facts(name, catalog.plans))}
 
 
-def _sharing(names: Sequence[str], catalog: Catalog, statements: Mapping[str, ast.Create] | None = None) -> Sharing:
+def _sharing(
+    names: Sequence[str], catalog: Catalog, statements: Mapping[str, ast.Create] | None = None
+) -> ViewJobChange:
     """Return what changes where some views become jobs, of which some get other `statements`."""
     plans = catalog.plans
     views = {name: str(uuid.uuid4()) for name in names}
     if not views:
-        return Sharing()
+        return ViewJobChange()
     facts: dict[str, logical.Facts] = {}
     for name, known in views.items():
         facts[name] = {**_facts(name, plans), VIEW_ID: known}
@@ -111,7 +115,7 @@ def _sharing(names: Sequence[str], catalog: Catalog, statements: Mapping[str, as
                 old, new = lower(consumer, plans), lower(consumer, after)
                 facts[consumer] = facts_of_follower(_facts(consumer, plans), old, new, Evolution(again=_MOVED))
     notices = tuple(_notice(name, kept.get(name, [])) for name in views)
-    return Sharing(_changes(facts, plans, statements), tuple(views.values()), notices)
+    return ViewJobChange(_changes(facts, plans, statements), tuple(views.values()), notices)
 
 
 def _facts(name: str, plans: MemoryCatalog) -> logical.Facts:
@@ -139,7 +143,7 @@ def _shared(sink: logical.Sink, plans: MemoryCatalog) -> Iterator[str]:
         item = plans.item(name)
         if not isinstance(item, logical.View) or view_id(name, plans) is not None:
             continue
-        if item.materialized and not plain(name, plans) and loggable(name, plans) and readers_of(name, plans):
+        if item.materialized and not is_stateless(name, plans) and loggable(name, plans) and readers_of(name, plans):
             yield name
             continue
         for each in inputs_of(name, plans):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.evaluate import UnsureError, function_of
+from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.type import BIGINT
 from sinkql.planner.item.table import is_char, length
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result
 from sinkql.session.row.inputs import Columns, Inputs, table_file
 from sinkql.session.row.inputs import changed as changed_meanwhile
-from sinkql.session.row.query import by_spark, enough, now, rows_of
+from sinkql.session.row.query import by_spark, first_rows, rows_now, rows_of
 from sinkql.session.workspace import Workspace
 from sinkql.table.file import DuplicateError, Edit, TableFile, WiderError
 from sinkql.table.row import NarrowError, Row, normal
@@ -24,13 +24,13 @@ from sinkql.table.row import NarrowError, Row, normal
 if TYPE_CHECKING:
     from sinkql.planner.edit.dml import Deleted, Inserted, NewValue, Target, Updated
     from sinkql.planner.expression.assign import Cell
-    from sinkql.planner.query.once import Once
+    from sinkql.planner.query.once import OneShotQuery
 
 _CHANGED = "$changed"
 _NUMBER = "$row"
 
 
-def run(statement: ast.RowChange, workspace: Workspace) -> Result:
+def run_dml(statement: ast.RowChange, workspace: Workspace) -> Result:
     """Run a statement that changes rows."""
     match statement:
         case ast.Insert():
@@ -45,9 +45,9 @@ def insert(statement: ast.Insert, workspace: Workspace) -> Result:
     """Add rows; raises SQ2420 (key is there), SQ2421 (NULL), SQ2422 (does not fit)."""
     from sinkql.planner.edit.dml import plan_insert  # sqlglot loads only where there is a statement for it
 
-    planned = plan_insert(statement, workspace.catalog.plans, now())
+    planned = plan_insert(statement, workspace.catalog.plans, rows_now())
     rows = _rows(planned, workspace, statement.span)
-    fitting = Fitting(planned.target, statement.span)
+    fitting = RowConverter(planned.target, statement.span)
     kept = [fitting.row(row) for row in rows]
     with _changing(planned.target, workspace, statement.table.span) as edit:
         for row in kept:
@@ -68,12 +68,12 @@ def _rows(planned: Inserted, workspace: Workspace, span: Span) -> list[list[Any]
     return found
 
 
-def _converted(planned: Inserted, query: Once, workspace: Workspace, span: Span) -> list[Row]:
+def _converted(planned: Inserted, query: OneShotQuery, workspace: Workspace, span: Span) -> list[Row]:
     """Return the rows of a query in the types of the columns that they go to."""
     from sinkql.planner.expression.assign import converter
 
     plans = workspace.catalog.plans
-    inputs = Inputs(workspace, span, enough(query, plans))
+    inputs = Inputs(workspace, span, first_rows(query, plans))
     shown = query.relation.shape.columns[: query.width]
     found = [
         converter(column.type, planned.target.columns[place])
@@ -84,7 +84,7 @@ def _converted(planned: Inserted, query: Once, workspace: Workspace, span: Span)
         rows = rows_of(query, workspace, inputs)
         try:
             return [tuple(convert(value) for convert, value in zip(converters, row, strict=False)) for row in rows]
-        except UnsureError:
+        except NotEvaluableError:
             pass
     assert planned.converted is not None
     return by_spark(replace(query, relation=planned.converted), workspace, inputs.rows)
@@ -109,8 +109,8 @@ def update(statement: ast.Update, workspace: Workspace) -> Result:
     """Change rows; what SET and WHERE say sees each row as it was."""
     from sinkql.planner.edit.dml import plan_update
 
-    planned = plan_update(statement, workspace.catalog.plans, now())
-    fitting = Fitting(planned.target, statement.span)
+    planned = plan_update(statement, workspace.catalog.plans, rows_now())
+    fitting = RowConverter(planned.target, statement.span)
 
     def edit_rows(changed: Changed) -> int:
         count = 0
@@ -133,7 +133,7 @@ def delete(statement: ast.Delete, workspace: Workspace) -> Result:
     """Take rows away."""
     from sinkql.planner.edit.dml import plan_delete
 
-    planned = plan_delete(statement, workspace.catalog.plans, now())
+    planned = plan_delete(statement, workspace.catalog.plans, rows_now())
 
     def edit_rows(changed: Changed) -> int:
         count = 0
@@ -161,7 +161,7 @@ def _either(
     if plain is not None:
         try:
             return edit_rows(plain)
-        except UnsureError:
+        except NotEvaluableError:
             pass  # nothing was changed
     anything = _project(logical.ONE, {_NUMBER: logical.literal(1, BIGINT)})
     by_spark(_once(anything), workspace, _nothing)  # started before others are kept waiting
@@ -228,10 +228,10 @@ def _project(relation: logical.Relation, outputs: Mapping[str, logical.Expressio
     return logical.Project(relation, named, logical.Shape(tuple(columns)))
 
 
-def _once(relation: logical.Relation) -> Once:
-    from sinkql.planner.query.once import Once
+def _once(relation: logical.Relation) -> OneShotQuery:
+    from sinkql.planner.query.once import OneShotQuery
 
-    return Once(relation, (), len(relation.shape.columns))
+    return OneShotQuery(relation, (), len(relation.shape.columns))
 
 
 def _file(target: Target, workspace: Workspace) -> TableFile:
@@ -280,7 +280,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class Fitting:
+class RowConverter:
     """Checks rows against a table's columns: NOT NULL, lengths, the values' form."""
 
     def __init__(self, target: Target, span: Span | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
 from sinkql.catalog.system.item import SystemRows
-from sinkql.connector_api.planning import Access, Scan, ScanKind
+from sinkql.connector_api.planning import OutsideAccess, Scan, ScanKind
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError, Span
@@ -56,7 +56,7 @@ class FileQuery:
     files: Mapping[str, FileRows | SystemRows]
 
 
-def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry, access: Access) -> FileQuery | None:
+def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry, access: OutsideAccess) -> FileQuery | None:
     """Return what a query over files means, None for one that names none.
 
     Raises SQ2645 where nothing is at a path or its ending does not say what it is, and what reading the files raises.
@@ -83,7 +83,7 @@ def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry, acces
     return FileQuery(with_names(query, named), plans, files)
 
 
-def _store(file: NamedFile, kind: ScanKind, scope: Scope, access: Access) -> ObjectStore | None:
+def _store(file: NamedFile, kind: ScanKind, scope: Scope, access: OutsideAccess) -> ObjectStore | None:
     if file.connection is None:
         return None
     return access.store(scope.connection(file.connection, kind.connection).name)

@@ -13,7 +13,7 @@ from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.connector_api.planning import SourceKind
 from sinkql.connector_api.rows import python_values
-from sinkql.connector_api.stream import Offsets, Reader, Tally, switch_of
+from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
@@ -23,7 +23,7 @@ from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
 from sinkql.session.row.present import present_rows, pushed_rows
 from sinkql.session.row.progress import progress_rows
-from sinkql.session.row.view_contents import Shown, WithContents
+from sinkql.session.row.view_contents import ViewSnapshot, WithContents
 from sinkql.session.workspace import Workspace
 from sinkql.table.file import TableFile, table_path
 from sinkql.table.row import Codec, NarrowError, Row
@@ -88,13 +88,13 @@ class Inputs:
         span: Span,
         limit: int | None = None,
         files: FileQuery | None = None,
-        contents: Shown | None = None,
+        contents: ViewSnapshot | None = None,
     ) -> None:
         self._workspace, self._catalog = workspace, workspace.catalog
         self._span = span
         self._limit = limit
         self._files = files
-        self._contents = contents or Shown({})
+        self._contents = contents or ViewSnapshot({})
         self.notices: list[Notice] = []
 
     def rows(self, full_name: str) -> Columns:
@@ -183,7 +183,7 @@ class Inputs:
             )  # fmt: skip
         wanted = physical_columns(columns)
         limit = self._limit if self._limit is not None else MOST_ROWS + 1
-        found: pa.Table = kind.rows(job.write, self._workspace.context(job), wanted, limit, switch=switch_of(job))
+        found: pa.Table = kind.rows(job.write, self._workspace.context(job), wanted, limit, switch=plan_change_of(job))
         self._check(item.name, found.num_rows)
         return found
 

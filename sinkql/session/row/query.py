@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, evaluate, logical
 from sinkql.catalog.system import RELATIONS
-from sinkql.catalog.system.item import SystemRows, WithSystem
+from sinkql.catalog.system.item import SystemCatalog, SystemRows
 from sinkql.catalog.system.system_names import System, over_system
 from sinkql.errors import Span
-from sinkql.planner.name import join_name
+from sinkql.planner.name import qualified_name
 from sinkql.printer.clause import name as print_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.result import Result
 from sinkql.session.row.files import FileQuery, over_files
 from sinkql.session.row.inputs import Columns, Inputs, python_rows
-from sinkql.session.row.view_contents import WithContents, showing
+from sinkql.session.row.view_contents import WithContents, at_one_moment
 from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sinkql.planner.query.once import Once
+    from sinkql.planner.query.once import OneShotQuery
     from sinkql.planner.query.order_by import Order
 
 Row = tuple[Any, ...]
@@ -33,7 +33,7 @@ def select(statement: ast.Select, workspace: Workspace) -> Result:
     files = over_files(query, plans, workspace.catalog.registry, CatalogAccess(workspace.catalog))
     match over_system(query, plans):
         case System.NONE:
-            return run(query if files is None else files.query, workspace, files)
+            return run_select(query if files is None else files.query, workspace, files)
         case System.ALONE if files is None:
             return _of_system(query, workspace)
         case _:
@@ -42,10 +42,10 @@ def select(statement: ast.Select, workspace: Workspace) -> Result:
 
 def _of_system(query: ast.Query, workspace: Workspace) -> Result:
     """Run a query over system relations alone, by SQLite or, where that has no form of it, as any other query."""
-    from sinkql.catalog.system.general import select_or  # sqlglot loads only where there is a query
+    from sinkql.catalog.system.general import select_or_plan  # sqlglot loads only where there is a query
 
     catalog = workspace.catalog
-    found = select_or(query, catalog.database, catalog.plans, lambda: _beside_system(query, workspace, None))
+    found = select_or_plan(query, catalog.database, catalog.plans, lambda: _beside_system(query, workspace, None))
     return found if isinstance(found, Result) else Result("SELECT", columns=found.columns, rows=found.rows)
 
 
@@ -53,19 +53,21 @@ def _beside_system(query: ast.Query, workspace: Workspace, files: FileQuery | No
     """Run a query that reads system relations as it reads items and files."""
     catalog = workspace.catalog
     found = files or FileQuery(query, catalog.plans, {})
-    system = {join_name(schema, name): SystemRows(each, catalog.database) for (schema, name), each in RELATIONS.items()}
-    both = FileQuery(found.query, WithSystem(found.plans), {**system, **found.files})
-    return run(both.query, workspace, both)
+    system = {
+        qualified_name(schema, name): SystemRows(each, catalog.database) for (schema, name), each in RELATIONS.items()
+    }
+    both = FileQuery(found.query, SystemCatalog(found.plans), {**system, **found.files})
+    return run_select(both.query, workspace, both)
 
 
-def run(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) -> Result:
+def run_select(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) -> Result:
     """Run a query over items, and files."""
-    from sinkql.planner.query.once import plan_once  # sqlglot loads only where there is a query
+    from sinkql.planner.query.once import plan_one_shot  # sqlglot loads only where there is a query
 
     plans = files.plans if files is not None else workspace.catalog.plans
-    once = plan_once(query, plans, now())
-    with showing(once.relation, workspace.catalog) as contents:
-        limit = enough(once, WithContents(plans, contents))
+    once = plan_one_shot(query, plans, rows_now())
+    with at_one_moment(once.relation, workspace.catalog) as contents:
+        limit = first_rows(once, WithContents(plans, contents))
         inputs = Inputs(workspace, query.span, limit, files, contents)
         rows = rows_of(once, workspace, inputs)
         inputs.notices.extend(contents.notices())
@@ -73,13 +75,13 @@ def run(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) 
     return Result("SELECT", tuple(inputs.notices), once.names, shown, types=once.types)
 
 
-def rows_of(once: Once, workspace: Workspace, inputs: Inputs) -> list[Row]:
+def rows_of(once: OneShotQuery, workspace: Workspace, inputs: Inputs) -> list[Row]:
     """Return a query's rows, with the columns that only order them; by Spark where Python is not enough."""
     run = evaluate.rows_of(once.relation, inputs.plans)
     if run is not None:
         try:
             ordered = in_order(run(inputs.tuples), once.order)
-        except evaluate.UnsureError:
+        except evaluate.NotEvaluableError:
             return by_spark(once, workspace, inputs.rows, inputs.plans)
         return ordered[once.offset : None if once.limit is None else once.offset + once.limit]
     return by_spark(once, workspace, inputs.rows, inputs.plans)
@@ -92,13 +94,13 @@ def preview(name: ast.Name, workspace: Workspace, limit: int) -> Result:
     return select(ast.Select(ast.Query(text, Span(0, len(text)))), workspace)
 
 
-def now() -> datetime:
+def rows_now() -> datetime:
     """Return the time of a statement."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 
 def by_spark(
-    once: Once, workspace: Workspace, read: Callable[[str], Columns], plans: logical.CatalogReader | None = None
+    once: OneShotQuery, workspace: Workspace, read: Callable[[str], Columns], plans: logical.CatalogReader | None = None
 ) -> list[Row]:
     """Run a query in Spark over all rows of what it reads; `plans` has more than the session's catalog."""
     from sinkql.lowering.spark.query import QuerySql
@@ -113,7 +115,7 @@ def by_spark(
 # --- in Python -----------------------------------------------------------------------------------------------------
 
 
-def enough(once: Once, catalog: logical.CatalogReader) -> int | None:
+def first_rows(once: OneShotQuery, catalog: logical.CatalogReader) -> int | None:
     """Return how many rows of the one relation are enough, where nothing stands between it and the LIMIT."""
     if once.order or once.limit is None or not _straight(once.relation, catalog):
         return None

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
-from sinkql.connector_api.options import bind, described
+from sinkql.connector_api.options import bind, option_field
 from sinkql.connector_api.rows import python_values
 from sinkql.connectors.view.log import Entry
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.logical.type import BIGINT, BOOLEAN
 from sinkql.planner.name import RELATION_KINDS, find, short_name, sql_name
 from sinkql.session.result import Result
-from sinkql.session.row.view_contents import Kept, kept_view, plan_now
+from sinkql.session.row.view_contents import ViewContents, plan_now, view_contents
 from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _LOOK_SECONDS, _PIN_SECONDS = 0.05, 60.0
 class SubscribeOptions:
     """The options of SUBSCRIBE."""
 
-    snapshot: bool = described("whether the rows that are there come first", default=True)
-    progress: bool = described("whether it is told which times are complete", default=False)
+    snapshot: bool = option_field("whether the rows that are there come first", default=True)
+    progress: bool = option_field("whether it is told which times are complete", default=False)
 
 
 def subscribe(statement: ast.Subscribe, workspace: Workspace) -> Result:
@@ -47,7 +47,7 @@ def subscribe(statement: ast.Subscribe, workspace: Workspace) -> Result:
         raise _refused("SUBSCRIBE to a query is not supported yet", statement.span, hint)
     catalog = workspace.catalog
     entry = find(catalog.plans, statement.relation, *RELATION_KINDS)
-    kept = kept_view(entry.name, catalog)
+    kept = view_contents(entry.name, catalog)
     if kept is None:
         short, kind = short_name(entry.name, catalog.plans), entry.kind.lower()
         message = f'{kind} "{short}" keeps no changes to subscribe to'
@@ -61,7 +61,7 @@ def subscribe(statement: ast.Subscribe, workspace: Workspace) -> Result:
     return Result("SUBSCRIBE", notices, columns=columns, types=types, stream=following.rows())
 
 
-def _not_running(kept: Kept, catalog: Catalog) -> Notice:
+def _not_running(kept: ViewContents, catalog: Catalog) -> Notice:
     name = short_name(kept.view.name, catalog.plans)
     return Notice("SQ2656", f'materialized view "{name}" does not run now', hint="Changes come once sinkql up runs it.")
 
@@ -86,7 +86,7 @@ def _refused(message: str, span: Span, hint: str) -> SinkqlError:
 class _Following:
     """Follow a view whose job has a plan; times are those of its commits, in milliseconds since 1970."""
 
-    kept: Kept
+    kept: ViewContents
     plan: str
     options: SubscribeOptions
     there: Callable[[], bool]

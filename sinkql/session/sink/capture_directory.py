@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 
 from sinkql import physical
-from sinkql.capture.control import Client, Doing
-from sinkql.capture.log import LogFolder, source_folder
+from sinkql.capture.control import CaptureProgress, SubscribedSink
+from sinkql.capture.log import LogDirectory, source_folder
 from sinkql.capture.storage import log_folder
 from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.coordination.shared_store import open_notes
 from sinkql.connector_api.cdc import (
     CapturedSource,
-    LogNotes,
+    LogFiles,
     OpenStream,
     Reveal,
     Stream,
@@ -31,23 +31,23 @@ from sinkql.connector_api.stream import Offsets
 from sinkql.errors import LeaseLostError, SinkqlError
 from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
-from sinkql.runtime.process.desk import Capturing
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.runtime.process.desk import CaptureAssignment
+from sinkql.session.sink.workload import CatalogWorkload
 
 _TELL_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogDesk:
-    """Say which sources the sinks of a roster read that are to be captured; a `Desk`."""
+class CatalogCaptureDirectory:
+    """Say which sources the sinks of a roster read that are to be captured; a `CaptureDirectory`."""
 
     catalog: Catalog
-    roster: CatalogRoster
+    roster: CatalogWorkload
     secret: Reveal
 
-    def captures(self) -> Sequence[Capturing]:
+    def captures(self) -> Sequence[CaptureAssignment]:
         """Return the sources that sinks read which are to run, each once."""
-        found: dict[str, Capturing] = {}
+        found: dict[str, CaptureAssignment] = {}
         for work in self.roster.now():
             for read in self._reads(work.job):
                 source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
@@ -57,14 +57,14 @@ class CatalogDesk:
                     if source.log is not None:
                         own |= physical.secrets_in(source.log.options)
                     versions = tuple(each for each in work.secrets if each[0] in own)
-                    found.setdefault(source.id, Capturing(source, keeping, together, versions))
+                    found.setdefault(source.id, CaptureAssignment(source, keeping, together, versions))
         return list(found.values())
 
     def _reads(self, job: physical.Job) -> list[physical.Read]:
         kinds = self.catalog.registry.sources
         return [each for each in job.reads() if each.connector in kinds and kinds[each.connector].stream is not None]
 
-    def folder(self, capturing: Capturing) -> LogFolder:
+    def folder(self, capturing: CaptureAssignment) -> LogDirectory:
         """Return where what is kept of a source lies."""
         opened = partial(open_notes, self.catalog.database)
         return log_folder(
@@ -83,12 +83,12 @@ class CatalogDesk:
     def _store(self, connection: physical.Connection) -> ObjectStore:
         return self.catalog.registry.store(connection.kind, connection.options, self.secret)
 
-    def host(self, source: CapturedSource) -> CatalogHost:
+    def host(self, source: CapturedSource) -> CatalogCaptureHost:
         """Return what a capture of it is told by, and tells."""
-        return CatalogHost(self, source)
+        return CatalogCaptureHost(self, source)
 
     def opening(
-        self, source: CapturedSource, notes: LogNotes, open_stream: OpenStream | None = None
+        self, source: CapturedSource, notes: LogFiles, open_stream: OpenStream | None = None
     ) -> Callable[[], Stream]:
         """Return what connects to its server, by what opens streams where that is given."""
         stream = open_stream or self.catalog.registry.sources[source.kind].stream
@@ -101,7 +101,7 @@ class CatalogDesk:
         assert together is not None, kind
         return together()
 
-    def clients(self, source_id: str) -> list[Client]:
+    def clients(self, source_id: str) -> list[SubscribedSink]:
         """Return all sinks of the catalog that read a source."""
         offsets = self.catalog.control.offsets()
         found = []
@@ -111,22 +111,22 @@ class CatalogDesk:
                     known: dict[str, Offsets] = json.loads(offsets.get(work.job.sink_id, "{}"))
                     every = work.job.commit_interval.total_seconds()
                     table, at = captured_table(read), known.get(read.source)
-                    found.append(Client(work.job.sink_id, table, at, every, work.job.sink))
+                    found.append(SubscribedSink(work.job.sink_id, table, at, every, work.job.sink))
         return found
 
 
 @dataclass(slots=True)
-class CatalogHost:
+class CatalogCaptureHost:
     """What a capture is told by the catalog, and tells it; a `Host` of `sinkql.capture.control`."""
 
-    desk: CatalogDesk
+    desk: CatalogCaptureDirectory
     source: CapturedSource
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _renewed_at: float = 0.0
-    _told: Doing | None = None
+    _told: CaptureProgress | None = None
     _told_at: float = 0.0
 
-    def clients(self) -> Sequence[Client]:
+    def clients(self) -> Sequence[SubscribedSink]:
         """Return all sinks of the catalog that read the source, running or not."""
         return self.desk.clients(self.source.id)
 
@@ -158,7 +158,7 @@ class CatalogHost:
             control.status(self.source.id, "stopped", owner=self.owner)
         control.release(self.source.id, owner=self.owner)
 
-    def tell(self, doing: Doing) -> None:
+    def report(self, doing: CaptureProgress) -> None:
         """Take note of what the capture is doing: at once where that is something else."""
         before, now = self._told, time.monotonic()
         same = before is not None and (before.status, before.error) == (doing.status, doing.error)

@@ -11,14 +11,14 @@ from sinkql.capture.log import source_folder
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.coordination.shared_store import open_notes
 from sinkql.connector_api import skip as accepting
-from sinkql.errors import Notice, SinkqlError, codes, from_data
+from sinkql.errors import Notice, SinkqlError, error_codes, from_data
 from sinkql.lowering.job import lower
 from sinkql.planner.edit.rename import find_altered
 from sinkql.planner.name import short_name
 from sinkql.session.result import Result
 from sinkql.session.sink.run import status
 from sinkql.session.workspace import Workspace
-from sinkql.storage.key_value import Notes
+from sinkql.storage.key_value import KeyValueStore
 
 _TAG = "ALTER SOURCE"
 
@@ -48,11 +48,11 @@ def _of_source(entry: logical.Entry, workspace: Workspace) -> list[str]:
     if source_id is None:
         return []
     notes = _notes(workspace.catalog, source_id)
-    said = messages.word(notes)
+    said = messages.status(notes)
     error = said.trouble.error if said is not None and said.trouble is not None else None
-    if error is None or not codes[error["code"]].of_loss:
+    if error is None or not error_codes[error["code"]].of_loss:
         return []
-    messages.put(notes, "skip", messages.Skip(error["code"]))
+    messages.send(notes, "skip", messages.LossAcceptance(error["code"]))
     for _, job in _readers(entry, workspace):
         workspace.catalog.control.resume(job.sink_id)
     return [from_data(error).message]
@@ -71,21 +71,21 @@ def _of_sinks(entry: logical.Entry, workspace: Workspace) -> list[str]:
             continue
         if "source_id" in read.options:
             reader = messages.reader_name(job.sink_id, read.options["table"]["id"])
-            messages.put(_notes(catalog, read.options["source_id"]), f"skip/{reader}", messages.Skip(code))
+            messages.send(_notes(catalog, read.options["source_id"]), f"skip/{reader}", messages.LossAcceptance(code))
         else:
-            accepting.accept(workspace.context(job).notes, read.source, known.get(read.source, {}))
+            accepting.accept_loss(workspace.context(job).notes, read.source, known.get(read.source, {}))
         catalog.control.resume(job.sink_id)
         lost.append(message)
     return lost
 
 
-def _notes(catalog: Catalog, source_id: str) -> Notes:
+def _notes(catalog: Catalog, source_id: str) -> KeyValueStore:
     return open_notes(catalog.database, source_id, source_folder(catalog.database.folder, source_id))
 
 
 def _of_loss(code: str) -> bool:
     try:
-        return codes[code].of_loss
+        return error_codes[code].of_loss
     except LookupError:
         return False
 

@@ -89,7 +89,10 @@ def _tell(now: tuple[int, int], told: tuple[int, int], workspace: Workspace) -> 
 
 def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
     """Take the sink's lease and its table, and do it here; None where another process was faster."""
-    from sinkql.runtime.sink.requests import AT_ONCE, Work  # pyiceberg and others, only where something runs
+    from sinkql.runtime.sink.requests import (  # pyiceberg and others, only where something runs
+        AT_ONCE,
+        OptimizeProgress,
+    )
 
     control, owner = workspace.catalog.control, f"optimize-{uuid.uuid4()}"
     try:
@@ -100,10 +103,10 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
     with _Lease(control, job.sink_id, owner) as lease:
         writer = workspace.catalog.registry.writer(job.write, workspace.context(job))
         writer.open()
-        if writer.marker() is None:
+        if writer.load_checkpoint() is None:
             return _NOTHING
         writer.claim({}, epoch=epoch, renew=lambda: control.renew(job.sink_id, owner=owner))
-        work, told = Work(), (0, 0)
+        work, told = OptimizeProgress(), (0, 0)
         while not work.finished:
             if lease.lost is not None:
                 raise lease.lost
@@ -115,7 +118,7 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
                 control.compacted(job.sink_id, each)
             work.add(found, finished)
             if not work.finished:
-                told = _tell((work.total().files_before, writer.to_optimize()), told, workspace)
+                told = _tell((work.total().files_before, writer.files_to_optimize()), told, workspace)
         done = work.total()
         if number is not None:
             control.optimized(job.sink_id, number, done)

@@ -6,7 +6,7 @@ import time
 
 from sinkql import ast, logical, physical
 from sinkql.connector_api import requests as replaying
-from sinkql.connector_api.on_error import again_from_source, keeps_letters, may_be_late
+from sinkql.connector_api.on_error import can_reread_source, has_dead_letter_table, may_replay_late
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.planner.name import find, short_name
@@ -41,7 +41,7 @@ def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: f
             hint=f"ALTER SOURCE {shown} SET (ON ERROR = DEAD LETTER) has them kept.",
         )
         return Result(_TAG, (notice,), names=(source,), skipped=True)
-    asked = [(job, read, replaying.ask(workspace.context(job).notes, read.source)) for job, read in found]
+    asked = [(job, read, replaying.request_replay(workspace.context(job).notes, read.source)) for job, read in found]
     until = time.monotonic() + wait_seconds
     rows: list[_Row] = []
     notices: list[Notice] = []
@@ -68,7 +68,7 @@ def _sinks(source: logical.Entry, workspace: Workspace) -> list[tuple[physical.J
             continue  # it cannot run, whatever is kept
         for read in job.reads():
             mine = read.name == source.name or (id_ is not None and read.options.get("source_id") == id_)
-            if mine and keeps_letters(read):
+            if mine and has_dead_letter_table(read):
                 found.append((job, read))
     return found
 
@@ -80,7 +80,7 @@ def _check(job: physical.Job, read: physical.Read, statement: ast.ReplayErrors) 
     elif job.write.final:
         why = f'what sink "{short_name(job.sink)}" has written stays, and its records that do not decode with it'
         hint = "Read them with a source of their own, and create a sink of that."
-    elif not may_be_late(job, read) and not again_from_source(job, read):
+    elif not may_replay_late(job, read) and not can_reread_source(job, read):
         why = f'sink "{short_name(job.sink)}" cannot take a record late, and cannot compute its rows again'
         hint = "Create another sink of the source, into a new table."
     else:
@@ -90,11 +90,11 @@ def _check(job: physical.Job, read: physical.Read, statement: ast.ReplayErrors) 
 
 def _wait(
     job: physical.Job, read: physical.Read, id_: str, until: float, workspace: Workspace
-) -> replaying.Answer | None:
+) -> replaying.ReplayResult | None:
     """Return the sink's answer; None where it does not run, or takes too long."""
     while True:
         waits = workspace.catalog.control.held(job.sink_id) and time.monotonic() < until
-        answer = replaying.answered(workspace.context(job).notes, read.source, id_)
+        answer = replaying.replay_result(workspace.context(job).notes, read.source, id_)
         if answer is not None or not waits:
             return answer
         time.sleep(_POLL_SECONDS)

@@ -11,12 +11,12 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.system.mz_internal import JOB_STATUSES, SINKS_BEHIND, job_id
 from sinkql.catalog.system.view import select_views
 from sinkql.session.item.connector_access import CatalogAccess
-from sinkql.session.sink.workload import CatalogRoster
+from sinkql.session.sink.workload import CatalogWorkload
 from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
     from sinkql.runtime.batch.events import Progress
-    from sinkql.runtime.process.application import Workload
+    from sinkql.runtime.process.application import RunSpec
     from sinkql.runtime.sink.host import SinkOutcome
 
 _WIDE = 1_000_000
@@ -89,7 +89,7 @@ ORDER BY s.name
 _WORST_FIRST = (5, 4, 3, 2, 1)
 
 
-def run(
+def run_jobs(
     workspace: Workspace, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress | None
 ) -> int:
     """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
@@ -98,33 +98,33 @@ def run(
     if not jobs:
         return 0
     wanted = _wanted(workspace, jobs, once=once, takeover=takeover, progress=progress)
-    return _exit_code(supervisor.run(wanted))
+    return _exit_code(supervisor.run_until_done(wanted))
 
 
-def up(
+def run_catalog(
     workspace: Workspace, jobs: Sequence[physical.Job] | None, *, once: bool, takeover: bool, progress: Progress | None
 ) -> int:
     """Run jobs, or all sinks that are to run, also those that come later; return the exit code that fits all."""
     from sinkql.runtime.process import supervisor  # as above
 
     wanted = _wanted(workspace, jobs, once=once, takeover=takeover, progress=progress)
-    return _exit_code(supervisor.up(wanted))
+    return _exit_code(supervisor.run_until_stopped(wanted))
 
 
 def _wanted(
     workspace: Workspace, jobs: Sequence[physical.Job] | None, *, once: bool, takeover: bool, progress: Progress | None
-) -> Workload:
+) -> RunSpec:
     from sinkql.runtime.batch.events import silent  # as above
-    from sinkql.runtime.process.application import Workload
-    from sinkql.session.sink.capture_directory import CatalogDesk
+    from sinkql.runtime.process.application import RunSpec
+    from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
 
     control = workspace.catalog.control
     for job in jobs or ():
         control.resume(job.sink_id)
-    roster = CatalogRoster(workspace.catalog, jobs)
+    roster = CatalogWorkload(workspace.catalog, jobs)
     registry = workspace.catalog.registry
-    desk = CatalogDesk(workspace.catalog, roster, CatalogAccess(workspace.catalog).secret)
-    return Workload(
+    desk = CatalogCaptureDirectory(workspace.catalog, roster, CatalogAccess(workspace.catalog).secret)
+    return RunSpec(
         roster, workspace.context, registry, control, progress or silent, once=once, takeover=takeover, desk=desk
     )
 

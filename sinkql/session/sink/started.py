@@ -11,7 +11,7 @@ from sinkql.catalog.address import Address
 from sinkql.errors import SinkqlError, from_data
 from sinkql.planner.name import short_name
 from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
-from sinkql.session.sink.wait_for_target import Reaching
+from sinkql.session.sink.wait_for_target import TargetWait
 
 _LOOK_SECONDS = 0.3
 
@@ -29,7 +29,7 @@ class RunningSinks:
         sinks: tuple[str, ...],
         command: tuple[str, ...] = COMMAND,
         *,
-        reaching: Callable[[], Reaching],
+        reaching: Callable[[], TargetWait],
     ) -> None:
         self.sinks = sinks
         self._reaching = reaching
@@ -82,13 +82,13 @@ class RunningSinks:
                 if left is not None and left <= 0:
                     error = next(iter(self._stalled.values()), None)
                     raise TimeoutError(f"no commit within {timeout:g} s") from error
-                reaching.look()
+                reaching.check()
                 with self._changed:
                     self._changed.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
         finally:
             reaching.end()
 
-    def _committed(self, reaching: Reaching) -> bool:
+    def _committed(self, reaching: TargetWait) -> bool:
         """Tell whether no sink is waited for any more; the commits that there are have been seen then."""
         with self._changed:
             if not all(

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sinkql import physical
-from sinkql.connector_api.wait_request import ask, is_done
-from sinkql.storage.key_value import Notes
+from sinkql.connector_api.wait_request import is_wait_done, request_wait
+from sinkql.storage.key_value import KeyValueStore
 
 
 @dataclass(slots=True)
-class Reaching:
+class TargetWait:
     """Ask the views first, and each other job once those that it reads have answered."""
 
     jobs: Sequence[physical.Job]
-    notes: Notes
+    notes: KeyValueStore
     _asked: dict[str, str] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Ask the jobs whose turn it is. What runs a sink tells of it, who else may run a view does not."""
         names = {job.sink for job in self.jobs}
-        self._done |= {sink for sink, name in self._asked.items() if is_done(self.notes, name)}
+        self._done |= {sink for sink, name in self._asked.items() if is_wait_done(self.notes, name)}
         for job in self.jobs:
             views = {read.name for read in job.reads() if read.connector == physical.VIEW} & names
             if job.sink not in self._asked and views <= self._done:
-                self._asked[job.sink] = ask(self.notes, job.sink_id)
+                self._asked[job.sink] = request_wait(self.notes, job.sink_id)
 
     def request(self, sink: str) -> str | None:
         """Return the name of the request for a sink, by its full name; None where it has not been asked yet."""

@@ -11,11 +11,11 @@ from sinkql import physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import view_jobs
-from sinkql.runtime.sink.workload import Work
+from sinkql.runtime.sink.workload import SinkAssignment
 
 
-class CatalogRoster:
-    """Read a catalog of its own again whenever the file changed; a `Roster`.
+class CatalogWorkload:
+    """Read a catalog of its own again whenever the file changed; a `Workload`.
 
     Without `jobs` all sinks that users want to run are in it; with them just those, as the catalog has them now, or as
     they are given where it has them not. The file is looked at once in `every_seconds`, however many sinks ask.
@@ -30,9 +30,9 @@ class CatalogRoster:
         self._every_seconds = every_seconds
         self._looked_at = -every_seconds
         self._generation = -1
-        self._known: dict[str, Work] = {}
+        self._known: dict[str, SinkAssignment] = {}
 
-    def now(self) -> Sequence[Work]:
+    def now(self) -> Sequence[SinkAssignment]:
         """Return the work of all sinks that are to run."""
         wishes = self._catalog.control.wishes()
         wanted = {sink_id: at for sink_id, (desired, at) in wishes.items() if desired == "running"}
@@ -43,22 +43,22 @@ class CatalogRoster:
             self._refresh()
             return [replace(work, asked_at=wanted[id_]) for id_, work in self._known.items() if id_ in wanted]
 
-    def all(self) -> Sequence[Work]:
+    def all(self) -> Sequence[SinkAssignment]:
         """Return the work of all sinks of the catalog, and of those that are given, whether or not they are to run."""
         with self._lock:
             self._refresh()
             known = dict(self._known)
-        given = {id_: Work(job) for id_, job in (self._given or {}).items()}
+        given = {id_: SinkAssignment(job) for id_, job in (self._given or {}).items()}
         return list({**given, **known}.values())
 
-    def work(self, sink_id: str) -> Work | None:
+    def work(self, sink_id: str) -> SinkAssignment | None:
         """Return a sink's work as it is now."""
         given = self._given
         with self._lock:
             self._refresh()
             if sink_id in self._known:
                 return self._known[sink_id]
-        return Work(given[sink_id]) if given is not None and sink_id in given else None
+        return SinkAssignment(given[sink_id]) if given is not None and sink_id in given else None
 
     def _refresh(self) -> None:
         now = time.monotonic()
@@ -76,5 +76,5 @@ class CatalogRoster:
         self._generation = self._catalog.generation
 
 
-def _work(job: physical.Job, versions: dict[str, int]) -> Work:
-    return Work(job, tuple((name, versions.get(name, 0)) for name in sorted(job.secrets())))
+def _work(job: physical.Job, versions: dict[str, int]) -> SinkAssignment:
+    return SinkAssignment(job, tuple((name, versions.get(name, 0)) for name in sorted(job.secrets())))

@@ -10,7 +10,7 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, nearest
 from sinkql.explain.expression import sql
-from sinkql.planner.name import as_name, join_name, short_name, split_name
+from sinkql.planner.name import as_name, qualified_name, short_name, split_name
 from sinkql.printer import to_sql
 from sinkql.printer.clause import name as written
 from sinkql.session import Session
@@ -126,7 +126,7 @@ def _entry(session: Session, text: str) -> logical.Entry:
     catalog, parts = session.catalog, split_name(text)
     resolved = catalog.plans.resolve(ast.Name(tuple(ast.Ident(part) for part in parts)))
     here = catalog.plans.setting("database")
-    for name in (resolved, text, f"{join_name(*parts)}.", f"{join_name(here, *parts)}."):
+    for name in (resolved, text, f"{qualified_name(*parts)}.", f"{qualified_name(here, *parts)}."):
         entry = catalog.reader().entry(name)
         if entry is not None:
             return entry

@@ -68,7 +68,7 @@ def edit(shell: Shell, command: Command, statement: str | None) -> None:
     """Edit the last statement, or a file; it is then typed at the prompt."""
     text = statement or shell.last
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
-        path = local_path.expanded(command.arguments[0]) if command.arguments else Path(folder) / "statement.sql"
+        path = local_path.expand_home(command.arguments[0]) if command.arguments else Path(folder) / "statement.sql"
         if not command.arguments:
             path.write_text(text)
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
@@ -89,7 +89,7 @@ def include(shell: Shell, command: Command, _: str | None) -> None:
     """Run the statements and commands of a file."""
     if len(command.arguments) != 1:
         raise _wrong(command, "a file")
-    path = local_path.expanded(command.arguments[0])
+    path = local_path.expand_home(command.arguments[0])
     shell.run(read_script(path), str(path))
 
 

@@ -10,7 +10,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
 from sinkql.errors import Span
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.parser.assist.highlight import highlights
 from sinkql.script.split import Command, split
 
@@ -21,7 +21,7 @@ _LONGEST = 20_000
 class SqlLexer(Lexer):
     """Style statements and backslash commands."""
 
-    def __init__(self, words: Vocabulary) -> None:
+    def __init__(self, words: Keywords) -> None:
         self._words = words
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
@@ -30,7 +30,7 @@ class SqlLexer(Lexer):
 
 
 @lru_cache(maxsize=8)
-def _lines(text: str, words: Vocabulary) -> list[StyleAndTextTuples]:
+def _lines(text: str, words: Keywords) -> list[StyleAndTextTuples]:
     lines: list[StyleAndTextTuples] = [[]]
     for style, part in _parts(text, words):
         for number, line in enumerate(part.split("\n")):
@@ -41,7 +41,7 @@ def _lines(text: str, words: Vocabulary) -> list[StyleAndTextTuples]:
     return lines
 
 
-def _parts(text: str, words: Vocabulary) -> Iterator[tuple[str, str]]:
+def _parts(text: str, words: Keywords) -> Iterator[tuple[str, str]]:
     at = 0
     for span, style in _styles(text, words) if len(text) <= _LONGEST else ():
         yield "", text[at : span.start]
@@ -50,7 +50,7 @@ def _parts(text: str, words: Vocabulary) -> Iterator[tuple[str, str]]:
     yield "", text[at:]
 
 
-def _styles(text: str, words: Vocabulary) -> Iterator[tuple[Span, str]]:
+def _styles(text: str, words: Keywords) -> Iterator[tuple[Span, str]]:
     at = 0
     for command in split(text):
         if isinstance(command, Command):
@@ -60,6 +60,6 @@ def _styles(text: str, words: Vocabulary) -> Iterator[tuple[Span, str]]:
     yield from _sql(text[at:], at, words)
 
 
-def _sql(text: str, start: int, words: Vocabulary) -> Iterator[tuple[Span, str]]:
+def _sql(text: str, start: int, words: Keywords) -> Iterator[tuple[Span, str]]:
     for part in highlights(text, words):
         yield part.span.shifted(start), f"class:sql.{part.kind}"

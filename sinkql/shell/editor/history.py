@@ -9,13 +9,13 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory
 
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.script.redaction import holds_secret
 
 _TELLING = re.compile(r"pass|pwd|secret|token|cred|key", re.IGNORECASE)
 
 
-def may_be_kept(text: str, words: Vocabulary) -> bool:
+def may_be_kept(text: str, words: Keywords) -> bool:
     """Say whether a text may be written down: it holds no secret, and sets no variable that sounds like one."""
     if text.lstrip().startswith("\\"):
         return not (text.lstrip().startswith("\\set") and _TELLING.search(text))
@@ -25,7 +25,7 @@ def may_be_kept(text: str, words: Vocabulary) -> bool:
 class SafeHistory(FileHistory):
     """Keep what was typed, in memory and in a file that only its owner reads."""
 
-    def __init__(self, path: Path, words: Vocabulary) -> None:
+    def __init__(self, path: Path, words: Keywords) -> None:
         self._words = words
         descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         os.fchmod(descriptor, 0o600)

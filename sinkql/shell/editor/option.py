@@ -9,7 +9,7 @@ from pathlib import Path
 from sinkql import logical
 from sinkql.connector_api.option_help import OptionHelp, offered
 from sinkql.errors import SinkqlError
-from sinkql.local_path import located
+from sinkql.local_path import in_project
 from sinkql.parser.assist.completion import OptionPlace
 from sinkql.planner.item.cluster import ClusterOptions
 from sinkql.planner.name import as_name, short_name
@@ -55,7 +55,7 @@ def _paths(typed: str, project: Path) -> Iterator[tuple[str, str]]:
     begun = typed.removeprefix("'").replace("''", "'")
     folder = begun[: begun.rfind("/") + 1]
     try:
-        with os.scandir(located(folder, project)) as found:
+        with os.scandir(in_project(folder, project)) as found:
             entries = sorted((each.name, each.is_dir()) for each in found)
     except (OSError, SinkqlError):
         return  # no folder that can be read: nothing to offer

@@ -18,7 +18,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
-from sinkql.keywords import Vocabulary
+from sinkql.keywords import Keywords
 from sinkql.script.split import finished, still_open
 from sinkql.shell.editor.highlight import SqlLexer
 from sinkql.shell.editor.history import SafeHistory
@@ -53,7 +53,7 @@ class Prompt:
         self,
         history: Path,
         completer: Completer,
-        words: Vocabulary,
+        words: Keywords,
         *,
         status: Callable[[], str],
         transaction: Callable[[], Literal["open", "failed"] | None],

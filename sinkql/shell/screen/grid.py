@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sinkql.errors import printable
+from sinkql.errors import for_terminal
 from sinkql.shell.screen.value import Rows, numeric, value_text
 
 _WIDEST_CELL = 40
@@ -32,7 +32,7 @@ def table(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: 
     """Return the rows under their columns' names."""
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan", border_style="dim", show_edge=False)
     for place, name in enumerate(columns):
-        found.add_column(Text(printable(name)), justify="right" if numeric(rows, place) else "left", overflow="fold")
+        found.add_column(Text(for_terminal(name)), justify="right" if numeric(rows, place) else "left", overflow="fold")
     for row in rows:
         found.add_row(*(_cell(value, null) for value in row))
     return _printed(_console(width, colour), found) + f"({len(rows)} {'row' if len(rows) == 1 else 'rows'})\n"
@@ -50,13 +50,13 @@ def vertical(columns: Sequence[str], rows: Rows, null: str, *, width: int, colou
         grid.add_column(no_wrap=True, min_width=label, style="bold cyan")
         grid.add_column(overflow="fold")
         for name, value in zip(columns, row, strict=True):
-            grid.add_row(Text(printable(name)), _cell(value, null))
+            grid.add_row(Text(for_terminal(name)), _cell(value, null))
         parts.append(_printed(console, grid))
     return "".join(parts) or "(0 rows)\n"
 
 
 def _cell(value: Any, null: str) -> Text:
-    return Text(null, style="dim") if value is None else Text(printable(value_text(value, null)))
+    return Text(null, style="dim") if value is None else Text(for_terminal(value_text(value, null)))
 
 
 def _console(width: int, colour: bool) -> Console:

@@ -15,9 +15,9 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from sinkql.errors import Notice, SinkqlError, line_and_column, printable
+from sinkql.errors import Notice, SinkqlError, for_terminal, line_and_column
 from sinkql.keywords import LANGUAGE
-from sinkql.local_path import expanded
+from sinkql.local_path import expand_home
 from sinkql.parser.assist.highlight import HighlightKind, highlights
 from sinkql.shell.screen import table
 from sinkql.shell.screen.clock import clock
@@ -45,7 +45,7 @@ class Screen:
 
     def line(self, text: str) -> None:
         """Print a line that is not part of a result."""
-        sys.stdout.write(printable(text) + "\n")
+        sys.stdout.write(for_terminal(text) + "\n")
         sys.stdout.flush()
 
     @contextmanager
@@ -59,19 +59,19 @@ class Screen:
 
     def heading(self, text: str) -> None:
         """Print a line that says what follows."""
-        self._print(Text(printable(text), style="bold"))
+        self._print(Text(for_terminal(text), style="bold"))
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
         """Print facts one a line, each behind its label."""
         facts = tuple(facts)
         width = max((len(label) for label, _ in facts), default=0)
         for label, value in facts:
-            lines = printable(value).splitlines() or [""]
+            lines = for_terminal(value).splitlines() or [""]
             self._print(Text.assemble((f"{label:<{width}}", "cyan"), "  ", f"\n{'':{width + 2}}".join(lines)))
 
     def sql(self, text: str) -> None:
         """Print SQL, highlighted."""
-        shown = Text(printable(text))
+        shown = Text(for_terminal(text))
         for part in highlights(text, LANGUAGE):
             shown.stylize(_SQL_STYLES[part.kind], part.span.start, part.span.end)
         self._print(shown)
@@ -109,7 +109,7 @@ class Screen:
             self.target.flush()
             return
         if self.interactive and self.settings.format == "csv":
-            text = printable(text)
+            text = for_terminal(text)
         if self._fits(text):
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -140,7 +140,7 @@ class Screen:
         self._say(f"{place}notice: {notice.message}{hint}", error_styles)
 
     def _say(self, text: str, styles: dict[str, str]) -> None:
-        text = printable(text)
+        text = for_terminal(text)
         sys.stdout.flush()
         if not self.interactive:
             sys.stderr.write(text + "\n")
@@ -178,7 +178,7 @@ def styled(text: str, styles: dict[str, str]) -> Text:
 def open_target(path: str) -> IO[str]:
     """Open the file of `\\o`; raises SQ4010 where it cannot be written."""
     try:
-        return expanded(path).open("w", encoding="utf-8")
+        return expand_home(path).open("w", encoding="utf-8")
     except OSError as error:
         raise SinkqlError(
             "SQ4032", f'cannot write "{path}": {error.strerror}', hint="Name a file in a folder that exists."

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sinkql.errors import escaped, printable
+from sinkql.errors import for_json, for_terminal
 from sinkql.shell.screen.value import Rows, numeric, plain, value_text
 from sinkql.shell.setting import RowFormat, Settings
 
@@ -50,7 +50,7 @@ def _objects(columns: Sequence[str], rows: Rows) -> list[dict[str, Any]]:
 
 
 def _json(row: dict[str, Any]) -> str:
-    return escaped(json.dumps(row, ensure_ascii=False))
+    return for_json(json.dumps(row, ensure_ascii=False))
 
 
 def _csv(columns: Sequence[str], rows: Rows) -> str:
@@ -64,7 +64,7 @@ def _csv(columns: Sequence[str], rows: Rows) -> str:
 def _markdown(columns: Sequence[str], rows: Rows) -> str:
     def line(cells: Sequence[str]) -> str:
         safe = (each.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for each in cells)
-        return printable(f"| {' | '.join(safe)} |") + "\n"
+        return for_terminal(f"| {' | '.join(safe)} |") + "\n"
 
     rule = ["---:" if numeric(rows, place) else "---" for place in range(len(columns))]
     head = f"{line(columns)}|{'|'.join(rule)}|\n"

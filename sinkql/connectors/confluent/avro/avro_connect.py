@@ -6,7 +6,7 @@ from typing import Any
 
 from sinkql.decode.avro_schema import ZONED
 
-Schema = Any  # as JSON has it: a name, a list of branches, or an object
+ConnectSchema = Any  # as JSON has it: a name, a list of branches, or an object
 
 _TIME = "io.debezium.time."
 _LOGICAL = {
@@ -20,7 +20,7 @@ _LOGICAL = {
 }
 
 
-def named(schema: Schema) -> Schema:
+def named(schema: ConnectSchema) -> ConnectSchema:
     """Return a schema where numbers and texts that Debezium means as dates and times say so."""
     if isinstance(schema, list):
         return [named(branch) for branch in schema]

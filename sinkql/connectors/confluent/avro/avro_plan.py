@@ -7,7 +7,7 @@ from typing import Any
 
 from sinkql import logical
 from sinkql.connector_api.options import bind
-from sinkql.connector_api.planning import FormatPlan, Messages, Planning
+from sinkql.connector_api.planning import FormatPlan, PlanningContext, SourceMessages
 from sinkql.connectors.confluent.schema import check_declared, known, registry_options, unusable
 
 
@@ -18,7 +18,7 @@ class InlineOptions:
     confluent_wire_format: bool = True
 
 
-def plan(messages: Messages, planning: Planning) -> FormatPlan:
+def plan(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     """Plan the columns of a schema's fields, or those that are declared; raises SQ2413 and SQ248x.
 
     The options: `schema` and `references` are texts, `wire` tells whether ids stand before messages, `name` what a
@@ -41,7 +41,7 @@ def plan(messages: Messages, planning: Planning) -> FormatPlan:
     return FormatPlan(options)
 
 
-def _columns(messages: Messages, options: dict[str, Any]) -> tuple[logical.Column, ...]:
+def _columns(messages: SourceMessages, options: dict[str, Any]) -> tuple[logical.Column, ...]:
     """Return the columns of the schema; with ENVELOPE DEBEZIUM of the rows in it."""
     from sinkql.connectors.confluent.avro.columns import columns_of, rows_of  # fastavro, only where it is planned
     from sinkql.connectors.confluent.avro.resolution import parse

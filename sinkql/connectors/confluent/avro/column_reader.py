@@ -18,7 +18,7 @@ import pyarrow as pa
 from sinkql.connectors.confluent.avro.cursor import BOOLEAN, CUT_OFF, DIGITS, SYMBOL, Numbers, Rows, Walk
 from sinkql.decode.avro_depth import check, nodes
 from sinkql.decode.avro_schema import Column, column_of_schema, read_schema
-from sinkql.decode.columnar import Mask, binaries, bitmap, booleans, decimals, fixed
+from sinkql.decode.columnar import Mask, binaries, bitmap, booleans, decimals, fixed_width
 from sinkql.logical import Interval
 from sinkql.logical.interval import show_interval
 
@@ -236,7 +236,7 @@ def _number(base: str, logical: str | None) -> Node:
     def raw(walk: Walk, rows: Rows) -> tuple[Numbers]:
         return (walk.integer(rows) if small else walk.number(rows),)  # type: ignore[return-value]  # of 32 bits
 
-    return Flat(type_, raw, lambda walk, raw, valid: fixed(raw[0], valid, type_))
+    return Flat(type_, raw, lambda walk, raw, valid: fixed_width(raw[0], valid, type_))
 
 
 def _floating(kind: str, type_: pa.DataType) -> Node:
@@ -244,7 +244,7 @@ def _floating(kind: str, type_: pa.DataType) -> Node:
         at = walk.sized(rows, type_.bit_width // 8)
         return (walk.block.view(kind)[at],)
 
-    return Flat(type_, raw, lambda walk, raw, valid: fixed(raw[0], valid, type_))
+    return Flat(type_, raw, lambda walk, raw, valid: fixed_width(raw[0], valid, type_))
 
 
 def _lengthy(type_: pa.DataType) -> Node:

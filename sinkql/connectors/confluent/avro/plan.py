@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast
-from sinkql.connector_api.options import bind, described, option_span
-from sinkql.connector_api.planning import Encoded, Planning
+from sinkql.connector_api.options import bind, option_field, option_span
+from sinkql.connector_api.planning import PlanningContext, SinkMessages
 from sinkql.connectors.confluent.connection import KIND
 from sinkql.connectors.confluent.schema import registry_of
 from sinkql.errors import SinkqlError, nearest
@@ -25,16 +25,18 @@ _FULLNAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 class SchemaOptions:
     """The options of FORMAT AVRO USING of sinks."""
 
-    null_defaults: bool = described("fields that may be NULL have that as their default", default=False)
-    avro_key_fullname: str | None = described("the name of the records of keys, else `row`", default=None)
-    avro_value_fullname: str | None = described("the name of the records of values, else `envelope`", default=None)
-    key_compatibility_level: _Level | None = described("how schemas of keys may change in the registry", default=None)
-    value_compatibility_level: _Level | None = described(
+    null_defaults: bool = option_field("fields that may be NULL have that as their default", default=False)
+    avro_key_fullname: str | None = option_field("the name of the records of keys, else `row`", default=None)
+    avro_value_fullname: str | None = option_field("the name of the records of values, else `envelope`", default=None)
+    key_compatibility_level: _Level | None = option_field(
+        "how schemas of keys may change in the registry", default=None
+    )
+    value_compatibility_level: _Level | None = option_field(
         "how schemas of values may change in the registry", default=None
     )
 
 
-def plan_avro(encoded: Encoded, planning: Planning) -> Mapping[str, Any]:
+def plan_avro(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, Any]:
     """Plan the schema of the columns, under the topic's subject; raises SQ2366."""
     schema = encoded.format.schema
     if schema is None or schema.registry != KIND or schema.connection is None:
@@ -83,7 +85,7 @@ def _about(option: ast.Option) -> bool:
     return option.name.endswith(("DOC ON TYPE", "DOC ON COLUMN"))
 
 
-def _docs(encoded: Encoded, planning: Planning) -> dict[str, str]:
+def _docs(encoded: SinkMessages, planning: PlanningContext) -> dict[str, str]:
     """Return the text about each column, and under the empty name that about the relation.
 
     KEY or VALUE goes first, then DOC ON alone, then what COMMENT ON had said when the sink was made. Raises SQ2366 for

@@ -15,12 +15,12 @@ from typing import Any, Literal
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sinkql.connector_api.stream import Marker
-from sinkql.connectors.iceberg.commit.lineage import Passed, has_left
+from sinkql.connector_api.stream import Checkpoint
+from sinkql.connectors.iceberg.commit.lineage import AncestorCache, has_left_main
 from sinkql.connectors.iceberg.table.branch import called
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path, read, write_once
 from sinkql.errors import SinkqlError, UnfitTableError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 _INLINE_LIMIT = 2_000
 _FIELDS = (
@@ -39,14 +39,14 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCheckpoint:
     """A marker as a table keeps it.
 
     `timestamp` is the last `_mz_timestamp` written (ms, 0 if none); `snapshot` and `sequence` are those of the
     snapshot that carries it, which may have expired.
     """
 
-    marker: Marker
+    marker: Checkpoint
     timestamp: int
     snapshot: int
     sequence: int
@@ -57,12 +57,12 @@ def property_name(sink: str) -> str:
     return f"sinkql.{sink}.last"
 
 
-def begins(sink: str, epoch: int) -> dict[str, str]:
+def first_epoch_property(sink: str, epoch: int) -> dict[str, str]:
     """Return the property of the table that says with which epoch a sink began to write to it."""
     return {f"sinkql.{sink}.first": str(epoch)}
 
 
-def consistency(marker: Marker) -> dict[str, str]:
+def consistency(marker: Checkpoint) -> dict[str, str]:
     """Return the property of the table that says whether its rows are those of one moment of the sink's sources."""
     if marker.consistent is None:
         return {}
@@ -76,7 +76,7 @@ def first_epoch(table: Table, sink: str) -> int | None:
 
 
 def encode(
-    table: Table, marker: Marker, *, timestamp: int, attempt: str, compaction: str | None = None
+    table: Table, marker: Checkpoint, *, timestamp: int, attempt: str, compaction: str | None = None
 ) -> dict[str, str]:
     """Return the marker as summary properties; long offsets go into a file of the table's metadata folder.
 
@@ -105,19 +105,21 @@ def encode(
     return {f"sinkql.{name}": value for name, value in values.items() if value is not None}
 
 
-def offsets_again(table: Table, marker: Marker) -> tuple[str, bytes] | None:
+def offsets_again(table: Table, marker: Checkpoint) -> tuple[str, bytes] | None:
     """Return name and bytes of the file in which the table has the offsets of its newest marker, if they are in one."""
-    newest = next((found for each in ancestry(table) if (found := own(each, marker.sink))), _noted(table, marker.sink))
+    newest = next(
+        (found for each in ancestry(table) if (found := own_checkpoint(each, marker.sink))), _noted(table, marker.sink)
+    )
     told, offsets = json.loads((newest or {}).get("offsets", "{}")), _offsets(marker).encode()
     same = told.get("sha256") == hashlib.sha256(offsets).hexdigest()
     return (told["file"], offsets) if same else None
 
 
-def _offsets(marker: Marker) -> str:
+def _offsets(marker: Checkpoint) -> str:
     return json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
 
 
-def sealed(encoded: Mapping[str, str], *, snapshot: int) -> dict[str, str]:
+def seal(encoded: Mapping[str, str], *, snapshot: int) -> dict[str, str]:
     """Return the summary properties of the snapshot that the marker is committed with."""
     values = {**_unprefixed(encoded), "snapshot": str(snapshot)}
     return {**encoded, "sinkql.snapshot": str(snapshot), "sinkql.seal": _seal(values)}
@@ -140,7 +142,7 @@ def _seal(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def find(table: Table, sink: str) -> Kept | None:
+def find(table: Table, sink: str) -> StoredCheckpoint | None:
     """Return the marker that holds: the newest on the ancestry of main, else, that having expired, the property's.
 
     Raises what `standing` does, and SQ3502 where the offsets' file is gone or changed.
@@ -177,7 +179,7 @@ def _holding(table: Table, sink: str) -> _Holding | None:
     copied = noted is None and property_name(sink) in table.properties
     for snapshot in ancestry(table):
         line.append(snapshot)
-        values = own(snapshot, sink)
+        values = own_checkpoint(snapshot, sink)
         if values is None:
             copied |= _says(snapshot, "sink") == sink
             continue
@@ -191,7 +193,9 @@ def _holding(table: Table, sink: str) -> _Holding | None:
             raise _strange(table, sink)
         return None
     parent = last.values.get("parent")
-    if has_left(table, line, Passed(last.snapshot, last.sequence, int(parent) if parent is not None else None)):
+    if has_left_main(
+        table, line, AncestorCache(last.snapshot, last.sequence, int(parent) if parent is not None else None)
+    ):
         raise rolled_back(table, sink)
     return last
 
@@ -200,7 +204,7 @@ def _last(table: Table, sink: str, noted: Mapping[str, Any] | None) -> _Holding 
     """Return the sink's last commit, none of which is in what is known of main: by the property, or by its tag."""
     found = _Holding(noted, int(noted["snapshot"]), noted["sequence"]) if noted is not None else None
     for snapshot in table.metadata.snapshots:
-        values, sequence = own(snapshot, sink), snapshot.sequence_number or 0
+        values, sequence = own_checkpoint(snapshot, sink), snapshot.sequence_number or 0
         if values is not None and (found is None or sequence > found.sequence):
             found = _Holding(values, snapshot.snapshot_id, sequence)
     return found
@@ -222,7 +226,7 @@ def _left(table: Table, sink: str, sequence: int) -> bool:
     if not any(_says(each, "sink") == sink for each in later):
         return False
     main = {each.snapshot_id for each in ancestry(table)}
-    return any(own(each, sink) is not None for each in later if each.snapshot_id not in main)
+    return any(own_checkpoint(each, sink) is not None for each in later if each.snapshot_id not in main)
 
 
 def ancestry(table: Table) -> Iterator[Snapshot]:
@@ -234,7 +238,7 @@ def ancestry(table: Table) -> Iterator[Snapshot]:
         current = snapshots[current].parent_snapshot_id
 
 
-def own(snapshot: Snapshot, sink: str) -> dict[str, str] | None:
+def own_checkpoint(snapshot: Snapshot, sink: str) -> dict[str, str] | None:
     """Return the marker's values in a snapshot's summary, if it is one of this sink, and not a copy of one."""
     return _sealed_in(snapshot) if _says(snapshot, "sink") == sink else None
 
@@ -255,7 +259,7 @@ def _says(snapshot: Snapshot, name: str) -> str | None:
     return snapshot.summary.get(f"sinkql.{name}") if snapshot.summary else None
 
 
-def landed(table: Table, sink: str, field: Literal["claim", "commit", "compaction"], value: str) -> bool:
+def commit_succeeded(table: Table, sink: str, field: Literal["claim", "commit", "compaction"], value: str) -> bool:
     """Tell whether main has a marker of the sink with this claim, commit or compaction.
 
     Claims and compactions repeat the commit before them.
@@ -263,14 +267,14 @@ def landed(table: Table, sink: str, field: Literal["claim", "commit", "compactio
     noted = _noted(table, sink)
     if noted is not None and noted.get(field) == value:
         return True
-    return any((own(snapshot, sink) or {}).get(field) == value for snapshot in ancestry(table))
+    return any((own_checkpoint(snapshot, sink) or {}).get(field) == value for snapshot in ancestry(table))
 
 
-def written(table: Table, sink: str, commit: str) -> Kept | None:
+def written_by(table: Table, sink: str, commit: str) -> StoredCheckpoint | None:
     """Return the marker in the snapshot that a commit of the sink made; None where only the property is left of it."""
     found = None
     for snapshot in ancestry(table):
-        values = own(snapshot, sink)
+        values = own_checkpoint(snapshot, sink)
         if values is not None and values.get("commit") == commit:
             found = snapshot, values  # the oldest: claims and compactions after it repeat its commit
         elif values is not None:
@@ -278,10 +282,10 @@ def written(table: Table, sink: str, commit: str) -> Kept | None:
     return _decode(table, found[1], found[0].snapshot_id, found[0].sequence_number or 0) if found else None
 
 
-def compacted(table: Table, sink: str, compaction: str) -> Kept | None:
+def compacted(table: Table, sink: str, compaction: str) -> StoredCheckpoint | None:
     """Return the marker in the snapshot that a compaction of the sink made; None where it has expired."""
     for snapshot in ancestry(table):
-        values = own(snapshot, sink)
+        values = own_checkpoint(snapshot, sink)
         if values is not None and values.get("compaction") == compaction:
             return _decode(table, values, snapshot.snapshot_id, snapshot.sequence_number or 0)
     return None
@@ -298,7 +302,7 @@ def rolled_back(table: Table, sink: str) -> SinkqlError:
     """Return the error for a table whose main, or the sink's branch, no longer has what this sink committed."""
     return UnfitTableError(
         "SQ3501",
-        f'table "{join_name(*table.name())}" was rolled back: the last commit of this sink is no longer in it',
+        f'table "{qualified_name(*table.name())}" was rolled back: the last commit of this sink is no longer in it',
         detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {called(table)}.",
         hint="Roll the table forward again, or DROP SINK and CREATE SINK on a new table.",
     )
@@ -307,7 +311,7 @@ def rolled_back(table: Table, sink: str) -> SinkqlError:
 def _strange(table: Table, sink: str) -> SinkqlError:
     return SinkqlError(
         "SQ3508",
-        f'table "{join_name(*table.name())}" has a marker of this sink that another program copied or changed',
+        f'table "{qualified_name(*table.name())}" has a marker of this sink that another program copied or changed',
         detail=f"Of the sink's own commits no snapshot is left, and the property {property_name(sink)} is not as the "
         "sink wrote it: how far it is cannot be told.",
         hint="Put the property back as it was, or DROP SINK and CREATE SINK on a new table; let other programs leave "
@@ -326,11 +330,11 @@ def _noted(table: Table, sink: str) -> dict[str, Any] | None:
     return noted
 
 
-def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: int) -> Kept:
+def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: int) -> StoredCheckpoint:
     offsets = json.loads(values["offsets"])
     if "file" in offsets:
         offsets = _read_offsets(table, offsets["file"], offsets["sha256"])
-    marker = Marker(
+    marker = Checkpoint(
         sink=values["sink"],
         epoch=int(values["epoch"]),
         claim=values["claim"],
@@ -344,7 +348,7 @@ def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: in
         consistent=values["consistent"] == "true" if "consistent" in values else None,
         tick=int(values["tick"]) if "tick" in values else None,
     )
-    return Kept(marker, timestamp=int(values.get("timestamp", 0)), snapshot=snapshot, sequence=sequence)
+    return StoredCheckpoint(marker, timestamp=int(values.get("timestamp", 0)), snapshot=snapshot, sequence=sequence)
 
 
 def _read_offsets(table: Table, name: str, digest: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Protocol
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
-from sinkql.connector_api.stream import RedoBatchError
+from sinkql.connector_api.stream import StaleFilesError
 from sinkql.connectors.iceberg.commit.snapshot import Prepared
 from sinkql.connectors.iceberg.storage.failure import refused
 from sinkql.connectors.iceberg.table.failure import explain
@@ -35,7 +35,9 @@ class Proposal(Protocol):
         """Raise SQ5101 where it is in the table, and another run has claimed that since."""
 
 
-def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int = _CONFLICTS) -> Table:
+def commit_proposal(
+    target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int = _CONFLICTS
+) -> Table:
     """Commit the attempt exactly once, and return the table after it.
 
     After every exception, whatever its kind, the outcome is unknown: a reply may be lost, and a request that was
@@ -87,9 +89,9 @@ def _land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflic
         table = now
 
 
-def over(error: RedoBatchError | CrowdedError) -> bool:
+def retries_exhausted(error: StaleFilesError | CrowdedError) -> bool:
     """Tell whether no attempt can arrive any more, so that the files of all of them may go."""
-    return isinstance(error, RedoBatchError) or error.over
+    return isinstance(error, StaleFilesError) or error.over
 
 
 def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Exception:
@@ -97,7 +99,7 @@ def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Excep
     try:
         prepared = proposal.prepare(table)
         target.settle(prepared.files)
-    except (SinkqlError, RedoBatchError):
+    except (SinkqlError, StaleFilesError):
         raise
     except Exception as error:
         return error  # the parent's files may be gone with the table: the load will tell

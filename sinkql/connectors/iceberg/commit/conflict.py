@@ -7,19 +7,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from sinkql.connector_api.stream import Marker, RedoBatchError
+from sinkql.connector_api.stream import Checkpoint, StaleFilesError
 from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.iceberg.file.manifest import manifests_of
 from sinkql.connectors.iceberg.table.branch import BranchTable, called
 from sinkql.connectors.iceberg.table.table import Expected, check
 from sinkql.errors import DroppedTableError, FencedError, SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 _ENTRIES = "entries-processed"
 """What Iceberg says of a rewrite of manifests, and of nothing else."""
 
 
-def hold(table: Table, mine: Marker, expected: Expected, schema: Schema | None = None) -> markers.Kept:
+def check_still_ours(
+    table: Table, mine: Checkpoint, expected: Expected, schema: Schema | None = None
+) -> markers.StoredCheckpoint:
     """Return the marker if `held` and `fits` pass; raises what they do, and SQ3502."""
     held(table, mine)
     fits(table, mine, expected, schema)
@@ -28,7 +30,7 @@ def hold(table: Table, mine: Marker, expected: Expected, schema: Schema | None =
     return kept
 
 
-def held(table: Table, mine: Marker) -> markers.Standing:
+def held(table: Table, mine: Checkpoint) -> markers.Standing:
     """Return who has the table if that is still this claim; raises SQ5101 (fenced), SQ3501."""
     found = markers.standing(table, mine.sink)
     if found is None or found.epoch < mine.epoch:
@@ -38,7 +40,7 @@ def held(table: Table, mine: Marker) -> markers.Standing:
     return found
 
 
-def fits(table: Table, mine: Marker, expected: Expected, schema: Schema | None = None) -> None:
+def fits(table: Table, mine: Checkpoint, expected: Expected, schema: Schema | None = None) -> None:
     """Raise where the sink cannot write to the table as it is now: SQ5102 (fenced), SQ3504 and others of its shape.
 
     `schema` is the one that the table is about to get, if it gets another.
@@ -58,24 +60,24 @@ def recreated(table: Table) -> SinkqlError:
     """Return the error for a table that is not the one that the sink has written to."""
     return DroppedTableError(
         "SQ3503",
-        f'table "{join_name(*table.name())}" was dropped and created again since the sink wrote to it',
+        f'table "{qualified_name(*table.name())}" was dropped and created again since the sink wrote to it',
         hint="Drop the sink and create it again, into a new table.",
     )
 
 
-def usable(base: Table, now: Table, *, upsert: bool) -> None:
+def check_usable(base: Table, now: Table, *, upsert: bool) -> None:
     """Raise RedoBatchError where files made for `base` are of no use on `now`."""
     before, after = base.metadata, now.metadata
     if before.default_spec_id != after.default_spec_id or _ids(base) != _ids(now):
-        raise RedoBatchError("the table's schema was replaced by one with other field ids")
+        raise StaleFilesError("the table's schema was replaced by one with other field ids")
     if not upsert:
         return
-    strangers = since(now, before.current_snapshot_id)
+    strangers = snapshots_since(now, before.current_snapshot_id)
     if strangers is None or any(changes_rows(snapshot) for snapshot in strangers):
-        raise RedoBatchError("another writer changed the table's rows")
+        raise StaleFilesError("another writer changed the table's rows")
 
 
-def since(table: Table, snapshot_id: int | None) -> list[Snapshot] | None:
+def snapshots_since(table: Table, snapshot_id: int | None) -> list[Snapshot] | None:
     """Return main's snapshots after that one, newest first; None if it is no longer on its ancestry."""
     found: list[Snapshot] = []
     for snapshot in markers.ancestry(table):
@@ -108,13 +110,13 @@ def fenced(table: Table, detail: str) -> FencedError:
     """Return the error for a sink whose table another run of it has taken."""
     return FencedError(
         "SQ5101",
-        f'another run has taken over table "{join_name(*table.name())}"',
+        f'another run has taken over table "{qualified_name(*table.name())}"',
         detail=detail,
         hint="Nothing is lost: the other run continues from the last commit of this one.",
     )
 
 
-def _refuse_other_sink(table: Table, mine: Marker) -> None:
+def _refuse_other_sink(table: Table, mine: Checkpoint) -> None:
     for snapshot in markers.ancestry(table):
         other = markers.writer_of(snapshot)
         if other == mine.sink:
@@ -129,7 +131,7 @@ def _refuse_other_sink(table: Table, mine: Marker) -> None:
 
 
 def _where(table: Table) -> str:
-    name = f'table "{join_name(*table.name())}"'
+    name = f'table "{qualified_name(*table.name())}"'
     return f"{called(table)} of {name}" if isinstance(table, BranchTable) else name
 
 

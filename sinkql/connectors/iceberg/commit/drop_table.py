@@ -22,14 +22,14 @@ from sinkql.connectors.iceberg.table.table import CREATED_BY, rows
 from sinkql.connectors.iceberg.table.tag import tag_name
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.storage import failpoint
 
 _PATIENCE = Patience(tries=2)  # somebody is waiting at a prompt
 _OF_SINK = re.compile(r"sinkql\.([^.]+)\.(?:first|last)")
 
 
-def drop_table(write: physical.Write, context: Context, *, dry: bool) -> bool:
+def drop_table_if_empty(write: physical.Write, context: Context, *, dry: bool) -> bool:
     """Drop the table of a sink that is stopped; with `dry` only look. Returns whether there is one.
 
     Its files stay in the warehouse, so that a table can be registered again. Raises SQ3570 where it has rows, SQ3571
@@ -71,16 +71,16 @@ def _check(table: Table, sink: str) -> None:
     if table.properties.get(CREATED_BY) != sink:
         raise SinkqlError(
             "SQ3571",
-            f'table "{join_name(*table.name())}" was not made by this sink',
+            f'table "{qualified_name(*table.name())}" was not made by this sink',
             hint="Drop the sink without WITH TABLE, and the table by the program that made it.",
         )
-    with storing(join_name(*table.name())):
+    with storing(qualified_name(*table.name())):
         for branch, seen in _branches(table):
             if rows(seen) and any(part.num_rows for _, part in live_rows(seen)):
                 where = "" if branch == MAIN_BRANCH else f' on branch "{branch}"'
                 raise SinkqlError(
                     "SQ3570",
-                    f'table "{join_name(*table.name())}" has rows{where}',
+                    f'table "{qualified_name(*table.name())}" has rows{where}',
                     hint="Drop the sink without WITH TABLE, which keeps the table, or delete its rows first.",
                 )
     others = {found[1] for each in table.properties if (found := _OF_SINK.fullmatch(each))} - {sink}
@@ -102,6 +102,6 @@ def _branches(table: Table) -> Iterator[tuple[str, Table]]:
 def _used(table: Table, why: str) -> SinkqlError:
     return SinkqlError(
         "SQ3572",
-        f'table "{join_name(*table.name())}" is used by others: {why}',
+        f'table "{qualified_name(*table.name())}" is used by others: {why}',
         hint="Drop the sink without WITH TABLE, which keeps the table.",
     )

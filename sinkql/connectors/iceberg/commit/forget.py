@@ -17,7 +17,7 @@ _PATIENCE = Patience(tries=2)  # somebody is waiting at a prompt
 _TRIES = 5
 
 
-def forget(write: physical.Write, context: Context) -> None:
+def delete_sink_tag(write: physical.Write, context: Context) -> None:
     """Remove the tag, if there is one; raises SQ42xx where the catalog does not answer, or refuses."""
     connection = write.connection
     catalog = open_catalog(connection.name, connection.options, context, job_stores(write, context))

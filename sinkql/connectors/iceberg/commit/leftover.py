@@ -40,7 +40,7 @@ class _Found:
     at: float
 
 
-class Leftovers:
+class OrphanFiles:
     """What attempts of one claim of a table, and of earlier ones, left: looked for at first, and every few hours.
 
     `load` gives the table as it is now, `busy` the id of an attempt that is being made between batches. `sql` tells

@@ -23,7 +23,7 @@ _TRACED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class AncestorCache:
     """A commit: its snapshot, its sequence number, and its parent, None where that is not known."""
 
     snapshot: int
@@ -31,7 +31,7 @@ class Passed:
     parent: int | None
 
 
-def has_left(table: Table, line: list[Snapshot], passed: Passed) -> bool:
+def has_left_main(table: Table, line: list[Snapshot], passed: AncestorCache) -> bool:
     """Tell whether main is not on top of a commit any more; `line` is main as far as known, without that commit."""
     if not line or _sequence(line[-1]) <= passed.sequence:
         return True
@@ -52,7 +52,7 @@ def has_left(table: Table, line: list[Snapshot], passed: Passed) -> bool:
     return _traced(_Main(table), passed, lowest.snapshot_id) or False
 
 
-def _before(known: dict[int, Snapshot], passed: Passed) -> set[int]:
+def _before(known: dict[int, Snapshot], passed: AncestorCache) -> set[int]:
     """Return the ids of what a commit was on top of, as far as they are known."""
     found, current = set[int](), passed.parent
     if passed.snapshot in known:
@@ -90,7 +90,7 @@ class _Main:
 
 
 @lru_cache(maxsize=_TRACED)
-def _traced(main: _Main, passed: Passed, lowest: int) -> bool | None:
+def _traced(main: _Main, passed: AncestorCache, lowest: int) -> bool | None:
     """Tell by older metadata whether a snapshot of main's is not on top of a commit; None where it does not say."""
     current: int | None = lowest
     try:

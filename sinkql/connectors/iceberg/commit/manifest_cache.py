@@ -33,7 +33,7 @@ class _Said:
         return cls(hashes, tuple(entries) if len(entries) <= _SMALL else None)
 
 
-class Known:
+class ManifestCache:
     """What is known of a table's manifests, which never change; entries that were read are kept as long as this is."""
 
     def __init__(self, table: Table) -> None:
@@ -58,14 +58,14 @@ class Known:
         """Return the entries of a manifest, which is one of a list."""
         return numbered(self._entries(manifest), first_row_of(manifest))
 
-    def wrote(self, path: str, entries: Sequence[ManifestEntry]) -> None:
+    def add(self, path: str, entries: Sequence[ManifestEntry]) -> None:
         """Take note of a manifest just written."""
         self._said[path] = _Said.of(entries)
 
     def wrote_new(self, path: str, files: Sequence[DataFile], entry: Callable[[DataFile], ManifestEntry]) -> None:
         """Take note of a manifest just written, of new files; `entry` makes what is said of one."""
         if len(files) <= _SMALL:
-            self.wrote(path, [entry(file) for file in files])
+            self.add(path, [entry(file) for file in files])
         else:
             self._said[path] = _Said(_hashed(map(name_of, files)), None)
 

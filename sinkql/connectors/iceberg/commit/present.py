@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector_api.stream import Context, Switch
+from sinkql.connector_api.stream import Context, PlanChange
 from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.iceberg.commit.proposal import schema_of_claim
 from sinkql.connectors.iceberg.file.scan import scanned
@@ -18,13 +18,13 @@ from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.errors import SinkqlError
 
 
-def rows(
+def current_rows(
     write: physical.Write,
     context: Context,
     columns: tuple[physical.Column, ...],
     limit: int,
     *,
-    switch: Switch | None = None,
+    switch: PlanChange | None = None,
 ) -> pa.Table:
     """Return up to `limit` rows of the table as they are now, in the columns' declared types; none without a table.
 
@@ -36,7 +36,7 @@ def rows(
     return reader.rows(table, columns, lambda table, names: scanned(table, names, limit))
 
 
-def _claimed(table: Table, write: physical.Write, sink: str, switch: Switch) -> Table:
+def _claimed(table: Table, write: physical.Write, sink: str, switch: PlanChange) -> Table:
     """Return the table with the columns that a claim gives it; as it is, where its claim would fail."""
     kept = None
     with suppress(SinkqlError):

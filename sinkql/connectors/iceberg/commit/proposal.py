@@ -13,17 +13,17 @@ from uuid import uuid4
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sinkql.connector_api.stream import NO_PLAN, JobOffsets, Marker, RedoBatchError, Switch, claimed
+from sinkql.connector_api.stream import NO_PLAN, Checkpoint, JobOffsets, PlanChange, StaleFilesError, claim_checkpoint
 from sinkql.connectors.iceberg.commit import checkpoint as markers
-from sinkql.connectors.iceberg.commit.committer import land
-from sinkql.connectors.iceberg.commit.conflict import delete_manifests, fenced, fits, held, same_table, usable
+from sinkql.connectors.iceberg.commit.committer import commit_proposal
+from sinkql.connectors.iceberg.commit.conflict import check_usable, delete_manifests, fenced, fits, held, same_table
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, Prepared, prepare
 from sinkql.connectors.iceberg.table.evolve import evolved
 from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, own_empty, rows
-from sinkql.connectors.iceberg.table.tag import tagged
+from sinkql.connectors.iceberg.table.tag import set_tag
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.storage import failpoint
 
 
@@ -43,7 +43,7 @@ class Claim:
         *,
         floor: int,
         keep_rows: bool,
-        switch: Switch | None = None,
+        switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
     ) -> None:
         self.id = uuid4().hex
@@ -63,7 +63,7 @@ class Claim:
         check(table, self._expected, schema)
         if kept is None and not self._keep_rows and rows(table):
             raise foreign_rows(table)
-        marker = claimed(
+        marker = claim_checkpoint(
             kept.marker if kept else None,
             sink=self._sink,
             claim=self.id,
@@ -73,7 +73,7 @@ class Claim:
         )
         timestamp = kept.timestamp if kept else 0
         summary = markers.encode(table, marker, timestamp=timestamp, attempt=self.id)
-        begins = {} if kept else markers.begins(self._sink, marker.epoch)
+        begins = {} if kept else markers.first_epoch_property(self._sink, marker.epoch)
         if self._switch is not None and marker.plan in self._switch.again:
             schema = None  # it comes with the rows, which readers see as they were until then
         notes = _notes(table, self._sink, summary, begins)
@@ -81,7 +81,7 @@ class Claim:
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this claim."""
-        return markers.landed(table, self._sink, "claim", self.id)
+        return markers.commit_succeeded(table, self._sink, "claim", self.id)
 
     def check(self, base: Table, now: Table) -> None:
         """Raise where it may not be tried: another table of the same name, or another run has the lease, or claimed."""
@@ -104,7 +104,7 @@ class Claim:
 
 
 def schema_of_claim(
-    table: Table, expected: Expected, kept: markers.Kept | None, *, sink: str, switch: Switch | None
+    table: Table, expected: Expected, kept: markers.StoredCheckpoint | None, *, sink: str, switch: PlanChange | None
 ) -> Schema | None:
     """Return the schema that a table gets with a claim of the sink, if it is another one."""
     if switch is None or (kept is None and not own_empty(table, sink)):
@@ -119,7 +119,7 @@ def schema_of_claim(
 def take(target: TargetTable, table: Table, claim: Claim) -> Table:
     """Commit the claim and return the table after it."""
     failpoint.point("claim")
-    return land(target, table, claim)
+    return commit_proposal(target, table, claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class BatchCommit:
     """
 
     files: FileChange
-    marker: Marker
+    marker: Checkpoint
     previous: str
     timestamp: int
     expected: Expected
@@ -145,28 +145,28 @@ class BatchCommit:
         except FileNotFoundError as error:
             if self.expected.upsert or not self.files.remove:
                 raise
-            raise RedoBatchError(str(error)) from error  # rows of others were to go, and are in other files by now
+            raise StaleFilesError(str(error)) from error  # rows of others were to go, and are in other files by now
         return _tagged(prepared, self.marker.sink)
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this commit."""
-        return markers.landed(table, self.marker.sink, "commit", self.marker.commit)
+        return markers.commit_succeeded(table, self.marker.sink, "commit", self.marker.commit)
 
     def check(self, base: Table, now: Table) -> None:
         """Raise where the batch may not be tried again: fenced, another table, other columns, or to be redone."""
         same_table(base, now)
         if self.schema is not None and not _same_columns(base, now):
-            raise RedoBatchError("another writer changed the table's columns")
+            raise StaleFilesError("another writer changed the table's columns")
         found = held(now, self.marker)
         fits(now, self.marker, self.expected, self.schema)
         if found.commit != self.previous:
             # An attempt given up earlier has arrived after all: it may have had these very rows.
             raise SinkqlError(
                 "SQ5207",
-                f'an earlier commit of this run reached table "{join_name(*now.name())}" late',
+                f'an earlier commit of this run reached table "{qualified_name(*now.name())}" late',
                 hint="The sink continues after that commit.",
             )
-        usable(base, now, upsert=self.expected.upsert)
+        check_usable(base, now, upsert=self.expected.upsert)
 
     def stands(self, table: Table) -> None:
         """Raise SQ5101 where another run has claimed the table since."""
@@ -184,24 +184,24 @@ class CompactionCommit:
     id: str
     files: FileChange
     deletes: frozenset[str]
-    marker: Marker
+    marker: Checkpoint
     timestamp: int
     expected: Expected
 
     def prepare(self, table: Table) -> Prepared:
         """Write the snapshot's manifests; every file that is replaced must still be there."""
         if not delete_manifests(table) <= self.deletes:
-            raise RedoBatchError("another writer deleted rows of the table")
+            raise StaleFilesError("another writer deleted rows of the table")
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.id, compaction=self.id)
         try:
             prepared = prepare(table, self.files, _notes(table, self.marker.sink, summary), by=_by(self.marker))
         except FileNotFoundError as error:
-            raise RedoBatchError(str(error)) from error
+            raise StaleFilesError(str(error)) from error
         return _tagged(prepared, self.marker.sink)
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this compaction."""
-        return markers.landed(table, self.marker.sink, "compaction", self.id)
+        return markers.commit_succeeded(table, self.marker.sink, "compaction", self.id)
 
     def check(self, base: Table, now: Table) -> None:
         """Raise where it may not be tried again: fenced, another table, other columns, or of no use any more."""
@@ -209,8 +209,8 @@ class CompactionCommit:
         found = held(now, self.marker)
         fits(now, self.marker, self.expected)
         if found.commit != self.marker.commit:
-            raise RedoBatchError("an earlier commit of this run reached the table late")
-        usable(base, now, upsert=self.expected.upsert)
+            raise StaleFilesError("an earlier commit of this run reached the table late")
+        check_usable(base, now, upsert=self.expected.upsert)
 
     def stands(self, table: Table) -> None:
         """Raise SQ5101 where another run has claimed the table since."""
@@ -223,14 +223,14 @@ def _same_columns(base: Table, now: Table) -> bool:
     return (before.current_schema_id, before.last_column_id) == (after.current_schema_id, after.last_column_id)
 
 
-def _by(marker: Marker) -> str:
+def _by(marker: Checkpoint) -> str:
     """Return how the names of manifests begin: a later claim knows them."""
     return f"sinkql-{marker.sink}-{marker.epoch}-"
 
 
 def _tagged(prepared: Prepared, sink: str) -> Prepared:
     """Return it with the sink's tag, which goes along."""
-    return replace(prepared, tag=tagged(sink, prepared.snapshot))
+    return replace(prepared, tag=set_tag(sink, prepared.snapshot))
 
 
 def _notes(
@@ -241,6 +241,6 @@ def _notes(
 
     def notes(snapshot: int, sequence: int) -> Notes:
         value = markers.as_property(summary, snapshot=snapshot, sequence=sequence, parent=parent)
-        return Notes(markers.sealed(summary, snapshot=snapshot), {**properties, markers.property_name(sink): value})
+        return Notes(markers.seal(summary, snapshot=snapshot), {**properties, markers.property_name(sink): value})
 
     return notes

@@ -9,7 +9,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context, Published
-from sinkql.connectors.iceberg.commit.committer import land
+from sinkql.connectors.iceberg.commit.committer import commit_proposal
 from sinkql.connectors.iceberg.commit.conflict import same_table
 from sinkql.connectors.iceberg.commit.snapshot import Prepared
 from sinkql.connectors.iceberg.storage.access import job_stores
@@ -17,10 +17,10 @@ from sinkql.connectors.iceberg.table.branch import moved, on_top, reaches
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError, SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 
-class Publishing:
+class PublishCommit:
     """Main on its way to a branch's head; a `Proposal`. The branch goes on meanwhile: a sink may be writing to it."""
 
     def __init__(self, branch: str) -> None:
@@ -76,7 +76,7 @@ def publish(write: physical.Write, context: Context) -> Published:
         target.tidy(table, table)  # whoever moved it may have ended before that
         return Published(name, head.snapshot_id, moved=False)
     try:
-        after = land(target, table, Publishing(branch))
+        after = commit_proposal(target, table, PublishCommit(branch))
     except CrowdedError as error:
         raise SinkqlError(
             error.code,
@@ -88,7 +88,7 @@ def publish(write: physical.Write, context: Context) -> Published:
 
 
 def _nothing(table: Table, branch: str) -> SinkqlError:
-    return _nothing_in(join_name(*table.name()), branch)
+    return _nothing_in(qualified_name(*table.name()), branch)
 
 
 def _nothing_in(name: str, branch: str) -> SinkqlError:
@@ -102,7 +102,7 @@ def _nothing_in(name: str, branch: str) -> SinkqlError:
 def _apart(table: Table, branch: str) -> SinkqlError:
     return SinkqlError(
         "SQ3523",
-        f'main of table "{join_name(*table.name())}" has a commit that branch "{branch}" does not have',
+        f'main of table "{qualified_name(*table.name())}" has a commit that branch "{branch}" does not have',
         detail=f"main is at snapshot {table.metadata.refs[MAIN_BRANCH].snapshot_id}, which is not below the branch.",
         hint="Set main back to where it was before that commit, and publish again; or keep main as it is, drop the "
         "sink, and create it with EXISTING ROWS and another BRANCH, which begins there.",

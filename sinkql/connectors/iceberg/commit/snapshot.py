@@ -38,7 +38,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from sinkql.connectors.iceberg.commit.manifest_cache import Known
+from sinkql.connectors.iceberg.commit.manifest_cache import ManifestCache
 from sinkql.connectors.iceberg.file.data_file import FileEntry
 from sinkql.connectors.iceberg.file.manifest import (
     ManifestWriter,
@@ -50,11 +50,11 @@ from sinkql.connectors.iceberg.file.manifest import (
 )
 from sinkql.connectors.iceberg.file.partition import Partitions, parted_schema
 from sinkql.connectors.iceberg.table.branch import moved
-from sinkql.storage.sorted_run import Tiers
+from sinkql.storage.sorted_run import MergePolicy
 
 MAIN = "main"
 _BASE = 500
-_TIERS = Tiers(fan=6, small=8, base=_BASE)
+_TIERS = MergePolicy(fan=6, small=8, base=_BASE)
 """When manifests are merged, by the files they name: a file is written again a few times, whatever the table has."""
 _MOST = 1000
 """Entries of a manifest of new files: a commit that removes one of them later writes no more than these again."""
@@ -201,7 +201,7 @@ class _Builder:
         self._metadata = table.metadata
         self._name = f"{by}{uuid4()}"
         self._written = 0
-        self._known = Known(table)
+        self._known = ManifestCache(table)
         self._collector = _Collector()
         self._partitions = Partitions(table.metadata)
         self.wrote: set[str] = set()
@@ -308,7 +308,7 @@ class _Builder:
                     writer.existing(entry)
         written = writer.to_manifest_file()
         kept = [each for each in entries if name_of(each.data_file) not in removed]
-        self._known.wrote(written.manifest_path, kept)
+        self._known.add(written.manifest_path, kept)
         return written
 
     def _writer(self, deletes: bool, spec_id: int) -> ManifestWriter:

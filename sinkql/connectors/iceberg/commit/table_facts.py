@@ -9,8 +9,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.planning import Access
-from sinkql.connector_api.stream import switch_of
+from sinkql.connector_api.planning import OutsideAccess
+from sinkql.connector_api.stream import plan_change_of
 from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.iceberg.commit.proposal import schema_of_claim
 from sinkql.connectors.iceberg.storage.access import stores_of
@@ -24,7 +24,7 @@ _PATIENCE = Patience(tries=2)  # somebody is waiting at a prompt
 
 
 def find(
-    statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+    statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
 ) -> logical.Facts:
     """Return `{"table": None}`, or the table's uuid, columns and location; raises as a run of the sink would.
 
@@ -67,7 +67,9 @@ def _coming(table: Table, expected: Expected, job: physical.Job | None) -> Schem
     """Return the schema that the table gets with the job's next claim, if it lacks columns that it is to have."""
     if job is None or not compare(table.schema(), expected):
         return None
-    return schema_of_claim(table, expected, markers.find(table, job.sink_id), sink=job.sink_id, switch=switch_of(job))
+    return schema_of_claim(
+        table, expected, markers.find(table, job.sink_id), sink=job.sink_id, switch=plan_change_of(job)
+    )
 
 
 def _described(table: Table) -> dict[str, Any]:

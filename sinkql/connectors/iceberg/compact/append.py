@@ -17,9 +17,9 @@ from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Fo
 from sinkql.connectors.iceberg.file.data_file import FileEntry, for_tasks
 from sinkql.connectors.iceberg.file.deletes import read_position_deletes
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, vector_of
-from sinkql.connectors.iceberg.file.moving import Moving
+from sinkql.connectors.iceberg.file.moving import RewrittenRows
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
-from sinkql.connectors.iceberg.file.partition import Partitions, Place
+from sinkql.connectors.iceberg.file.partition import Partitions, PartitionValue
 from sinkql.connectors.iceberg.file.sort_order import SortedWriter
 from sinkql.storage import failpoint
 
@@ -33,7 +33,7 @@ class OwnFile:
 
     path: str
     size: int
-    place: Place
+    place: PartitionValue
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def chosen(
 
     Without those on which others `failed`.
     """
-    groups: dict[Place, list[OwnFile]] = defaultdict(list)
+    groups: dict[PartitionValue, list[OwnFile]] = defaultdict(list)
     for file in files:
         if file.path not in failed and (scope is None or file.path in scope):
             groups[file.place].append(file)
@@ -99,7 +99,7 @@ def chosen(
 def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, sink: str, epoch: int) -> Steps:
     """Write the rows of files of one partition into a new one, a part a step; of the first ones where it takes long."""
     table = attempt.table()
-    moving = Moving(table, for_tasks(table), {file.path for file in files})
+    moving = RewrittenRows(table, for_tasks(table), {file.path for file in files})
     writer = SortedWriter(moving.table, rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
     read: list[OwnFile] = []
     try:

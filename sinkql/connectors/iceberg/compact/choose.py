@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from sinkql.storage.sorted_run import Tiers
+from sinkql.storage.sorted_run import MergePolicy
 
 _TARGET = 512 << 20
 _PROPERTY = "write.target-file-size-bytes"
 FAN = 16
 """Files of like size that are one too many."""
-_TIERS = Tiers(fan=FAN, small=128 << 10)
+_TIERS = MergePolicy(fan=FAN, small=128 << 10)
 """A file up to 128 KB costs a reader more to open than to read."""
-ALL = Tiers(fan=2, small=1 << 62)
+ALL = MergePolicy(fan=2, small=1 << 62)
 """For who wants as few files as there can be."""
 
 File = TypeVar("File")
@@ -27,7 +27,9 @@ def target_size(properties: Mapping[str, str]) -> int:
         return _TARGET
 
 
-def due(files: Iterable[File], size: Callable[[File], int], *, target: int, tiers: Tiers | None = None) -> list[File]:
+def due(
+    files: Iterable[File], size: Callable[[File], int], *, target: int, tiers: MergePolicy | None = None
+) -> list[File]:
     """Return the small files that are to become one of up to the target size; none while there are few of them.
 
     A file joins while all smaller ones together are as large: it comes into one at least twice its size.

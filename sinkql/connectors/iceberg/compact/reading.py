@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sinkql.connectors.iceberg.key_index.layer import FileNote
+from sinkql.connectors.iceberg.key_index.layer import FileRecord
 
 _VALUE, _POSITION, _FILE, _DELETES = 0.018, 0.2, 150.0, 750.0
 """A value; a position in a delete file; a data file; a delete file."""
@@ -21,22 +21,22 @@ _LEAST = 100_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadCost:
     """The cost of rows with so many columns, those of nested ones counted."""
 
     columns: int
 
-    def dead(self, files: Iterable[FileNote]) -> float:
+    def dead(self, files: Iterable[FileRecord]) -> float:
         """Return what the dead rows of files cost."""
         return (self._row + _POSITION) * sum(note.dead for note in files)
 
-    def tolerable_dead(self, files: Iterable[FileNote]) -> float:
+    def tolerable_dead(self, files: Iterable[FileRecord]) -> float:
         """Return what the dead rows of a table of these files may cost; few may stay in narrow tables too."""
         there = list(files)
         few = _FEW * (self._row + _POSITION) * sum(note.rows for note in there)
         return max(few, _DEAD * self._whole(there))
 
-    def scattered(self, files: Iterable[FileNote], excess: int, excess_deletes: int) -> bool:
+    def scattered(self, files: Iterable[FileRecord], excess: int, excess_deletes: int) -> bool:
         """Tell whether so many data and delete files more than a table of these needs cost too much."""
         return excess * _FILE + excess_deletes * _DELETES > _SCATTERED * self._whole(files)
 
@@ -44,5 +44,5 @@ class Reading:
     def _row(self) -> float:
         return _VALUE * self.columns
 
-    def _whole(self, files: Iterable[FileNote]) -> float:
+    def _whole(self, files: Iterable[FileRecord]) -> float:
         return max(_LEAST, self._row * sum(note.rows - note.dead for note in files))

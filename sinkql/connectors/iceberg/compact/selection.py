@@ -11,13 +11,13 @@ from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.compact.choose import ALL, FAN, due, target_size
 from sinkql.connectors.iceberg.compact.compaction import Scope
-from sinkql.connectors.iceberg.compact.reading import Reading
+from sinkql.connectors.iceberg.compact.reading import ReadCost
 from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.key_index.index import Index
-from sinkql.connectors.iceberg.key_index.layer import FileNote, Home
-from sinkql.storage.sorted_run import Tiers
+from sinkql.connectors.iceberg.key_index.layer import FileRecord, IndexLocation
+from sinkql.storage.sorted_run import MergePolicy
 
 _ROWS = 1 << 20
 """Rows in one compaction, unless a single file has more: where they are then is written in one step."""
@@ -38,23 +38,25 @@ class _Least:
     Once one is due anyhow, as many files and delete files of a kind are enough as `as_well` says.
     """
 
-    files: Tiers
-    deletes: Tiers
+    files: MergePolicy
+    deletes: MergePolicy
     as_well: tuple[int, int]
     dead_rows: int
 
 
-_LEAST = _Least(Tiers(FAN, small=128 << 10), Tiers(FAN, small=_FEW_POSITIONS), as_well=(4, 2), dead_rows=1 << 12)
+_LEAST = _Least(
+    MergePolicy(FAN, small=128 << 10), MergePolicy(FAN, small=_FEW_POSITIONS), as_well=(4, 2), dead_rows=1 << 12
+)
 _ALL = _Least(ALL, ALL, as_well=(ALL.fan, ALL.fan), dead_rows=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class IndexedFile:
     """Files of one partition that become one: of one bucket's keys, or any; all of rows of this sink, or none."""
 
-    files: Mapping[int, FileNote]
-    home: Home | None
-    place: Place
+    files: Mapping[int, FileRecord]
+    home: IndexLocation | None
+    place: PartitionValue
     foreign: bool
 
 
@@ -64,44 +66,44 @@ def choose(
     failed: Container[str] = (),
     scope: Scope | None = None,
     beside: Container[str] | None = None,
-) -> list[Part] | None:
+) -> list[IndexedFile] | None:
     """Return the data files to write again, if any files are due, and what then goes along; None where none are.
 
     No part where only delete files are due. Files on which others `failed` stay as they are. With a `scope` due is what
     makes the table better at all, of its files. What goes `beside` a compaction of these paths is none of them, and
     small.
     """
-    groups: dict[tuple[bool, Home | None, Place], dict[int, FileNote]] = defaultdict(dict)
+    groups: dict[tuple[bool, IndexLocation | None, PartitionValue], dict[int, FileRecord]] = defaultdict(dict)
     for number, note in index.files.items():
         apart = beside is None or (note.rows <= _SMALL and note.path not in beside)
         if apart and note.path not in failed and (scope is None or note.path in scope):
             groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
-    choice = Choice(index, table, failed, scope)
+    choice = CompactionCandidates(index, table, failed, scope)
     worn = choice.worn({number: note for files in groups.values() for number, note in files.items()})
     if not worn and not choice.due(groups.values()):
         return None
-    parts: list[Part] = []
+    parts: list[IndexedFile] = []
     rows = 0
     for (foreign, home, place), files in groups.items():
         for each in choice.parts(files, worn):
             size = sum(files[number].rows for number in each)
             if not parts or rows + size <= _ROWS:
-                parts.append(Part({number: files[number] for number in each}, home, place, foreign))
+                parts.append(IndexedFile({number: files[number] for number in each}, home, place, foreign))
                 rows += size
     return parts if parts or choice.pools() else None
 
 
-class Choice:
+class CompactionCandidates:
     """What is due in a table as its index has it."""
 
     def __init__(self, index: Index, table: Table, failed: Container[str], scope: Scope | None) -> None:
         self._index, self._failed, self._scope = index, failed, scope
         self._least = _LEAST if scope is None else _ALL
-        self._reading = Reading(len(table.schema().column_names))
+        self._reading = ReadCost(len(table.schema().column_names))
         self._target = target_size(table.properties)
         self._table = table
 
-    def worn(self, files: Mapping[int, FileNote]) -> frozenset[int]:
+    def worn(self, files: Mapping[int, FileRecord]) -> frozenset[int]:
         """Return the files to write again for their dead rows: the largest parts first, until all cost little.
 
         So the files of a table get there one after the other, and those that have just been written wait.
@@ -121,7 +123,7 @@ class Choice:
             left -= self._reading.dead([note])
         return frozenset(found)
 
-    def due(self, groups: Collection[Mapping[int, FileNote]]) -> bool:
+    def due(self, groups: Collection[Mapping[int, FileRecord]]) -> bool:
         """Tell whether files are due for their number."""
         least = self._least
         return (
@@ -130,7 +132,7 @@ class Choice:
             or any(_due_files(files, self._target, least.files) for files in groups)
         )
 
-    def parts(self, files: Mapping[int, FileNote], worn: frozenset[int]) -> Iterator[list[int]]:
+    def parts(self, files: Mapping[int, FileRecord], worn: frozenset[int]) -> Iterator[list[int]]:
         """Yield files to become one: a large one that is worn alone, the small ones together."""
         worn &= files.keys()
         large = [number for number in sorted(worn) if _large(files[number], self._target)]
@@ -179,26 +181,26 @@ class Choice:
         if self._table.properties.get("write.delete.granularity") == "file":
             alone = {number for number, note in deletes.items() if note.targets == 1}
             return [[each for each in note.deletes if each in alone] for note in left.values()]
-        naming: dict[Place, set[int]] = defaultdict(set)
+        naming: dict[PartitionValue, set[int]] = defaultdict(set)
         for note in left.values():
             naming[note.place].update(deletes.keys() & note.deletes)
         return [sorted(numbers) for numbers in naming.values()]
 
-    def _scattered(self, groups: Collection[Mapping[int, FileNote]]) -> bool:
+    def _scattered(self, groups: Collection[Mapping[int, FileRecord]]) -> bool:
         excess = sum(max(0, len(files) - 1) for files in groups)
         deletes = sum(max(0, len(pool) - 1) for pool in self._pools_now)
         return self._reading.scattered(self._index.files.values(), excess, deletes)
 
-    def _due_deletes(self, pool: list[int], tiers: Tiers) -> list[int]:
+    def _due_deletes(self, pool: list[int], tiers: MergePolicy) -> list[int]:
         deletes = self._index.deletes
         some = [number for number in pool if self._scope is None or deletes[number].path in self._scope]
         return due(some, lambda number: deletes[number].rows, target=1 << 62, tiers=tiers)
 
 
-def _due_files(files: Mapping[int, FileNote], target: int, tiers: Tiers) -> list[int]:
+def _due_files(files: Mapping[int, FileRecord], target: int, tiers: MergePolicy) -> list[int]:
     small = [number for number, note in files.items() if not _large(note, target)]
     return due(small, lambda number: files[number].size, target=target, tiers=tiers)
 
 
-def _large(note: FileNote, target: int) -> bool:
+def _large(note: FileRecord, target: int) -> bool:
     return 2 * note.size >= target or 2 * note.rows > _ROWS

@@ -31,23 +31,23 @@ from sinkql.connectors.iceberg.compact.compaction import (
     readable,
     remove,
 )
-from sinkql.connectors.iceberg.compact.selection import Choice, Part
+from sinkql.connectors.iceberg.compact.selection import CompactionCandidates, IndexedFile
 from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.deletes import read_position_deletes, write_position_deletes
 from sinkql.connectors.iceberg.file.manifest import VECTORS
-from sinkql.connectors.iceberg.file.moving import Moving
+from sinkql.connectors.iceberg.file.moving import RewrittenRows
 from sinkql.connectors.iceberg.file.name import rewritten_name
-from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.file.sort_order import SortedWriter
 from sinkql.connectors.iceberg.file.vector import Positions, write_vectors
-from sinkql.connectors.iceberg.key_index.compaction import folded
+from sinkql.connectors.iceberg.key_index.compaction import compact_runs
 from sinkql.connectors.iceberg.key_index.index import Index, MergedDeletes, Rewrite, Run
 from sinkql.connectors.iceberg.key_index.key_hash import key_schema
-from sinkql.connectors.iceberg.key_index.layer import FileNote
+from sinkql.connectors.iceberg.key_index.layer import FileRecord
 from sinkql.connectors.iceberg.key_index.live import live_rows, lives
 from sinkql.connectors.iceberg.key_index.run import Entries, open_run, write_run
 from sinkql.hash_key import HashKey
-from sinkql.row_hash import hashes
+from sinkql.row_hash import hash_rows
 from sinkql.storage import failpoint
 from sinkql.storage.sorted_run import Places
 
@@ -62,7 +62,7 @@ class _Copy:
     `at` are their positions in the new file; rows of a file that left the table meanwhile may have none.
     """
 
-    part: Part
+    part: IndexedFile
     number: int
     runs: frozenset[str]
     entries: Entries
@@ -71,7 +71,7 @@ class _Copy:
     written: FileEntry | None = None
 
 
-class Rewriting:
+class UpsertCompaction:
     """One compaction of a table. `index` gives the key index as it is now, None while it is not true of the table."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Rewriting:
         self._written: list[FileEntry] = []
         self._deletes = 0
 
-    def run(self, parts: Sequence[Part]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
+    def rewrite(self, parts: Sequence[IndexedFile]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
         """Write the files, runs and the index's manifest; return what is to be committed, and the index after it.
 
         Raises WrongIndexError where the files do not hold what the index says, UnreadableFileError where they cannot be
@@ -96,7 +96,7 @@ class Rewriting:
             remove(self._table, self._written)
             raise
 
-    def _run(self, parts: Sequence[Part]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
+    def _run(self, parts: Sequence[IndexedFile]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
         failpoint.point("compaction-read")
         copies: list[_Copy] = []
         for number, part in enumerate(parts):
@@ -104,11 +104,11 @@ class Rewriting:
         failpoint.point("compaction-file")
         return self._finish(copies, (yield from self._index()))
 
-    def _copy(self, part: Part, number: int) -> Generator[bool, None, _Copy]:
+    def _copy(self, part: IndexedFile, number: int) -> Generator[bool, None, _Copy]:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
         copy = self._begin(part, number, (yield from self._index()))
         yield True
-        moving = Moving(self._table, self._order(part), {note.path for note in part.files.values()})
+        moving = RewrittenRows(self._table, self._order(part), {note.path for note in part.files.values()})
         writer = SortedWriter(moving.table, name, part.place)
         order = [np.empty(0, np.int64)]
         try:
@@ -140,19 +140,19 @@ class Rewriting:
         copy.entries, copy.at = copy.entries.take(at >= 0), at[at >= 0]
         return copy
 
-    def _order(self, part: Part) -> TaskTable:
+    def _order(self, part: IndexedFile) -> TaskTable:
         """Return the table with the order that a part's rows are to be put into: those of one file have it by key."""
         declared, keyed = for_tasks(self._table), for_tasks(self._table, key=self._key)
         return declared if len(part.files) == 1 and not part.foreign else keyed
 
-    def _begin(self, part: Part, number: int, index: Index) -> _Copy:
+    def _begin(self, part: IndexedFile, number: int, index: Index) -> _Copy:
         """Find the rows of a part that live now."""
         there = _there(part, index)
         runs = _runs(part, index)
         known = [(open_run(self._folder / run.name), run.may_name(there)) for run in runs]
         return _Copy(part, number, frozenset(run.name for run in runs), live_rows(known, there), index.hash_key)
 
-    def _read(self, copy: _Copy, file: int, mine: Places, moving: Moving) -> Iterator[tuple[pa.Table, Places]]:
+    def _read(self, copy: _Copy, file: int, mine: Places, moving: RewrittenRows) -> Iterator[tuple[pa.Table, Places]]:
         """Yield the live rows of a file in their order, a part at a time, and which of the copy's entries they are."""
         note, positions = copy.part.files[file], copy.entries.pos[mine]
         start = 0
@@ -168,10 +168,10 @@ class Rewriting:
         if start != note.rows:
             raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
 
-    def _check_keys(self, note: FileNote, rows: pa.Table, copy: _Copy, live: Places) -> None:
+    def _check_keys(self, note: FileRecord, rows: pa.Table, copy: _Copy, live: Places) -> None:
         """Raise where the first rows of a file are not those that the index knows there."""
         keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
-        h1, h2 = hashes(copy.hash_key, [keys.column(name) for name in self._key])
+        h1, h2 = hash_rows(copy.hash_key, [keys.column(name) for name in self._key])
         entries = copy.entries.take(live)
         if not (np.array_equal(h1, entries.h1) and np.array_equal(h2, entries.h2)):
             raise WrongIndexError(note.path, "its rows have other keys than the index says")
@@ -182,20 +182,20 @@ class Rewriting:
             yield False
         return index
 
-    def _stays(self, part: Part, file: int) -> Generator[bool, None, bool]:
+    def _stays(self, part: IndexedFile, file: int) -> Generator[bool, None, bool]:
         """Tell whether a file is in the table still: others are deleted once their snapshots expire."""
         return file in _there(part, (yield from self._index()))
 
     def _finish(self, copies: Sequence[_Copy], index: Index) -> tuple[Compaction, Index] | None:
         index.save(self._folder)
         table = self._attempt.table()
-        notes: dict[int, FileNote] = {}
+        notes: dict[int, FileRecord] = {}
         runs: list[Run] = []
         deletes: list[MergedDeletes] = []
         removed = frozenset(number for copy in copies for number in _there(copy.part, index))
         for copy in copies:
             self._place(copy, index, notes, runs, deletes)
-        pools = Choice(index, table, self._failed, self._attempt.scope).pools(removed)
+        pools = CompactionCandidates(index, table, self._failed, self._attempt.scope).pools(removed)
         merged = frozenset(number for pool in pools for number in pool)
         if not removed and not merged:
             remove(table, self._written)
@@ -204,7 +204,7 @@ class Rewriting:
         rewrite = Rewrite(removed, notes, tuple(runs), merged, tuple(deletes))
         after = index.rewritten(rewrite, epoch=self._epoch, commit=self._attempt.id)
         try:
-            after = folded(after, self._folder, f"base-{self._sink}-{self._epoch}-{self._attempt.id}")
+            after = compact_runs(after, self._folder, f"base-{self._sink}-{self._epoch}-{self._attempt.id}")
         except ValueError as error:
             raise WrongIndexError(index.name, str(error)) from error
         failpoint.point("compaction-run")
@@ -215,7 +215,7 @@ class Rewriting:
         return Compaction(change, delete_manifests(table), before, told, after.save(self._folder)), after
 
     def _place(
-        self, copy: _Copy, index: Index, notes: dict[int, FileNote], runs: list[Run], deletes: list[MergedDeletes]
+        self, copy: _Copy, index: Index, notes: dict[int, FileRecord], runs: list[Run], deletes: list[MergedDeletes]
     ) -> None:
         """Note where a copy's rows are that live by now; delete the others in the new file."""
         entries, file = copy.entries, copy.written
@@ -239,7 +239,7 @@ class Rewriting:
         id_ = index.next_file_id + copy.number
         dead = np.sort(copy.at[~live])
         home, place = copy.part.home, copy.part.place
-        notes[id_] = FileNote(file.path, file.rows, len(dead), size=file.size, home=home, place=place)
+        notes[id_] = FileRecord(file.path, file.rows, len(dead), size=file.size, home=home, place=place)
         if len(dead):
             deletes.append(self._delete({file.path: dead}, {file.path: id_}, place))
         moved = Entries(entries.h1, entries.h2, np.full(entries.rows, id_, np.uint32), copy.at.astype(np.uint32))
@@ -262,7 +262,7 @@ class Rewriting:
             place = index.file(named[next(iter(dead))]).place
             yield self._delete(dead, named, place)
 
-    def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int], place: Place) -> MergedDeletes:
+    def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int], place: PartitionValue) -> MergedDeletes:
         name = f"c{self._deletes}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes"
         self._deletes += 1  # `_written` may lose files: no name is given twice
         table = for_tasks(self._table)
@@ -274,7 +274,7 @@ class Rewriting:
         return MergedDeletes(entry.name, entry.rows, tuple(named[path] for path in sorted(dead)))
 
 
-def _runs(part: Part, index: Index) -> tuple[Run, ...]:
+def _runs(part: IndexedFile, index: Index) -> tuple[Run, ...]:
     """Return the runs that may hold keys of a part, newest first."""
     home = part.home
     return index.runs if home is None else index.probed(home.bucket, buckets=home.buckets, bucketing=home.bucketing)
@@ -293,7 +293,7 @@ def _united(parts: Sequence[Positions]) -> Positions:
     return positions[np.concatenate(([True], positions[1:] != positions[:-1]))]
 
 
-def _there(part: Part, index: Index) -> dict[int, FileNote]:
+def _there(part: IndexedFile, index: Index) -> dict[int, FileRecord]:
     """Return the files of a part that are in the table still, under the same numbers."""
     known = ((number, index.files.get(number), note.path) for number, note in part.files.items())
     return {number: found for number, found, path in known if found is not None and found.path == path}

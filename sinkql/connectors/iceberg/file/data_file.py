@@ -31,12 +31,12 @@ from pyiceberg.typedef import TableVersion
 
 from sinkql.connectors.iceberg.file.arrow_types import stored
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_name
-from sinkql.connectors.iceberg.file.partition import WHOLE, Place
-from sinkql.connectors.iceberg.file_damage import Ending
+from sinkql.connectors.iceberg.file.partition import WHOLE, PartitionValue
+from sinkql.connectors.iceberg.file_damage import FooterSealer
 from sinkql.connectors.iceberg.storage.access import storage_properties
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 ROW_GROUP_ROWS = 262_144
 _ROW_GROUP_BYTES = 128 << 20
@@ -62,7 +62,7 @@ class FileEntry:
     path: str
     rows: int
     size: int
-    place: Place = WHOLE
+    place: PartitionValue = WHOLE
     column_sizes: Mapping[int, int] | None = None
     value_counts: Mapping[int, int] | None = None
     null_value_counts: Mapping[int, int] | None = None
@@ -130,7 +130,7 @@ def for_tasks(table: Table, *, key: Sequence[str] = ()) -> TaskTable:
     """Return what tasks need to know of a loaded table; rows of one that says no order are sorted by the `key`."""
     sorting = _sorting(table)
     return TaskTable(
-        name=join_name(*table.name()),
+        name=qualified_name(*table.name()),
         location=table.location(),
         schema_json=table.schema().model_dump_json(),
         properties=dict(table.properties),
@@ -176,13 +176,13 @@ class DataFileWriter:
     created before the first rows come. Raises SQ3151 for a value that the table's column cannot hold.
     """
 
-    def __init__(self, table: TaskTable, name: str, place: Place) -> None:
+    def __init__(self, table: TaskTable, name: str, place: PartitionValue) -> None:
         self._table = table
         self._place = place
         self._path = table.path(name)
         self._schema: pa.Schema | None = None
         self._stream: pa.NativeFile | None = None
-        self._ending: Ending | None = None
+        self._ending: FooterSealer | None = None
         self._writer: pq.ParquetWriter | None = None
         self._metadata: list[pq.FileMetaData] = []
         self._buffered: list[pa.Table] = []
@@ -232,7 +232,7 @@ class DataFileWriter:
         assert self._stream is not None
         assert self._ending is not None
         with storing(self._table.name):
-            self._ending.hold()
+            self._ending.keep_footer()
             self._writer.close()
             self._ending.finish()
             size = self._stream.tell()
@@ -260,7 +260,7 @@ class DataFileWriter:
     def _write(self, rows: pa.Table) -> None:
         if self._writer is None:
             self._stream = self._table.io().new_output(self._path).create(overwrite=True)
-            self._ending = Ending(self._stream, self._path)
+            self._ending = FooterSealer(self._stream, self._path)
             self._writer = pq.ParquetWriter(
                 self._ending,
                 self._schema,
@@ -311,7 +311,7 @@ def _beyond_years(column: pa.ChunkedArray) -> bool:
     return least is not None and (least < _FIRST_DAY * day or most >= (_LAST_DAY + 1) * day)
 
 
-def write_data_file(table: TaskTable, name: str, data: pa.Table, place: Place = WHOLE) -> FileEntry:
+def write_data_file(table: TaskTable, name: str, data: pa.Table, place: PartitionValue = WHOLE) -> FileEntry:
     """Write one data file with all of `data`, which are rows of one partition, one at least."""
     writer = DataFileWriter(table, name, place)
     writer.write(data)

@@ -15,12 +15,12 @@ from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of, vector_place
-from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.file.vector import PATH, POS, Positions, read_vector
-from sinkql.connectors.iceberg.file_damage import check_parquet, damaged, reading, sealed_parquet
+from sinkql.connectors.iceberg.file_damage import check_parquet, damage_as_error, damaged_file_error, sealed_parquet
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def all_files(table: Table) -> frozenset[str]:
 
 
 def _check(table: Table, file: DataFile) -> None:
-    name = join_name(*table.name())
+    name = qualified_name(*table.name())
     if file.content == DataFileContent.EQUALITY_DELETES:
         raise SinkqlError(
             "SQ3506",
@@ -76,7 +76,7 @@ def read_dead(io: FileIO, name: str, file: DataFile) -> dict[str, Positions]:
     if vector is None:
         found = read_position_deletes(io, [file.file_path])
         if sum(map(len, found.values())) > file.record_count:
-            raise damaged(file.file_path, f"more rows than the {file.record_count} expected")
+            raise damaged_file_error(file.file_path, f"more rows than the {file.record_count} expected")
         return found
     return {vector.file: read_vector(io, name)}
 
@@ -92,7 +92,7 @@ def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positio
     """Return the dead positions of each data file path that the delete files name, sorted, each once."""
     found: dict[str, list[Positions]] = defaultdict(list)
     for path in paths:
-        with reading(path):
+        with damage_as_error(path):
             with io.new_input(path).open() as stream:
                 data = stream.read()
             check_parquet(data, path)
@@ -108,7 +108,9 @@ def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positio
     return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
 
 
-def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Positions], place: Place) -> FileEntry:
+def write_position_deletes(
+    table: TaskTable, name: str, dead: Mapping[str, Positions], place: PartitionValue
+) -> FileEntry:
     """Write one delete file that names sorted positions of data files, all of one partition.
 
     In another partition than its data file, a delete file counts for some readers and not for others.

@@ -36,7 +36,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import TableVersion
 
-from sinkql.connectors.iceberg.file_damage import SEAL, UNSEALED, SealedOutput, check_avro, reading
+from sinkql.connectors.iceberg.file_damage import SEAL, UNSEALED, SealedOutput, check_avro, damage_as_error
 
 VECTORS = 3
 """The format version from which on dead rows are told by deletion vectors, and rows have ids."""
@@ -69,7 +69,7 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
     """Return the manifests of a snapshot, with the first row ids that its list gives them; SQ3530 if it is damaged."""
     if snapshot is None:
         return []
-    with reading(snapshot.manifest_list):
+    with damage_as_error(snapshot.manifest_list):
         reader = _opened(
             table.io,
             snapshot.manifest_list,
@@ -95,7 +95,7 @@ def said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return the entries of a manifest, also of files that left the table with it; raises SQ3530 if it is damaged."""
-    with reading(manifest.manifest_path):
+    with damage_as_error(manifest.manifest_path):
         reader = _opened(
             io,
             manifest.manifest_path,

@@ -26,7 +26,7 @@ _FIELDS = (
 )
 
 
-class Moving:
+class RewrittenRows:
     """Read data files of a table, given by their paths, for a writer of `table`, which is `known` with the ids."""
 
     def __init__(self, table: Table, known: TaskTable, paths: Collection[str]) -> None:

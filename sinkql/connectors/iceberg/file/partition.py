@@ -43,31 +43,34 @@ _UNITS = {YearTransform: "Y", MonthTransform: "M", DayTransform: "D", HourTransf
 _HASHED_AS_LONG = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
     """One partition under one spec: Iceberg's single-value bytes of each field's value, None for NULL."""
 
     spec: int = 0
     values: tuple[bytes | None, ...] = ()
 
 
-WHOLE = Place()
+WHOLE = PartitionValue()
 """The one partition of a table that has never had others."""
 
 
 class Partitions:
-    """The partitions of a loaded table: how its manifests name a `Place`. The types of a spec are found out once."""
+    """The partitions of a loaded table: how its manifests name a `PartitionValue`. The types of a spec are found out
+    once."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
         self._known: dict[int, tuple[IcebergType, ...]] = {}
 
-    def place_of(self, file: DataFile) -> Place:
+    def place_of(self, file: DataFile) -> PartitionValue:
         """Return where a file of a manifest lies."""
         types = self._types(file.spec_id)
         values = (file.partition[number] for number in range(len(types)))
-        return Place(file.spec_id, tuple(_packed(type_, value) for type_, value in zip(types, values, strict=True)))
+        return PartitionValue(
+            file.spec_id, tuple(_packed(type_, value) for type_, value in zip(types, values, strict=True))
+        )
 
-    def record(self, place: Place) -> Record:
+    def record(self, place: PartitionValue) -> Record:
         """Return a partition as manifests name it, in Iceberg's physical values."""
         types = self._types(place.spec)
         return Record(*(_unpacked(type_, value) for type_, value in zip(types, place.values, strict=True)))
@@ -101,12 +104,12 @@ def parted_schema(metadata: TableMetadata, spec_id: int) -> Schema:
     )
 
 
-def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[Place, Places]]:
+def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[PartitionValue, Places]]:
     """Return the partitions of rows that have the table's types, each with the numbers of its rows in their order."""
     if not rows.num_rows:
         return []
     if spec.is_unpartitioned():
-        return [(Place(spec.spec_id), np.arange(rows.num_rows))]
+        return [(PartitionValue(spec.spec_id), np.arange(rows.num_rows))]
     codes = np.zeros(rows.num_rows, np.int64)
     fields: list[tuple[Places, list[bytes | None]]] = []
     for field in spec.fields:
@@ -118,7 +121,9 @@ def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[Pl
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     parts = np.split(order, starts[1:])
-    return [(Place(spec.spec_id, tuple(known[found[part[0]]] for found, known in fields)), part) for part in parts]
+    return [
+        (PartitionValue(spec.spec_id, tuple(known[found[part[0]]] for found, known in fields)), part) for part in parts
+    ]
 
 
 def _transformed(column: pa.Array, field: PartitionField, type_: IcebergType) -> tuple[Places, list[bytes | None]]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sinkql.connectors.iceberg.file.data_file import DataFileWriter, FileEntry, TaskTable
-from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.file.sort_order import arrange, sorted_numbers, write_sorted
 from sinkql.storage.spill import MOST, Ranges, Spill
 
@@ -23,7 +23,7 @@ Where = npt.NDArray[np.uint32]
 """A file's number and a position in it, of each row."""
 
 
-class OrderedWriter:
+class ClusteredWriter:
     """Write rows that have the table's types; `name` gives the name of the file with a number.
 
     Rows of one part are sorted in memory. Those of several wait in a temporary file in `folder`, by ranges of the
@@ -87,7 +87,7 @@ class OrderedWriter:
         return found[count:].astype(np.uint8)
 
     def _close_spilled(self, spill: Spill) -> tuple[list[FileEntry], Where]:
-        writers: dict[Place, tuple[int, DataFileWriter]] = {}
+        writers: dict[PartitionValue, tuple[int, DataFileWriter]] = {}
         counts: dict[int, int] = {}
         with TemporaryFile(dir=self._folder) as file, spill:
             file.truncate(8 * self._rows)

@@ -12,8 +12,8 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from sinkql.connectors.iceberg.file.data_file import TaskTable
-from sinkql.connectors.iceberg.file_damage import ENDING, footer_of, reading
-from sinkql.decode.parquet_footer import RowGroup, groups_of
+from sinkql.connectors.iceberg.file_damage import FOOTER_BYTES, damage_as_error, read_footer
+from sinkql.decode.parquet_footer import RowGroup, parse_row_groups
 
 _ROWS, _BYTES = 1 << 16, 64 << 20
 """What comes in a part, at most."""
@@ -27,7 +27,7 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
     A column that the file has not is NULL; one of a narrower type is left to the writer, which casts. Raises SQ3530.
     """
     schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
-    with reading(path), table.io().new_input(path).open() as stream:
+    with damage_as_error(path), table.io().new_input(path).open() as stream:
         parquet, groups = opened(stream, path)
         wanted = {field_id(field): field.name for field in schema}
         names = names_by_id(parquet.schema_arrow, wanted, table.properties)
@@ -47,8 +47,8 @@ def opened(stream: InputStream, path: str) -> tuple[pq.ParquetFile, Sequence[Row
 
     Raises ValueError, or what Arrow raises, where its footer is not whole as far as that can be told.
     """
-    footer = footer_of(stream, path)
-    groups = groups_of(footer[:-ENDING])
+    footer = read_footer(stream, path)
+    groups = parse_row_groups(footer[:-FOOTER_BYTES])
     metadata = pq.read_metadata(pa.BufferReader(footer))
     return pq.ParquetFile(stream, metadata=metadata, page_checksum_verification=True), groups
 

@@ -21,14 +21,14 @@ from sinkql.connectors.iceberg.file.data_file import (
     target_schema,
     write_data_file,
 )
-from sinkql.connectors.iceberg.file.partition import Place, divide
+from sinkql.connectors.iceberg.file.partition import PartitionValue, divide
 from sinkql.storage.sorted_run import Places
 
 _IN_MEMORY, _AT_ONCE = 128 << 20, 32 << 20
 """Bytes of the rows that wait in memory to be sorted, and of those that are put in order at once."""
 
 
-def arrange(rows: pa.Table, table: TaskTable) -> list[tuple[Place, Places]]:
+def arrange(rows: pa.Table, table: TaskTable) -> list[tuple[PartitionValue, Places]]:
     """Return the partitions of rows that have the table's types, each with the numbers of its rows in their order."""
     parts = divide(rows, table.schema(), table.spec())
     if not table.sorting or not parts:
@@ -45,7 +45,7 @@ class SortedWriter:
     file's order.
     """
 
-    def __init__(self, table: TaskTable, name: str, place: Place) -> None:
+    def __init__(self, table: TaskTable, name: str, place: PartitionValue) -> None:
         self.order: Places | None = None
         self._table = table
         self._file = DataFileWriter(table, name, place)
@@ -145,7 +145,7 @@ def _rise(numbers: Places) -> bool:
     return bool((numbers[1:] > numbers[:-1]).all())
 
 
-def write_sorted(table: TaskTable, name: str, rows: pa.Table, place: Place) -> FileEntry:
+def write_sorted(table: TaskTable, name: str, rows: pa.Table, place: PartitionValue) -> FileEntry:
     """Write one data file with all of `rows`, which `arrange` has put in order."""
     return replace(write_data_file(table, name, rows, place), order_id=table.order_id)
 

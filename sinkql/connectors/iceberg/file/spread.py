@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sinkql.connectors.iceberg.file.data_file import DataFileWriter, FileEntry, TaskTable, cast, target_schema
-from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.file.sort_order import arrange, write_sorted
 
 _ROWS, _BYTES = 1 << 20, 128 << 20
 """Rows wait in memory until there are so many, or so large ones; then each partition gets a file."""
 
 
-class SpreadWriter:
+class FanoutWriter:
     """Write rows to new data files of their partitions, one file after the other; `name` gets a file's number."""
 
     def __init__(self, table: TaskTable, name: str) -> None:
@@ -21,7 +21,7 @@ class SpreadWriter:
         self._rows = self._bytes = 0
         self._entries: list[FileEntry] = []
         whole = table.spec().is_unpartitioned() and not table.sorting
-        self._whole = DataFileWriter(table, name.format(""), Place(table.spec().spec_id)) if whole else None
+        self._whole = DataFileWriter(table, name.format(""), PartitionValue(table.spec().spec_id)) if whole else None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; files go out when there are many."""

@@ -18,8 +18,8 @@ from pyroaring import BitMap64
 
 from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_place
-from sinkql.connectors.iceberg.file.partition import Place
-from sinkql.connectors.iceberg.file_damage import reading
+from sinkql.connectors.iceberg.file.partition import PartitionValue
+from sinkql.connectors.iceberg.file_damage import damage_as_error
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 
@@ -31,7 +31,7 @@ _MAGIC = bytes.fromhex("d1d33964")
 
 
 def write_vectors(
-    table: TaskTable, name: str, dead: Mapping[str, Positions], places: Mapping[str, Place]
+    table: TaskTable, name: str, dead: Mapping[str, Positions], places: Mapping[str, PartitionValue]
 ) -> tuple[FileEntry, ...]:
     """Write one Puffin file with a vector for each data file's path, and return their entries; `name` has no ending.
 
@@ -91,7 +91,7 @@ def read_vector(io: FileIO, name: str) -> Positions:
             detail=f"{len(blob)} bytes were read",
             hint="Put the file back from a copy, or drop the table and create the sink again.",
         )
-    with reading(path):
+    with damage_as_error(path):
         return np.asarray(BitMap64.deserialize(body[4:]).to_array()).astype(np.int64)
 
 

@@ -15,8 +15,8 @@ from sinkql.connectors.iceberg.file.data_file import cast, target_schema
 from sinkql.connectors.iceberg.key_index.key_hash import key_schema, key_text
 from sinkql.errors import SinkqlError
 from sinkql.hash_key import HashKey
-from sinkql.row_hash import Hashes, collided, hashes
-from sinkql.storage.sorted_run import Places, repeats, sort_places
+from sinkql.row_hash import Hashes, collision_error, hash_rows
+from sinkql.storage.sorted_run import Places, duplicates_mask, sort_indices
 
 Mask = npt.NDArray[np.bool_]
 
@@ -42,16 +42,16 @@ def key_changes(
     keys, h1, h2 = _hashed(rows, schema, key, hash_key)
     if change == "retract":
         diff = rows.column("$diff").to_numpy()
-        order = sort_places(h1, h2, np.sign(diff))  # the row with + comes last of its key
+        order = sort_indices(h1, h2, np.sign(diff))  # the row with + comes last of its key
         _check_single(keys, h1[order], h2[order], diff[order], order)
         upsert = diff[order] > 0
-        fresh = upsert & ~repeats(h1[order], h2[order])
+        fresh = upsert & ~duplicates_mask(h1[order], h2[order])
     else:
-        order = sort_places(h1, h2, rows.column("$seq").to_numpy())
+        order = sort_indices(h1, h2, rows.column("$seq").to_numpy())
         upsert, fresh = np.ones(len(order), np.bool_), np.zeros(len(order), np.bool_)
         if change == "upsert":
             upsert = rows.column("$diff").to_numpy()[order] > 0
-    again = np.flatnonzero(repeats(h1[order], h2[order]))
+    again = np.flatnonzero(duplicates_mask(h1[order], h2[order]))
     if len(again):
         check_alike(keys.take(pa.array(order[again - 1])), keys.take(pa.array(order[again])))
     last = np.ones(len(order), np.bool_)
@@ -67,11 +67,11 @@ def first_halves(rows: pa.Table, schema: Schema, key: tuple[str, ...], hash_key:
 
 def _hashed(rows: pa.Table, schema: Schema, key: tuple[str, ...], hash_key: HashKey) -> tuple[pa.Table, Hashes, Hashes]:
     keys = cast(rows, target_schema(key_schema(schema, key), rows.schema))
-    return keys, *hashes(hash_key, [keys.column(name) for name in key])
+    return keys, *hash_rows(hash_key, [keys.column(name) for name in key])
 
 
 def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:
-    twice = np.flatnonzero(repeats(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
+    twice = np.flatnonzero(duplicates_mask(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
     if len(twice):
         raise two_rows(keys, int(order[twice[0]]))
 
@@ -81,7 +81,7 @@ def check_alike(left: pa.Table, right: pa.Table) -> None:
     for mine, other in zip(map(_stored, left.columns), map(_stored, right.columns), strict=True):
         unlike = pc.fill_null(pc.not_equal(mine, other), pc.xor(mine.is_null(), other.is_null()))
         if len(wrong := np.flatnonzero(unlike.to_numpy())):
-            raise collided(key_text(left, int(wrong[0])), key_text(right, int(wrong[0])))
+            raise collision_error(key_text(left, int(wrong[0])), key_text(right, int(wrong[0])))
 
 
 def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from sinkql.connectors.iceberg.key_index.index import Index, Run
 from sinkql.connectors.iceberg.key_index.run import map_run, merged, write_run
-from sinkql.storage.sorted_run import Tiers
+from sinkql.storage.sorted_run import MergePolicy
 
 _SLACK = 1 << 16
 _MIXED = 4
-_TIERS = Tiers(fan=2, small=1 << 14)
+_TIERS = MergePolicy(fan=2, small=1 << 14)
 """A run is merged with newer ones that together are as large, so that each entry is written a few times."""
 
 
-def folded(index: Index, folder: Path, name: str) -> Index:
+def compact_runs(index: Index, folder: Path, name: str) -> Index:
     """Return the index with runs merged into a new file where that is due; it is not saved.
 
     Raises ValueError where all runs have not as many keys as the files have live rows.
     """
     index = replace(index, runs=_named(index))
-    due = fold_due(index)
+    due = runs_to_compact(index)
     return index if due is None else replace(index, runs=_fold(index, folder, f"{name}.run", due))
 
 
@@ -36,7 +36,7 @@ def _named(index: Index) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def fold_due(index: Index) -> slice | None:
+def runs_to_compact(index: Index) -> slice | None:
     """Return which neighbours among the runs to merge now.
 
     All where most entries are of no use; else several that other buckets' keys may be in: each look-up asks them, and

@@ -31,8 +31,8 @@ from sinkql import codec
 from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn
 from sinkql.connectors.iceberg.key_index.layer import (
     TIERS,
-    DeleteNote,
-    FileNote,
+    DeleteRecord,
+    FileRecord,
     Layer,
     delete_of,
     file_of,
@@ -40,8 +40,8 @@ from sinkql.connectors.iceberg.key_index.layer import (
 )
 from sinkql.connectors.iceberg.key_index.run import size_of
 from sinkql.errors import LostIndexError
-from sinkql.hash_key import OPEN, HashKey
-from sinkql.state_store.directory import Home
+from sinkql.hash_key import PUBLIC_KEY, HashKey
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, sorted_run
 from sinkql.storage import files as storage_files
 
@@ -91,7 +91,7 @@ class IndexChange(msgspec.Struct, frozen=True):
     """
 
     index: str
-    files: dict[int, FileNote] = {}
+    files: dict[int, FileRecord] = {}
     deletes: dict[str, tuple[int, ...]] = {}
     dead: dict[int, int] = {}
     run: Run | None = None
@@ -116,7 +116,7 @@ class Rewrite:
     """
 
     removed: frozenset[int]
-    files: dict[int, FileNote]
+    files: dict[int, FileRecord]
     runs: tuple[Run, ...]
     merged: frozenset[int]
     deletes: tuple[MergedDeletes, ...]
@@ -162,7 +162,7 @@ class Index:
     next_file_id: int = 0
     next_delete_id: int = 0
     leaving: frozenset[str] = field(default=frozenset(), compare=False)
-    hash_key: HashKey = OPEN
+    hash_key: HashKey = PUBLIC_KEY
 
     @property
     def name(self) -> str:
@@ -170,13 +170,13 @@ class Index:
         return f"{self.sink}-{self.epoch}-{self.commit}.index"
 
     @cached_property
-    def files(self) -> dict[int, FileNote]:
+    def files(self) -> dict[int, FileRecord]:
         """Return all data files with live rows, by number."""
         found = merged(self.layers, whole=True).files
         return {number: note for number, note in found.items() if note is not None}
 
     @cached_property
-    def deletes(self) -> dict[int, DeleteNote]:
+    def deletes(self) -> dict[int, DeleteRecord]:
         """Return all delete files that name a data file of the table, by number."""
         found = merged(self.layers, whole=True).deletes
         return {number: note for number, note in found.items() if note is not None}
@@ -191,14 +191,14 @@ class Index:
         files = {note.path for note in self.files.values()}
         return files | {note.path for note in self.deletes.values()} | set(self.idle)
 
-    def delete(self, number: int) -> DeleteNote:
+    def delete(self, number: int) -> DeleteRecord:
         """Return a delete file; raises KeyError for one that is not in the table."""
         found = delete_of(self.layers, number)
         if found is None:
             raise KeyError(number)
         return found
 
-    def file(self, number: int) -> FileNote:
+    def file(self, number: int) -> FileRecord:
         """Return a data file; raises KeyError for one that is not in the table."""
         found = file_of(self.layers, number)
         if found is None:
@@ -207,7 +207,7 @@ class Index:
 
     @classmethod
     def load(
-        cls, folder: Path, name: str, key: Sequence[KeyColumn], *, runs: bool = True, hash_key: HashKey = OPEN
+        cls, folder: Path, name: str, key: Sequence[KeyColumn], *, runs: bool = True, hash_key: HashKey = PUBLIC_KEY
     ) -> Index | None:
         """Read a manifest; None where it, or what it names, is missing or damaged, or of another key: then rebuild.
 
@@ -216,7 +216,7 @@ class Index:
         Without `runs` these may be elsewhere.
         """
         try:
-            index = replace(_read(folder, name, hashed=hash_key.mark), hash_key=hash_key)
+            index = replace(_read(folder, name, hashed=hash_key.fingerprint), hash_key=hash_key)
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
         if index.key != tuple(key):
@@ -230,7 +230,7 @@ class Index:
             if path.read_bytes() != self._data:
                 raise FileExistsError(path)
             return self.name
-        storage_files.write(path, self._data)
+        storage_files.write_atomic(path, self._data)
         failpoint.point("index-manifest")
         return self.name
 
@@ -294,7 +294,7 @@ class Index:
             self.epoch,
             self.commit,
             self.key,
-            self.hash_key.mark,
+            self.hash_key.fingerprint,
             self.runs,
             self.layers[0],
             self.older,
@@ -330,7 +330,7 @@ class _Step:
         self.next_file_id = max((self.next_file_id, *(number + 1 for number in change.files)))
         for path, targets in change.deletes.items():
             rows = sum(change.dead.get(target, 0) for target in targets)
-            self.layer.deletes[self.next_delete_id] = DeleteNote(path, len(targets), rows)
+            self.layer.deletes[self.next_delete_id] = DeleteRecord(path, len(targets), rows)
             for target in targets:
                 self._named[target] = (*self._named.get(target, ()), self.next_delete_id)
             self.next_delete_id += 1
@@ -343,7 +343,7 @@ class _Step:
         for number, dead in self._dead.items():
             known = file_of(self._layers, number)
             assert known is not None, "dead rows of a file that is gone"
-            note = FileNote("", 0, dead, self._named.get(number, ()))
+            note = FileRecord("", 0, dead, self._named.get(number, ()))
             whole = known + note
             assert whole.dead <= whole.rows, "more dead rows than rows"
             if whole.dead == whole.rows:
@@ -381,7 +381,7 @@ class _Step:
                 self._release(number, count)
 
     def _name_anew(self, deletes: MergedDeletes, merged: frozenset[int]) -> None:
-        self.layer.deletes[self.next_delete_id] = DeleteNote(deletes.path, len(deletes.targets), deletes.rows)
+        self.layer.deletes[self.next_delete_id] = DeleteRecord(deletes.path, len(deletes.targets), deletes.rows)
         for target in deletes.targets:
             known = self.layer.files.get(target) or file_of(self._layers, target)
             assert known is not None, "a file that is gone was named"
@@ -395,12 +395,12 @@ class _Step:
         assert known is not None, "a file named by a delete file that is gone"
         left = known.targets - count
         if fresh and left:
-            self.layer.deletes[number] = DeleteNote(known.path, left, known.rows)
+            self.layer.deletes[number] = DeleteRecord(known.path, left, known.rows)
         elif fresh:  # it comes with this very commit, so it leaves with the next
             del self.layer.deletes[number]
             self.idle.append(known.path)
         elif left:
-            self.layer.deletes[number] = DeleteNote("", -count)
+            self.layer.deletes[number] = DeleteRecord("", -count)
         else:
             self.layer.deletes[number] = None
             self.leaving.add(known.path)
@@ -415,26 +415,26 @@ def open_index(folder: Path, name: str) -> Index:
         raise _damaged("manifest", name, str(error)) from error
 
 
-def brought_index(home: Home, name: str) -> Index:
+def fetched_index(home: StateDirectory, name: str) -> Index:
     """Read a manifest that was saved for tasks, wherever this one runs; raises SQ3411."""
     if not home.remote:
         return open_index(home.folder, name)
     try:
         return _fetched_index(home, name)
     except LostIndexError:  # its copies here may be damaged, those of the store are not
-        home.lose(path.name for path in home.folder.glob("*.index"))
+        home.mark_lost(path.name for path in home.folder.glob("*.index"))
         return _fetched_index(home, name)
 
 
-def _fetched_index(home: Home, name: str) -> Index:
-    home.bring({name: None})
-    home.bring({each: None for each, size in files(home.folder, name).items() if size is None})
+def _fetched_index(home: StateDirectory, name: str) -> Index:
+    home.fetch({name: None})
+    home.fetch({each: None for each, size in files(home.folder, name).items() if size is None})
     return open_index(home.folder, name)
 
 
-def bring_runs(home: Home, runs: Iterable[Run]) -> None:
+def fetch_runs(home: StateDirectory, runs: Iterable[Run]) -> None:
     """Have runs that tasks have written elsewhere in the folder; raises SQ3411 for one that is lost."""
-    if home.remote and (lost := home.bring({run.name: size_of(run.rows) for run in runs})):
+    if home.remote and (lost := home.fetch({run.name: size_of(run.rows) for run in runs})):
         raise _damaged("run", lost[0], f"{home.store} does not have it")
 
 
@@ -503,7 +503,7 @@ def files(folder: Path, name: str) -> dict[str, int | None]:
 
 
 def sweep(
-    home: Home,
+    home: StateDirectory,
     *,
     sink: str,
     epoch: int,
@@ -518,7 +518,7 @@ def sweep(
     earlier run of the sink may still look at them. Never call it while the outcome of a commit is unknown.
     """
     folder = home.folder
-    home.bring(dict.fromkeys(manifests))
+    home.fetch(dict.fromkeys(manifests))
     kept = {name for index in indexes for name in index.reached}
     for name in manifests:
         kept.add(name)

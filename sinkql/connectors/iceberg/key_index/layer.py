@@ -12,13 +12,13 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from sinkql.connectors.iceberg.file.partition import WHOLE, Place
-from sinkql.storage.sorted_run import Tiers
+from sinkql.connectors.iceberg.file.partition import WHOLE, PartitionValue
+from sinkql.storage.sorted_run import MergePolicy
 
-TIERS = Tiers(fan=8, small=64)
+TIERS = MergePolicy(fan=8, small=64)
 
 
-class Home(msgspec.Struct, frozen=True, array_like=True):
+class IndexLocation(msgspec.Struct, frozen=True, array_like=True):
     """Where the keys of a file belong: one bucket of `buckets` under `bucketing`."""
 
     bucket: int
@@ -26,7 +26,7 @@ class Home(msgspec.Struct, frozen=True, array_like=True):
     bucketing: str
 
 
-class FileNote(msgspec.Struct, frozen=True, array_like=True):
+class FileRecord(msgspec.Struct, frozen=True, array_like=True):
     """A data file where its path is given, else more about one of an older layer.
 
     `rows` are all that it has, in `size` bytes; `dead` rows and `deletes`, the numbers of the delete files that name
@@ -39,16 +39,16 @@ class FileNote(msgspec.Struct, frozen=True, array_like=True):
     dead: int = 0
     deletes: tuple[int, ...] = ()
     size: int = 0
-    home: Home | None = None
-    place: Place = WHOLE
+    home: IndexLocation | None = None
+    place: PartitionValue = WHOLE
     again: bool = False
 
-    def __add__(self, newer: FileNote) -> FileNote:
+    def __add__(self, newer: FileRecord) -> FileRecord:
         """Return both notes of one file as one."""
         return structs.replace(self, dead=self.dead + newer.dead, deletes=self.deletes + newer.deletes)
 
 
-class DeleteNote(msgspec.Struct, frozen=True, array_like=True):
+class DeleteRecord(msgspec.Struct, frozen=True, array_like=True):
     """A delete file where its path is given, else a change of `targets`: how many data files in the table it names.
 
     `rows` are the positions in it.
@@ -58,19 +58,19 @@ class DeleteNote(msgspec.Struct, frozen=True, array_like=True):
     targets: int
     rows: int = 0
 
-    def __add__(self, newer: DeleteNote) -> DeleteNote:
+    def __add__(self, newer: DeleteRecord) -> DeleteRecord:
         """Return both notes of one file as one."""
-        return DeleteNote(self.path, self.targets + newer.targets, self.rows)
+        return DeleteRecord(self.path, self.targets + newer.targets, self.rows)
 
 
-Note = TypeVar("Note", FileNote, DeleteNote)
+Note = TypeVar("Note", FileRecord, DeleteRecord)
 
 
 class Layer(msgspec.Struct, frozen=True):
     """Notes of data and delete files by number; None for a file that is no longer in the table."""
 
-    files: dict[int, FileNote | None] = {}
-    deletes: dict[int, DeleteNote | None] = {}
+    files: dict[int, FileRecord | None] = {}
+    deletes: dict[int, DeleteRecord | None] = {}
 
     @property
     def size(self) -> int:
@@ -78,12 +78,12 @@ class Layer(msgspec.Struct, frozen=True):
         return len(self.files) + len(self.deletes)
 
 
-def file_of(layers: Iterable[Layer], number: int) -> FileNote | None:
+def file_of(layers: Iterable[Layer], number: int) -> FileRecord | None:
     """Return what the layers, newest first, say together of a data file; None for one that is gone."""
     return _whole((layer.files for layer in layers), number)
 
 
-def delete_of(layers: Iterable[Layer], number: int) -> DeleteNote | None:
+def delete_of(layers: Iterable[Layer], number: int) -> DeleteRecord | None:
     """Return what the layers, newest first, say together of a delete file; None for one that is gone."""
     return _whole((layer.deletes for layer in layers), number)
 
@@ -104,8 +104,8 @@ def _whole(notes: Iterable[Mapping[int, Note | None]], number: int) -> Note | No
 
 def merged(layers: Iterable[Layer], *, whole: bool) -> Layer:
     """Return layers, newest first, as one; with `whole` there is none below them."""
-    files: dict[int, FileNote | None] = {}
-    deletes: dict[int, DeleteNote | None] = {}
+    files: dict[int, FileRecord | None] = {}
+    deletes: dict[int, DeleteRecord | None] = {}
     for layer in reversed(tuple(layers)):
         for number, file in layer.files.items():
             _put(files, number, file)
@@ -120,11 +120,11 @@ def merged(layers: Iterable[Layer], *, whole: bool) -> Layer:
 def _put(notes: dict[int, Note | None], number: int, note: Note | None) -> None:
     """Put a newer note on what is there; a file that came and went leaves no trace."""
     known = notes.get(number)
-    if isinstance(note, FileNote) and note.again and isinstance(known, FileNote):
+    if isinstance(note, FileRecord) and note.again and isinstance(known, FileRecord):
         notes[number] = structs.replace(note, again=known.again or not known.path)
     elif note is not None:
         notes[number] = note if known is None else known + note
-    elif known is not None and known.path and not (isinstance(known, FileNote) and known.again):
+    elif known is not None and known.path and not (isinstance(known, FileRecord) and known.again):
         del notes[number]
     else:
         notes[number] = None

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sinkql.connectors.iceberg.key_index.run import Entries
-from sinkql.storage.sorted_run import find, sort_places
+from sinkql.storage.sorted_run import find, sort_indices
 
 _AT_ONCE = 1 << 20
 """Entries looked at together, which bounds what that takes in memory."""
@@ -30,7 +30,7 @@ def live_rows(runs: Sequence[tuple[Entries, bool]], files: Collection[int]) -> E
             parts.append(found.take(lives(found, newer)))
         newer.append(run)
     whole = Entries._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return whole if len(parts) <= 2 else whole.take(sort_places(whole.h1, whole.h2))
+    return whole if len(parts) <= 2 else whole.take(sort_indices(whole.h1, whole.h2))
 
 
 def lives(entries: Entries, newer: Sequence[Entries], *, older: bool = True) -> npt.NDArray[np.bool_]:

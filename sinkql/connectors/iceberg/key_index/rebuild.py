@@ -16,13 +16,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
-from sinkql.connectors.iceberg.file.partition import Partitions, Place
+from sinkql.connectors.iceberg.file.partition import Partitions, PartitionValue
 from sinkql.connectors.iceberg.file.reader import names_by_id, opened
 from sinkql.connectors.iceberg.file.vector import Positions
-from sinkql.connectors.iceberg.file_damage import reading
+from sinkql.connectors.iceberg.file_damage import damage_as_error
 from sinkql.connectors.iceberg.key_index.index import Index, Run
 from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn, key_schema, key_text
-from sinkql.connectors.iceberg.key_index.layer import DeleteNote, FileNote, Layer
+from sinkql.connectors.iceberg.key_index.layer import DeleteRecord, FileRecord, Layer
 from sinkql.connectors.iceberg.key_index.run import (
     TOMBSTONE,
     Entries,
@@ -32,10 +32,10 @@ from sinkql.connectors.iceberg.key_index.run import (
     write_run,
 )
 from sinkql.errors import SharedKeyError
-from sinkql.hash_key import OPEN, HashKey
-from sinkql.keywords import join_name
-from sinkql.row_hash import collided, hashes
-from sinkql.storage.sorted_run import repeats, sort_places
+from sinkql.hash_key import PUBLIC_KEY, HashKey
+from sinkql.keywords import qualified_name
+from sinkql.row_hash import collision_error, hash_rows
+from sinkql.storage.sorted_run import duplicates_mask, sort_indices
 
 _BATCH = 1 << 18
 _PART = 1 << 21
@@ -50,7 +50,7 @@ def rebuild(
     sink: str,
     epoch: int,
     leaves: Callable[[str], bool] = lambda path: False,
-    hash_key: HashKey = OPEN,
+    hash_key: HashKey = PUBLIC_KEY,
 ) -> Index:
     """Read the keys of every live row of the current snapshot into one run, and return the index, not yet saved.
 
@@ -90,7 +90,7 @@ def rebuild(
 
 def _layer_of(
     data: Mapping[str, DataFile],
-    places: Mapping[str, Place],
+    places: Mapping[str, PartitionValue],
     dead: Mapping[str, Positions],
     targets: Mapping[str, Sequence[str]],
     positions: Mapping[str, int],
@@ -105,14 +105,14 @@ def _layer_of(
         for path in found:
             naming[path].append(number)
     files = {
-        number: FileNote(
+        number: FileRecord(
             path, count, gone.get(path, 0), tuple(naming[path]), data[path].file_size_in_bytes, place=places[path]
         )
         for number, (path, count) in enumerate(rows.items())
         if path not in empty
     }
     deletes = {
-        number: DeleteNote(path, len(found), positions[path])
+        number: DeleteRecord(path, len(found), positions[path])
         for number, (path, found) in enumerate(needed.items())
         if found
     }
@@ -140,7 +140,7 @@ def catch_up(
     filled = ((path, live.data[path]) for path in new if live.data[path].record_count)
     partitions = Partitions(table.metadata)
     added = {
-        index.next_file_id + number: FileNote(
+        index.next_file_id + number: FileRecord(
             path, file.record_count, size=file.file_size_in_bytes, place=partitions.place_of(file)
         )
         for number, (path, file) in enumerate(filled)
@@ -205,7 +205,7 @@ def _parts(entries: Iterable[Entries]) -> Iterator[Entries]:
 
 def _sorted(parts: Sequence[Entries]) -> Entries:
     whole = Entries._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return whole.take(sort_places(whole.h1, whole.h2))
+    return whole.take(sort_indices(whole.h1, whole.h2))
 
 
 def _merged(parts: Sequence[Entries], keys: _Keys) -> Iterator[Entries]:
@@ -228,10 +228,10 @@ def _merged(parts: Sequence[Entries], keys: _Keys) -> Iterator[Entries]:
 class _Keys:
     """Read the key columns of a table's files."""
 
-    def __init__(self, table: Table, index: Index, files: Mapping[int, FileNote]) -> None:
+    def __init__(self, table: Table, index: Index, files: Mapping[int, FileRecord]) -> None:
         self._io: FileIO = table.io
         self._properties: Mapping[str, str] = table.properties
-        self._table, self._key, self._files = join_name(*table.name()), index.key, files
+        self._table, self._key, self._files = qualified_name(*table.name()), index.key, files
         self._hash_key = index.hash_key
         schema = schema_to_pyarrow(key_schema(table.schema(), tuple(column.name for column in self._key)))
         self._types = {field.name: field.type for field in schema}
@@ -242,7 +242,7 @@ class _Keys:
             gone = dead.get(self._files[id_].path)
             start = 0
             for batch in self._read(self._files[id_].path):
-                h1, h2 = hashes(self._hash_key, batch.columns)
+                h1, h2 = hash_rows(self._hash_key, batch.columns)
                 positions = np.arange(start, start + batch.num_rows, dtype=np.uint32)
                 start += batch.num_rows
                 entries = Entries(h1, h2, np.full(batch.num_rows, id_, np.uint32), positions)
@@ -260,7 +260,7 @@ class _Keys:
         SQ3460 if the two rows have other keys, and hashes that are equal.
         """
         files, positions = probe(older, entries.h1, entries.h2)
-        twice = np.flatnonzero(repeats(entries.h1, entries.h2) | (files != TOMBSTONE))
+        twice = np.flatnonzero(duplicates_mask(entries.h1, entries.h2) | (files != TOMBSTONE))
         if not len(twice):
             return
         place = int(twice[0])
@@ -272,7 +272,7 @@ class _Keys:
             number, position = int(entries.file[place - 1]), int(entries.pos[place - 1])
         other = self._at(self._files[number].path, position) if number in self._files else found
         if found != other:
-            raise collided(other, found)
+            raise collision_error(other, found)
         raise SharedKeyError(
             "SQ3551",
             f'table "{self._table}" has two rows with the key {found}',
@@ -289,7 +289,7 @@ class _Keys:
 
     def _read(self, path: str) -> Iterator[pa.RecordBatch]:
         """Yield a file's key columns in the key's order and the table's types, found by field id."""
-        with reading(path), self._io.new_input(path).open() as stream:
+        with damage_as_error(path), self._io.new_input(path).open() as stream:
             parquet, _ = opened(stream, path)
             wanted = {column.id: column.name for column in self._key}
             found = names_by_id(parquet.schema_arrow, wanted, self._properties)

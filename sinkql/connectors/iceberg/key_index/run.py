@@ -19,8 +19,8 @@ import xxhash
 from sinkql.errors import LostIndexError
 from sinkql.row_hash import Hashes
 from sinkql.storage import files
-from sinkql.storage.digest import digest_of, digest_once
-from sinkql.storage.sorted_run import Tiers, hits, newest
+from sinkql.storage.digest import cached_digest, digest_file
+from sinkql.storage.sorted_run import MergePolicy, matches, newest
 
 TOMBSTONE = np.uint32(0xFFFF_FFFF)
 MAGIC = b"SQKIDX02"
@@ -32,7 +32,7 @@ _LAYOUT = (("<u8", 0), ("<u8", 8), ("<u4", 16), ("<u4", 20))
 MERGED_AT_ONCE = 1 << 20
 """Entries that are merged in memory."""
 
-TIERS = Tiers(fan=8, small=1 << 14, base=1 << 22)
+TIERS = MergePolicy(fan=8, small=1 << 14, base=1 << 22)
 
 Ids = npt.NDArray[np.uint32]
 
@@ -65,7 +65,7 @@ def write_run(path: Path, rows: int, parts: Iterable[Entries]) -> None:
 
     Raises FileExistsError rather than replace one.
     """
-    with files.stream(path) as file:
+    with files.write_stream(path) as file:
         start = 0
         digests = [xxhash.xxh3_128() for _ in _LAYOUT]
         for part in parts:
@@ -91,7 +91,7 @@ def map_run(path: Path) -> Entries:
     whole = path.exists() and path.stat().st_size >= HEADER
     data = np.memmap(path, np.uint8, "r").view(np.ndarray) if whole else np.empty(0, np.uint8)
     rows = int(data[8:16].view("<u8")[0]) if len(data) else -1
-    if len(data) != size_of(rows) or data[:HEADER].tobytes() != digest_once(path, _header_of):
+    if len(data) != size_of(rows) or data[:HEADER].tobytes() != cached_digest(path, _header_of):
         raise LostIndexError(
             "SQ3411", f'index run "{path.name}" is damaged', hint="Start the sink again to rebuild it."
         )
@@ -109,7 +109,7 @@ def _header_of(path: Path) -> bytes:
     rows = (path.stat().st_size - HEADER) // ENTRY
     with path.open("rb", buffering=0) as file:
         file.seek(HEADER)
-        return _header(path, rows, [digest_of(file, int(kind[2]) * rows) for kind, _ in _LAYOUT])
+        return _header(path, rows, [digest_file(file, int(kind[2]) * rows) for kind, _ in _LAYOUT])
 
 
 @lru_cache(maxsize=256)
@@ -122,7 +122,7 @@ def probe(runs: Sequence[Entries], h1: Hashes, h2: Hashes) -> tuple[Ids, Ids]:
     """Return file and position of each key, the first run (the newest) that knows it winning; TOMBSTONE for none."""
     files = np.full(len(h1), TOMBSTONE, np.uint32)
     positions = np.zeros(len(h1), np.uint32)
-    found = hits(((run.h1, run.h2) for run in runs), h1, h2)
+    found = matches(((run.h1, run.h2) for run in runs), h1, h2)
     for run, (asked, places) in zip(runs, found, strict=True):
         files[asked], positions[asked] = run.file[places], run.pos[places]
     return files, positions

@@ -13,10 +13,10 @@ from msgspec import structs
 from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable
 from sinkql.connectors.iceberg.file.deletes import read_dead_of, write_position_deletes
 from sinkql.connectors.iceberg.file.manifest import VECTORS
-from sinkql.connectors.iceberg.file.partition import Place
+from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.file.vector import Positions, read_vector, united, write_vectors
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange
-from sinkql.connectors.iceberg.key_index.layer import FileNote
+from sinkql.connectors.iceberg.key_index.layer import FileRecord
 from sinkql.connectors.iceberg.storage.failure import missing
 
 Named = tuple[tuple[FileEntry, tuple[int, ...]], ...]
@@ -35,10 +35,10 @@ def write_dead(table: TaskTable, index: Index, dead: Mapping[int, Positions], na
     return _write_files(table, known, dead, name)
 
 
-def _write_files(table: TaskTable, known: Mapping[int, FileNote], dead: Mapping[int, Positions], name: str) -> Named:
+def _write_files(table: TaskTable, known: Mapping[int, FileRecord], dead: Mapping[int, Positions], name: str) -> Named:
     """Write delete files, which name files of one partition each, the one of the old rows wherever new ones go."""
     by_file = table.properties.get("write.delete.granularity") == "file"
-    groups: dict[tuple[Place, int], list[int]] = defaultdict(list)
+    groups: dict[tuple[PartitionValue, int], list[int]] = defaultdict(list)
     for id_, note in known.items():
         groups[note.place, id_ if by_file else 0].append(id_)
     return tuple(
@@ -53,7 +53,7 @@ def _write_files(table: TaskTable, known: Mapping[int, FileNote], dead: Mapping[
 
 
 def _write_whole(
-    table: TaskTable, index: Index, known: Mapping[int, FileNote], dead: Mapping[int, Positions], name: str
+    table: TaskTable, index: Index, known: Mapping[int, FileRecord], dead: Mapping[int, Positions], name: str
 ) -> Named:
     """Write a file of deletion vectors of known data files: of the rows that die, and of those dead before.
 
@@ -63,7 +63,7 @@ def _write_whole(
         return ()
     io = table.io()
 
-    def whole_of(id_: int, note: FileNote) -> Positions:
+    def whole_of(id_: int, note: FileRecord) -> Positions:
         older = (read_dead_of(io, index.delete(each).path, note.path) for each in note.deletes)
         return united(dead[id_], *older)
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import bind, described, missing, option_span
-from sinkql.connector_api.planning import Planning
+from sinkql.connector_api.options import bind, missing, option_field, option_span
+from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.secret import secret_data
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 
@@ -54,38 +54,38 @@ _OF_TOKENS = ("CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL")
 class CatalogOptions:
     """The options of all catalog types; which ones a type has, `_ALLOWED` says."""
 
-    catalog_type: str = described("what the catalog is", choices=SUPPORTED)
-    url: str | None = described(
+    catalog_type: str = option_field("what the catalog is", choices=SUPPORTED)
+    url: str | None = option_field(
         "`rest`, `s3tablesrest`: its address, required; `hive`: the metastore's, as `thrift://host:9083`. `glue`: its "
         "endpoint, else AWS's own. `sql`: a database URL, else `catalog.db` in the warehouse",
         default=None,
     )
-    warehouse: str | None = described(
+    warehouse: str | None = option_field(
         "`sql`: a local folder, required. `rest`: the warehouse's name. `s3tablesrest`: the table bucket's ARN, or its "
         "name in the account of the AWS connection; required. `glue`, `hive`: where new databases lie, as "
         "`s3://bucket/path`",
         default=None,
         local_path=True,
     )
-    credential: logical.SecretText | None = described(
+    credential: logical.SecretText | None = option_field(
         "`rest`: `client-id:client-secret` for OAuth2. `sql`: the database's `user:password`; after a user's name in "
         "`URL` the password alone",
         default=None,
     )
-    scope: str | None = described("`rest`: the OAuth2 scope, `catalog` without one", default=None)
-    oauth2_server_url: str | None = described("`rest`: where tokens come from, else the catalog", default=None)
-    storage_provider: Literal["s3", "gcs", "adls"] | None = described(
+    scope: str | None = option_field("`rest`: the OAuth2 scope, `catalog` without one", default=None)
+    oauth2_server_url: str | None = option_field("`rest`: where tokens come from, else the catalog", default=None)
+    storage_provider: Literal["s3", "gcs", "adls"] | None = option_field(
         "`rest`: where its files are", default=None, choices=("s3", "gcs")
     )
-    access_delegation: Literal["vended-credentials"] | None = described(
+    access_delegation: Literal["vended-credentials"] | None = option_field(
         "`rest`: the catalog gives the keys to a table's files", default=None
     )
-    aws_connection: ast.Name | None = described(
+    aws_connection: ast.Name | None = option_field(
         "`s3tablesrest`, `glue`: whose keys or role requests are signed with, required; and those for files, where the "
         "sink has no `USING AWS CONNECTION`",
         default=None,
     )
-    gcp_connection: ast.Name | None = described(
+    gcp_connection: ast.Name | None = option_field(
         "`rest`: the service account whose tokens requests to BigLake have, and those for files", default=None
     )
 
@@ -97,7 +97,7 @@ class _Checked:
     statement: ast.CreateConnection
     options: CatalogOptions
     type: str
-    planning: Planning
+    planning: PlanningContext
 
     def span(self, name: str) -> Span:
         return option_span(self.statement.options, name, self.statement.kind_span)
@@ -110,7 +110,7 @@ class _Checked:
         return missing(name, owner=owner, span=self.statement.kind_span, example=example)
 
 
-def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
     """Return the options of the connection's catalog type; raises SQ21xx, SQ2519 to SQ2535, SQ2913 and SQ2988."""
     _check_type(statement)
     options = bind(statement.options, CatalogOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import msgspec
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.options import bind, described, labels, option_span
-from sinkql.connector_api.planning import Planning, SinkPlan
+from sinkql.connector_api.options import bind, option_field, option_labels, option_span
+from sinkql.connector_api.planning import PlanningContext, SinkPlan
 from sinkql.connector_api.sink_options import SinkOptions, check_positive
 from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
 from sinkql.errors import Notice, SinkqlError, Span, UnfitNameError
@@ -55,38 +55,40 @@ _CHANGELOG = (
 class TableOptions:
     """What INTO … (…) says: where the table is."""
 
-    namespace: str = described("the namespace of the table")
-    table: str = described("its name; the sink creates it")
+    namespace: str = option_field("the namespace of the table")
+    table: str = option_field("its name; the sink creates it")
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergOptions(SinkOptions):
     """What WITH (…) says."""
 
-    format_version: int = described("of a table that the sink creates: 2 or 3", default=2)
-    retain_snapshots: int | None = described(
+    format_version: int = option_field("of a table that the sink creates: 2 or 3", default=2)
+    retain_snapshots: int | None = option_field(
         "how many stay, else 100; the table's `history.expire` settings win",
         default=None,
     )
-    maintenance: bool = described(
+    maintenance: bool = option_field(
         "compact files, expire snapshots, and remove files that nothing reaches; with the table's `gc.enabled = false` "
         "only compact",
         default=True,
     )
-    maintenance_share: float | None = described(
+    maintenance_share: float | None = option_field(
         "percent of the time that compaction may take, else 15",
         default=None,
     )
-    existing_rows: Literal["KEEP", "REPLACE"] | None = described(
+    existing_rows: Literal["KEEP", "REPLACE"] | None = option_field(
         "`KEEP` takes a table with rows of others, `REPLACE` puts the sink's rows in their place", default=None
     )
-    branch: str | None = described(
+    branch: str | None = option_field(
         "a branch of the table to commit to, until `ALTER SINK … PUBLISH` moves main to there; else main",
         default=None,
     )
 
 
-def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
+def plan_sink(
+    statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: PlanningContext
+) -> SinkPlan:
     """Bind the options (SQ21xx, SQ2326, SQ2328, SQ2330), find each column's Iceberg type (SQ2310); see `layout`."""
     if planning.catalog.setting("enable_iceberg_sink") == "false":
         raise SinkqlError(
@@ -183,7 +185,7 @@ def destination(sink: logical.Sink) -> logical.Destination:
     return logical.Destination("table", path, refused, alone=alone, apart=apart, branch=branch, replaces=replaces)
 
 
-def check_using(statement: ast.CreateSink, sink: logical.Sink, planning: Planning) -> None:
+def check_using(statement: ast.CreateSink, sink: logical.Sink, planning: PlanningContext) -> None:
     """Refuse keys of AWS for files of a catalog of Google's (SQ2535)."""
     catalog = planning.connection(statement.connection, sink.kind)
     if statement.using is not None and statement.using.kind == "AWS" and "gcp_connection" in catalog.options:
@@ -197,7 +199,7 @@ def check_using(statement: ast.CreateSink, sink: logical.Sink, planning: Plannin
 
 def _check_places(statement: ast.CreateSink) -> None:
     """Refuse an option of INTO … (…) in WITH (…), and the other way round (SQ2105)."""
-    target, behaviour = labels(TableOptions), labels(IcebergOptions)
+    target, behaviour = option_labels(TableOptions), option_labels(IcebergOptions)
     for options, there, place in (
         (statement.options, behaviour, "WITH (…)"),
         (statement.with_options, target, "the parentheses after the connection"),

@@ -17,7 +17,7 @@ def local_folder(location: str) -> Path | None:
     return None if "://" in location else Path(location)
 
 
-def settle(locations: Iterable[str]) -> None:
+def sync(locations: Iterable[str]) -> None:
     """Make the local files among these durable, before anything names them; raises OSError as `durable.settle` does.
 
     An object store has made durable what it has answered.

@@ -24,7 +24,7 @@ from pyiceberg.table.update import (
 )
 
 from sinkql.errors import SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 
 class BranchTable(Table):
@@ -36,7 +36,7 @@ class BranchTable(Table):
         if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
             raise SinkqlError(
                 "SQ3521",
-                f'table "{join_name(*whole.name())}" has a tag "{branch}", and so no branch of that name',
+                f'table "{qualified_name(*whole.name())}" has a tag "{branch}", and so no branch of that name',
                 hint="Write another BRANCH.",
             )
         self.whole = whole

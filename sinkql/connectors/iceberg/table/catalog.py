@@ -16,7 +16,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.pool import NullPool
 
 from sinkql import logical
-from sinkql.connector_api.planning import Access
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.secret import reveal
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, stores_of
 from sinkql.connectors.iceberg.storage.local import local_folder
@@ -24,7 +24,7 @@ from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest_catalog import open_rest
 from sinkql.connectors.iceberg.table.sql_catalog import FileCatalog, KnowingCatalog, MemoryCatalog
 from sinkql.errors import SinkqlError
-from sinkql.object_store.boto import no_boto3
+from sinkql.object_store.boto import boto3_missing
 from sinkql.object_store.signing import CATALOGS
 from sinkql.storage import files
 
@@ -66,7 +66,7 @@ def open_catalog(name: str, options: Mapping[str, Any], outside: Outside, stores
         raise explain(error, name) from error
 
 
-def validate(connection: logical.Connection, access: Access) -> None:
+def validate(connection: logical.Connection, access: OutsideAccess) -> None:
     """Open the catalog and list its namespaces; raises SQ42xx or SQ43xx, and says which option causes it."""
     options = connection.options
     try:
@@ -91,7 +91,7 @@ def _open_glue(options: Mapping[str, Any], stores: Stores) -> Catalog:
     try:
         from sinkql.connectors.iceberg.table.glue_catalog import open_glue  # it needs an extra
     except ModuleNotFoundError:
-        raise no_boto3(CATALOGS) from None
+        raise boto3_missing(CATALOGS) from None
     return open_glue(options, stores)
 
 

@@ -10,7 +10,7 @@ from pyiceberg import exceptions as iceberg
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from sinkql.connectors.iceberg.storage.failure import closed, of_storage, untrusted
-from sinkql.errors import SinkqlError, no_room
+from sinkql.errors import SinkqlError, disk_full
 
 _UNREACHABLE = (
     requests.ConnectionError,
@@ -52,7 +52,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
     if isinstance(error, SinkqlError):
         return error
     cause = _TOKEN.sub(r"\1***", f"{type(error).__name__}: {error}")
-    if (full := no_room(error)) is not None:
+    if (full := disk_full(error)) is not None:
         return full
     if type(error).__module__.startswith("botocore"):
         return _of_aws(error, name)

@@ -12,8 +12,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
-from sinkql.connectors.iceberg.file_damage import check_json, reading, sealed_json
-from sinkql.connectors.iceberg.storage.local import settle
+from sinkql.connectors.iceberg.file_damage import check_json, damage_as_error, sealed_json
+from sinkql.connectors.iceberg.storage.local import sync
 
 
 class _Written(TableMetadataV3):
@@ -34,7 +34,7 @@ class _Sealed:
 
 def read_metadata(file: InputFile) -> TableMetadata:
     """Read a metadata file; raises SQ3530 where it is torn, changed or another one's."""
-    with reading(file.location):
+    with damage_as_error(file.location):
         with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as opened:
             data = opened.read()
         check_json(data, file.location)
@@ -61,4 +61,4 @@ class MetadataFiles:
             metadata = _Written.model_construct(**(dict(metadata) | known))
         sealed = cast("TableMetadata", _Sealed(metadata, metadata_path))
         ToOutputFile.table_metadata(sealed, io.new_output(metadata_path))
-        settle([metadata_path])
+        sync([metadata_path])

@@ -57,7 +57,7 @@ def _write(table: Table, path: str, data: bytes) -> None:
         with table.io.new_output(path).create(overwrite=True) as stream:
             stream.write(data)
         return
-    files.write(local, data)
+    files.write_atomic(local, data)
 
 
 def read(table: Table, path: str) -> bytes | None:

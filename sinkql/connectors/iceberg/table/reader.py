@@ -22,7 +22,7 @@ from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.rest_catalog import token_access
 from sinkql.errors import SinkqlError, UnfitTableError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.logical import Type
 from sinkql.logical.nested import entries
 from sinkql.logical.range import EMPTY, SUBTYPES, write_range
@@ -42,7 +42,7 @@ def rows(
     if known - set(schema.names) and set(schema.names) - known:
         raise UnfitTableError(
             "SQ3504",
-            f'table "{join_name(*table.name())}" has other columns than the sink writes',
+            f'table "{qualified_name(*table.name())}" has other columns than the sink writes',
             detail=f"missing: {', '.join(name for name in schema.names if name not in known)}",
             hint="Run the sink, which gives them other names if the view has changed so.",
         )

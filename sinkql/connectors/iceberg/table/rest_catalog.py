@@ -28,7 +28,7 @@ from sinkql.connectors.iceberg.storage.access import (
     Stores,
 )
 from sinkql.errors import SinkqlError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 from sinkql.object_store.signing import signing_session
 from sinkql.object_store.store import ObjectStore
 
@@ -195,7 +195,7 @@ class _RestCatalog(AskingFiles, RestCatalog):
             raise SinkqlError(
                 "SQ4210",
                 f'the Iceberg catalog of connection "{self._connection}" gives no keys to the files of '
-                f'table "{join_name(*identifier_tuple)}"',
+                f'table "{qualified_name(*identifier_tuple)}"',
                 hint="Let the catalog give keys, or leave out ACCESS DELEGATION."
                 if self._google is not None
                 else "Let the catalog give keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to the "

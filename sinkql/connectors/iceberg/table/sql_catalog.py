@@ -23,7 +23,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy import Engine, delete
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from sinkql.connectors.iceberg.file_damage import reading
+from sinkql.connectors.iceberg.file_damage import damage_as_error
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
 from sinkql.connectors.iceberg.table.format_v3 import MetadataFiles
 
@@ -93,7 +93,7 @@ class KnowingCatalog(MetadataFiles, SqlCatalog):
         if not orm_table.metadata_location:
             return super()._convert_orm_to_iceberg(orm_table)  # says so
         table = self._opened(name, orm_table.metadata_location)
-        with reading(table.metadata_location):
+        with damage_as_error(table.metadata_location):
             _check_version(table.metadata_location, table.metadata)
         self._known[name] = table.metadata_location, table.metadata
         return table

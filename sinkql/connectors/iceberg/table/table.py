@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.table.schema import Layout, described, described_
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.table.types import fits, table_schema
 from sinkql.errors import SinkqlError, UnfitTableError
-from sinkql.keywords import join_name
+from sinkql.keywords import qualified_name
 
 CREATED_BY = "sinkql.created-by"
 
@@ -96,7 +96,7 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
     SQ3504 columns, SQ3505 and SQ3510 partitions, SQ3506 equality deletes, SQ3509 order, SQ3511 default values, SQ3512
     version. `schema` is the one that the table is about to get, if it gets another.
     """
-    name = join_name(*table.name())
+    name = qualified_name(*table.name())
     _check_version(table, expected)
     differences = compare(schema or table.schema(), expected)
     if differences:
@@ -128,7 +128,7 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
 
 def _check_version(table: Table, expected: Expected) -> None:
     """Raise SQ3512 for a table of version 1 or of a lower version than the sink asks for, SQ3511 for default values."""
-    name, version = join_name(*table.name()), table.metadata.format_version
+    name, version = qualified_name(*table.name()), table.metadata.format_version
     if version < expected.version:
         raise UnfitTableError(
             "SQ3512",
@@ -157,7 +157,7 @@ def _other_partitions(table: Table, layout: Layout) -> SinkqlError:
         hint = "Name another TABLE."
     return UnfitTableError(
         "SQ3505",
-        f'table "{join_name(*table.name())}" is not partitioned as the sink says',
+        f'table "{qualified_name(*table.name())}" is not partitioned as the sink says',
         detail=f"table: {clause if spec.fields else 'no partitions'}; sink: {layout.sql or 'no PARTITION BY'}",
         hint=hint,
     )
@@ -189,7 +189,7 @@ def _other_order(table: Table, layout: Layout) -> SinkqlError:
         found, hint = terms, "Leave out SORT BY, or name another TABLE."
     return UnfitTableError(
         "SQ3509",
-        f'table "{join_name(*table.name())}" has another sort order than SORT BY says',
+        f'table "{qualified_name(*table.name())}" has another sort order than SORT BY says',
         detail=f"table: {found}; sink: SORT BY ({', '.join(term.sql for term in layout.sort_by)})",
         hint=hint,
     )
@@ -247,7 +247,7 @@ def foreign_rows(table: Table) -> SinkqlError:
     """Return the error for a new sink on a table that has rows already."""
     return SinkqlError(
         "SQ3507",
-        f'table "{join_name(*table.name())}" has rows that this sink did not write',
+        f'table "{qualified_name(*table.name())}" has rows that this sink did not write',
         hint="Name another TABLE, or write WITH (EXISTING ROWS = KEEP) to add to the rows, or WITH (EXISTING ROWS = "
         "REPLACE) to put the sink's rows in their place.",
     )

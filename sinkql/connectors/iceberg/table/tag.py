@@ -15,7 +15,7 @@ def tag_name(sink: str) -> str:
     return f"sinkql_{re.sub(r'[^A-Za-z0-9_]', '_', sink)}"
 
 
-def tagged(sink: str, snapshot: int) -> SetSnapshotRefUpdate:
+def set_tag(sink: str, snapshot: int) -> SetSnapshotRefUpdate:
     """Return what moves a sink's tag to a snapshot."""
     return SetSnapshotRefUpdate.model_validate(
         {"ref-name": tag_name(sink), "type": SnapshotRefType.TAG, "snapshot-id": snapshot}
@@ -23,7 +23,7 @@ def tagged(sink: str, snapshot: int) -> SetSnapshotRefUpdate:
 
 
 @dataclass(slots=True)
-class Tags:
+class TagState:
     """Whether a catalog takes tags, as far as is known: one that refuses a commit gets the next try without."""
 
     taken: bool = True

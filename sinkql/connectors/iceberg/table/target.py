@@ -17,10 +17,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from sinkql.connectors.iceberg.storage.failure import missing, of_storage
-from sinkql.connectors.iceberg.storage.local import local_folder, settle
+from sinkql.connectors.iceberg.storage.local import local_folder, sync
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.failure import explain, transient
-from sinkql.connectors.iceberg.table.tag import Tags
+from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
 from sinkql.storage import failpoint, files
 
@@ -52,7 +52,7 @@ class TargetTable:
     hint_file: bool = False
     branch: str | None = None
     patience: Patience = field(default=Patience())
-    tags: Tags = field(default_factory=Tags, compare=False)
+    tags: TagState = field(default_factory=TagState, compare=False)
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class TargetTable:
     def settle(self, locations: Iterable[str]) -> None:
         """Make the local files among these durable; raises SQ43xx where one may not be, and FileNotFoundError."""
         try:
-            settle(locations)
+            sync(locations)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -154,7 +154,7 @@ def _point_to(metadata: Path, table_uuid: str) -> None:
                 return
     except (OSError, ValueError):
         pass  # none there, or not one of ours
-    files.write(hint, version.encode())
+    files.write_atomic(hint, version.encode())
 
 
 def _number(version: str) -> int:

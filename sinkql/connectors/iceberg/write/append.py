@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from sinkql.connector_api.stream import NO_PLAN, WriteResult, WriteTask
-from sinkql.connectors.iceberg.commit.checkpoint import Kept
+from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps
 from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
 from sinkql.connectors.iceberg.file.deletes import all_files
-from sinkql.connectors.iceberg.file.spread import SpreadWriter
+from sinkql.connectors.iceberg.file.spread import FanoutWriter
 from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
 from sinkql.storage import failpoint
 
@@ -43,7 +43,7 @@ class AppendTask:
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the rows; the result's data is a tuple of file entries, empty where no row came."""
         name = f"b{bucket:03d}-{self.sink}-{self.epoch}-{self.commit}-{attempt}{{}}{self.suffix}"
-        writer = SpreadWriter(self.table, name)
+        writer = FanoutWriter(self.table, name)
         rows = 0
         for batch in batches:
             rows += batch.num_rows
@@ -74,17 +74,17 @@ class AppendMode:
         self._failed = Failures()
         self._staged: list[OwnFile] = []
 
-    def refresh(self, table: Table, kept: Kept) -> None:
+    def refresh(self, table: Table, kept: StoredCheckpoint) -> None:
         """Nothing is known of the rows, but for those of others that are to go."""
         self._others = frozenset()
         if self._replaces and kept.marker.plan == NO_PLAN:
             self._others = all_files(table)
 
-    def doubt(self) -> None:
+    def invalidate_index(self) -> None:
         """Rows that are only added need no index."""
 
     def begin(
-        self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool
+        self, table: Table, kept: StoredCheckpoint, *, commit: str, bucketing: str, buckets: int, cleared: bool
     ) -> AppendTask:
         """Return the task; its timestamp is decided here, so that all files of the attempt have the same."""
         assert not cleared, "rows of an append sink stay"
@@ -102,12 +102,12 @@ class AppendMode:
         assert isinstance(task, AppendTask)
         return task.timestamp or 0
 
-    def settled(self, snapshot: int) -> None:
+    def on_commit(self, snapshot: int) -> None:
         """Remember the files until they are large."""
         if self._files is not None:
             self._files.files += self._staged
 
-    def compact(self, attempt: Attempt, kept: Kept) -> Steps:
+    def compact(self, attempt: Attempt, kept: StoredCheckpoint) -> Steps:
         """Put small files of this sink together."""
         if attempt.beside:  # its files are small all of them
             return None
@@ -134,14 +134,14 @@ class AppendMode:
         if self._files is not None:
             self._files.files = [file for file in self._files.files if file.path not in gone]
 
-    def given_up(self, error: Exception) -> None:
+    def on_commit_failed(self, error: Exception) -> None:
         """Look at the table again next time: somebody else may have removed files."""
         self._files = None
         self._failed.note(error)
 
-    def left_out(self) -> str | None:
+    def skipped_files(self) -> str | None:
         """Return why a file is never tried again."""
         return self._failed.left({file.path for file in self._files.files} if self._files is not None else ())
 
-    def sweep(self, table: Table, kept: Kept) -> None:
+    def sweep(self, table: Table, kept: StoredCheckpoint) -> None:
         """There are no files outside the table."""

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from pyiceberg.table import Table
 
-from sinkql.connector_api.stream import Compacted, RedoBatchError
+from sinkql.connector_api.stream import Compacted, StaleFilesError
 from sinkql.connectors.iceberg.commit import checkpoint as markers
-from sinkql.connectors.iceberg.commit.committer import land, over
+from sinkql.connectors.iceberg.commit.committer import commit_proposal, retries_exhausted
 from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Scope, Steps, remove
 from sinkql.connectors.iceberg.table.table import Expected
@@ -28,7 +28,7 @@ _LONGEST = 240.0
 """Seconds until a compaction comes to its end: the keys to the file that it writes hold longer than that."""
 
 
-class Compacting:
+class CompactionSchedule:
     """The compactions of one claim of a table, one after the other."""
 
     def __init__(
@@ -59,9 +59,9 @@ class Compacting:
         """
         return self._unknown_at is not None and self._unknown_at == table.metadata.current_snapshot_id
 
-    def run(
-        self, table: Table, kept: markers.Kept, *, go_on: Callable[[bool], bool], whole: bool = False
-    ) -> tuple[Table, markers.Kept, list[Compacted]]:
+    def compact_next(
+        self, table: Table, kept: markers.StoredCheckpoint, *, go_on: Callable[[bool], bool], whole: bool = False
+    ) -> tuple[Table, markers.StoredCheckpoint, list[Compacted]]:
         """Do what is due while there is time; return the table and its marker after it, and what came to an end.
 
         With `whole`, do all that makes the table better as it is at the first such call, and then `finished` is true.
@@ -93,7 +93,7 @@ class Compacting:
                     continue  # what had been begun took only what is worth it
                 if found is None and whole:
                     self._scope, self.finished = None, True
-                    if (problem := self._mode.left_out()) is not None:
+                    if (problem := self._mode.skipped_files()) is not None:
                         done.append(Compacted(problem=problem))
                 if not found:
                     break
@@ -104,7 +104,7 @@ class Compacting:
                     done.append(_told(found))
             except Exception as error:
                 self._give_up(error)
-                if committing and not isinstance(error, RedoBatchError):
+                if committing and not isinstance(error, StaleFilesError):
                     self._unknown_at = table.metadata.current_snapshot_id
                 if committing and _ends_sink(error):
                     raise
@@ -113,7 +113,7 @@ class Compacting:
                 break
         return table, kept, done
 
-    def _step(self, kept: markers.Kept, *, whole: bool) -> Compaction | bool | None:
+    def _step(self, kept: markers.StoredCheckpoint, *, whole: bool) -> Compaction | bool | None:
         """Take one step; return what is to be committed, or else whether there is more to do before the next batch."""
         if self._steps is None:
             self._id, self._whole = uuid4().hex, whole
@@ -129,7 +129,7 @@ class Compacting:
             done: Compaction | None = ended.value
             return done
 
-    def _beside(self, kept: markers.Kept) -> tuple[str, Compaction | None]:
+    def _beside(self, kept: markers.StoredCheckpoint) -> tuple[str, Compaction | None]:
         """Compact small files while another compaction is under way; return what is to be committed, and its id."""
         id_ = uuid4().hex
         steps = self._mode.compact(Attempt(id_, self._now, lambda: True, beside=True), kept)
@@ -147,19 +147,21 @@ class Compacting:
         assert self._table is not None, "not run"
         return self._table
 
-    def _commit(self, id_: str, done: Compaction, table: Table, kept: markers.Kept) -> tuple[Table, markers.Kept]:
+    def _commit(
+        self, id_: str, done: Compaction, table: Table, kept: markers.StoredCheckpoint
+    ) -> tuple[Table, markers.StoredCheckpoint]:
         marker = replace(kept.marker, index=done.index or kept.marker.index)
         proposal = CompactionCommit(id_, done.change, done.deletes, marker, kept.timestamp, self._expected)
         failpoint.point("compaction")
         try:
-            after = land(self._target, table, proposal, most_conflicts=_CONFLICTS)
-        except (RedoBatchError, CrowdedError) as error:
-            if over(error):
+            after = commit_proposal(self._target, table, proposal, most_conflicts=_CONFLICTS)
+        except (StaleFilesError, CrowdedError) as error:
+            if retries_exhausted(error):
                 remove(table, done.change.add)
             raise
         failpoint.point("compacted")
         found = markers.compacted(after, marker.sink, id_)
-        now = found or markers.Kept(marker, kept.timestamp, snapshot=0, sequence=0)
+        now = found or markers.StoredCheckpoint(marker, kept.timestamp, snapshot=0, sequence=0)
         self._mode.compacted(done, now.snapshot)
         return after, now
 
@@ -167,7 +169,7 @@ class Compacting:
         if self._steps is not None:
             self._steps.close()
         self._steps = None
-        self._mode.given_up(error)
+        self._mode.on_commit_failed(error)
         self._waiting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
 
 

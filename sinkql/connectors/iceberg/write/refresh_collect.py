@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.file.data_file import TaskTable, cast, target_sch
 from sinkql.connectors.iceberg.key_index.change import key_changes
 from sinkql.connectors.iceberg.write.digest import digests
 from sinkql.row_hash import Hashes
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from sinkql.storage.sorted_run import Column, Places
 
@@ -37,7 +37,7 @@ class CollectTask:
     key: tuple[str, ...]
     change: physical.Change
     number: int
-    home: Home
+    home: StateDirectory
     table: TaskTable
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
@@ -62,7 +62,7 @@ class CollectTask:
         with pa.ipc.new_file(str(rows_file), chosen.schema) as file:
             file.write_table(chosen, max_chunksize=_ROWS_A_BATCH)
         if self.home.remote:
-            self.home.put(part_files(name))
+            self.home.upload(part_files(name))
         failpoint.point("rebuild-part")
         keys, gone = len(changes.row), int(np.count_nonzero(~changes.upsert))
         return WriteResult(bucket, keys, name, gone, len(rows) - keys)

@@ -22,20 +22,20 @@ from sinkql.connectors.iceberg.compact.choose import target_size
 from sinkql.connectors.iceberg.file.data_file import FileEntry, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.name import rewritten_name
-from sinkql.connectors.iceberg.file.partition import Place, divide
+from sinkql.connectors.iceberg.file.partition import PartitionValue, divide
 from sinkql.connectors.iceberg.file.reader import read_rows
 from sinkql.connectors.iceberg.file.sort_order import SortedWriter
 from sinkql.connectors.iceberg.key_index.change import two_rows
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run
 from sinkql.connectors.iceberg.key_index.key_hash import key_schema
-from sinkql.connectors.iceberg.key_index.layer import FileNote
+from sinkql.connectors.iceberg.key_index.layer import FileRecord
 from sinkql.connectors.iceberg.key_index.run import Entries, Ids, map_run, open_run, probe, write_run
 from sinkql.connectors.iceberg.key_index.vector import write_dead
 from sinkql.connectors.iceberg.write.digest import digests
 from sinkql.connectors.iceberg.write.refresh_collect import Part, cuts, mapped, put_by
-from sinkql.row_hash import Hashes, hashes
+from sinkql.row_hash import Hashes, hash_rows
 from sinkql.storage import failpoint
-from sinkql.storage.sorted_run import Column, Places, find, repeats, sort_places
+from sinkql.storage.sorted_run import Column, Places, duplicates_mask, find, sort_indices
 
 _RANGE = 1 << 19
 """Rows of both sides that are compared at once, about."""
@@ -72,7 +72,7 @@ class _Wanted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Compared:
+class RefreshResult:
     """What is to be committed, the index after it, and how many rows come, with those that take another's place."""
 
     change: FileChange
@@ -89,7 +89,7 @@ class _New:
     bytes: int = 0
 
 
-class Comparison:
+class RefreshDiff:
     """One comparison; `folder` is the index's, `aside` that of the rebuild. `between` is called with rows compared."""
 
     def __init__(
@@ -101,15 +101,15 @@ class Comparison:
         self._folder, self._aside = folder, aside
         self._attempt, self._epoch, self._between = attempt, epoch, between
         self._target = target_size(table.properties)
-        self._open: dict[Place, _New] = {}
+        self._open: dict[PartitionValue, _New] = {}
         self._dead: dict[int, npt.NDArray[np.bool_]] = {}
-        self._notes: dict[int, FileNote] = {}
+        self._notes: dict[int, FileRecord] = {}
         self._runs: list[Path] = []
         self._kept: list[Path] = []
         self._rows = self._names = self._compared = 0
         self.written: list[FileEntry] = []
 
-    def run(self, names: Sequence[str]) -> Compared:
+    def compare(self, names: Sequence[str]) -> RefreshResult:
         """Compare with the parts of these names, and write what is missing; raises SQ3552 for two rows of one key."""
         self._aside.mkdir(parents=True, exist_ok=True)
         there = [mapped(path) for path in self._put_by_there()]
@@ -143,9 +143,9 @@ class Comparison:
         comes, fresh = (column(name, np.uint8).astype(np.bool_) for name in ("comes", "fresh"))
         part = np.repeat(np.arange(len(parts)), [high - low for low, high in cut]).astype(np.int64)
         place = np.concatenate([np.empty(0, np.int64), *(np.arange(low, high) for low, high in cut)])
-        order = sort_places(h1, h2, np.array([each.number for each in parts], np.int64)[part])
+        order = sort_indices(h1, h2, np.array([each.number for each in parts], np.int64)[part])
         rows = _Wanted(h1, h2, d1, d2, part, place).take(order)
-        again, comes, fresh = repeats(rows.h1, rows.h2), comes[order], fresh[order]
+        again, comes, fresh = duplicates_mask(rows.h1, rows.h2), comes[order], fresh[order]
         crowded = np.flatnonzero(again & fresh & np.roll(comes, 1))
         if len(crowded):
             row = int(crowded[0])
@@ -171,7 +171,7 @@ class Comparison:
     def _there_file(self, parts: Sequence[_There]) -> Path:
         whole = _There._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
         path = self._next("there")
-        put_by(path, whole.take(sort_places(whole.h1, whole.h2))._asdict())
+        put_by(path, whole.take(sort_indices(whole.h1, whole.h2))._asdict())
         return path
 
     def _there(self) -> Iterator[_There]:
@@ -183,7 +183,7 @@ class Comparison:
             for read in read_rows(self._tasks, note.path):
                 rows = cast(read, target_schema(self._tasks.schema(), read.schema))
                 keys = cast(rows, target_schema(key_schema(self._tasks.schema(), names), rows.schema))
-                h1, h2 = hashes(self._index.hash_key, [keys.column(name) for name in names])
+                h1, h2 = hash_rows(self._index.hash_key, [keys.column(name) for name in names])
                 pos = np.arange(start, start + rows.num_rows, dtype=np.uint32)
                 start += rows.num_rows
                 files, places = probe(runs, h1, h2)
@@ -236,24 +236,24 @@ class Comparison:
         self._names += 1
         return rewritten_name(self._index.sink, self._epoch, self._attempt, self._names)
 
-    def _close(self, place: Place) -> None:
+    def _close(self, place: PartitionValue) -> None:
         """Finish a file, and put by where its rows are."""
         new = self._open.pop(place)
         entry = new.writer.close()
         assert entry is not None
         self.written.append(entry)
         number = self._index.next_file_id + len(self._notes)
-        self._notes[number] = FileNote(entry.path, entry.rows, size=entry.size, place=place)
+        self._notes[number] = FileRecord(entry.path, entry.rows, size=entry.size, place=place)
         h1, h2 = (np.concatenate(halves) for halves in zip(*new.keys, strict=True))
         if new.writer.order is not None:
             h1, h2 = h1[new.writer.order], h2[new.writer.order]
-        order = sort_places(h1, h2)
+        order = sort_indices(h1, h2)
         files = np.full(len(h1), number, np.uint32)
         path = self._next("run")
         write_run(path, len(h1), [Entries(h1[order], h2[order], files, order.astype(np.uint32))])
         self._runs.append(path)
 
-    def _finish(self) -> Compared:
+    def _finish(self) -> RefreshResult:
         dead = {number: np.flatnonzero(mask) for number, mask in self._dead.items()}
         name = f"c{self._names}-{self._index.sink}-{self._epoch}-{self._attempt}"
         named = write_dead(self._tasks, self._index, dead, name)
@@ -268,7 +268,7 @@ class Comparison:
             whole=self._tasks.version >= VECTORS,
         )
         index = self._index.after([change], epoch=self._epoch, commit=self._attempt)
-        return Compared(FileChange(tuple(self.written), index.leaving), index, self._rows)
+        return RefreshResult(FileChange(tuple(self.written), index.leaving), index, self._rows)
 
     def _base(self) -> Run | None:
         """Write one run of all rows that the table is to have."""
@@ -284,7 +284,7 @@ class Comparison:
             for number in range(len(bounds) + 1):
                 some = [each.take(np.arange(cut[number], cut[number + 1])) for each, cut in sides]
                 whole = Entries._make(np.concatenate(columns) for columns in zip(*some, strict=True))
-                yield whole.take(sort_places(whole.h1, whole.h2))
+                yield whole.take(sort_indices(whole.h1, whole.h2))
 
         name = f"base-{self._index.sink}-{self._epoch}-{self._attempt}.run"
         write_run(self._folder / name, rows, merged())
@@ -309,4 +309,4 @@ def _range(there: Sequence[Mapping[str, np.ndarray]], cut: Sequence[tuple[int, i
     none, nowhere = np.empty(0, np.uint64), np.empty(0, np.uint32)
     empty = _There(none, none, none, none, nowhere, nowhere)
     whole = _There._make(np.concatenate(columns) for columns in zip(empty, *found, strict=True))
-    return whole.take(sort_places(whole.h1, whole.h2))
+    return whole.take(sort_indices(whole.h1, whole.h2))

@@ -8,27 +8,27 @@ from uuid import uuid4
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector_api.stream import RedoBatchError, WriteResult, WriteTask
-from sinkql.connectors.iceberg.commit.checkpoint import Kept, ancestry, own
+from sinkql.connector_api.stream import StaleFilesError, WriteResult, WriteTask
+from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint, ancestry, own_checkpoint
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
 from sinkql.connectors.iceberg.compact.selection import choose
-from sinkql.connectors.iceberg.compact.upsert import Rewriting
+from sinkql.connectors.iceberg.compact.upsert import UpsertCompaction
 from sinkql.connectors.iceberg.file.data_file import (
     FileEntry,
     for_tasks,
 )
 from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, bring_runs, files, sweep
+from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, fetch_runs, files, sweep
 from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn, key_columns
 from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.key_index.vector import one_each
 from sinkql.connectors.iceberg.write.refresh_collect import CollectTask, part_files
-from sinkql.connectors.iceberg.write.refresh_diff import Comparison
+from sinkql.connectors.iceberg.write.refresh_diff import RefreshDiff
 from sinkql.connectors.iceberg.write.upsert_task import UpsertResult, UpsertTask
 from sinkql.errors import LostIndexError, SharedKeyError
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
 LAST_ID = 1 << 31
@@ -42,7 +42,9 @@ class UpsertMode:
     `aside` is for the rows of a rebuild, `home` for the index.
     """
 
-    def __init__(self, home: Home, aside: Home, key: tuple[str, ...], change: physical.Change) -> None:
+    def __init__(
+        self, home: StateDirectory, aside: StateDirectory, key: tuple[str, ...], change: physical.Change
+    ) -> None:
         self._home, self._aside = home, aside
         self._folder = home.folder
         self._key = key
@@ -58,7 +60,7 @@ class UpsertMode:
         self._looked = self._there = 0
         self._under_way: frozenset[str] = frozenset()
 
-    def refresh(self, table: Table, kept: Kept) -> None:
+    def refresh(self, table: Table, kept: StoredCheckpoint) -> None:
         """Load the index that the marker names, or rebuild it; add what others wrote."""
         self._staged = None
         before = self._index
@@ -83,11 +85,13 @@ class UpsertMode:
         if self._index is not before:
             self._index.save(self._folder)
 
-    def doubt(self) -> None:
+    def invalidate_index(self) -> None:
         """Rebuild the index at the next refresh."""
         self._wrong = True
 
-    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool) -> WriteTask:
+    def begin(
+        self, table: Table, kept: StoredCheckpoint, *, commit: str, bucketing: str, buckets: int, cleared: bool
+    ) -> WriteTask:
         """Return the task of an attempt; the index that it probes is saved first.
 
         With `cleared` it has none of the sink's rows: their files leave the table with what the task writes.
@@ -96,11 +100,11 @@ class UpsertMode:
         self._begun = self._without_own(table, kept) if cleared else self._index
         self._begun.save(self._folder)
         if self._home.remote:
-            self._home.keep(self._begun.reached)
+            self._home.ensure_uploaded(self._begun.reached)
         return UpsertTask.of(
             table,
             self._begun,
-            self._home.of_tasks(),
+            self._home.for_tasks(),
             epoch=kept.marker.epoch,
             commit=commit,
             change=self._change,
@@ -123,11 +127,11 @@ class UpsertMode:
     def _kept(self, index: Index) -> str:
         """Save what a marker is to name, wherever it may be asked for; return its name."""
         name = index.save(self._folder)
-        self._home.keep(index.reached)
+        self._home.ensure_uploaded(index.reached)
         failpoint.point("index-kept")
         return name
 
-    def _without_own(self, table: Table, kept: Kept) -> Index:
+    def _without_own(self, table: Table, kept: StoredCheckpoint) -> Index:
         """Return the index of the table without the rows that the sink has written."""
         assert self._index is not None, "not refreshed"
         sink, epoch = kept.marker.sink, kept.marker.epoch
@@ -141,7 +145,7 @@ class UpsertMode:
             hash_key=self._home.hash_key,
         )
 
-    def refresh_to_rebuild(self, table: Table, kept: Kept) -> None:
+    def refresh_to_rebuild(self, table: Table, kept: StoredCheckpoint) -> None:
         """Refresh; where rows of others have one key, all rows are taken to be in the way."""
         try:
             self.refresh(table, kept)
@@ -157,18 +161,18 @@ class UpsertMode:
         """Return the task that puts by a part of what the table is to have; the first one forgets all before it."""
         if number == 0:
             self._forget()
-        home = self._aside.of_tasks()
+        home = self._aside.for_tasks()
         return CollectTask(commit, buckets, self._key, self._change, number, home, for_tasks(table))
 
     def rebuild(
-        self, table: Table, kept: Kept, names: Sequence[str], *, commit: str, between: Callable[[int], None]
+        self, table: Table, kept: StoredCheckpoint, names: Sequence[str], *, commit: str, between: Callable[[int], None]
     ) -> tuple[FileChange, str, int]:
         """Write what the table lacks of the rows put by; return files, index and rows, as `stage` does."""
         assert self._index is not None, "not refreshed"
         self._have(self._index)
-        if self._aside.remote and self._aside.bring({file: None for name in names for file in part_files(name)}):
-            raise RedoBatchError
-        comparison = Comparison(
+        if self._aside.remote and self._aside.fetch({file: None for name in names for file in part_files(name)}):
+            raise StaleFilesError
+        comparison = RefreshDiff(
             table,
             self._index,
             self._folder,
@@ -178,7 +182,7 @@ class UpsertMode:
             between=between,
         )
         try:
-            found = comparison.run(names)
+            found = comparison.compare(names)
         except BaseException:
             remove(table, comparison.written)
             raise
@@ -187,23 +191,23 @@ class UpsertMode:
 
     def rebuilt(self, snapshot: int) -> None:
         """Go on with the index as it was staged, and without what was put by."""
-        self.settled(snapshot)
+        self.on_commit(snapshot)
         self._forget()
 
     def _forget(self) -> None:
-        self._aside.clear()
+        self._aside.delete_all()
 
     def timestamp(self, task: WriteTask) -> int:
         """Upserts have no changelog."""
         return 0
 
-    def settled(self, snapshot: int) -> None:
+    def on_commit(self, snapshot: int) -> None:
         """Go on with the index as it was staged."""
         assert self._staged is not None, "nothing staged"
         self._index, self._staged = self._staged, None
         self._true_at, self._named = snapshot, self._index.name
 
-    def compact(self, attempt: Attempt, kept: Kept) -> Steps:
+    def compact(self, attempt: Attempt, kept: StoredCheckpoint) -> Steps:
         """Write files anew without dead rows."""
         self._rewritten = None
         while (index := self._now(attempt)) is None:
@@ -224,11 +228,11 @@ class UpsertMode:
         if not attempt.beside:
             self._under_way = frozenset(note.path for part in parts for note in part.files.values())
         key = tuple(column.name for column in index.key)
-        rewriting = Rewriting(
+        rewriting = UpsertCompaction(
             lambda: self._had(attempt), self._folder, attempt, sink=index.sink, key=key, epoch=kept.marker.epoch,
             failed=self._failed,
         )  # fmt: skip
-        found = yield from rewriting.run(parts)
+        found = yield from rewriting.rewrite(parts)
         if found is None:
             return None
         done, self._rewritten = found
@@ -255,7 +259,7 @@ class UpsertMode:
         return index
 
     def _have(self, index: Index) -> None:
-        bring_runs(self._home, index.runs)
+        fetch_runs(self._home, index.runs)
 
     def compacted(self, done: Compaction, snapshot: int) -> None:
         """Go on with the index that the compaction made."""
@@ -264,26 +268,26 @@ class UpsertMode:
         self._true_at, self._named = snapshot, self._index.name
         self._there = 0  # one has not enough room for all that may be due
 
-    def given_up(self, error: Exception) -> None:
+    def on_commit_failed(self, error: Exception) -> None:
         """Go on with the index as it was, or with a new one if it is wrong."""
         self._rewritten = None
         self._wrong |= isinstance(error, WrongIndexError)
         self._failed.note(error)
 
-    def left_out(self) -> str | None:
+    def skipped_files(self) -> str | None:
         """Return why a file is never tried again."""
         return self._failed.left(self._index.paths() if self._index is not None else ())
 
-    def sweep(self, table: Table, kept: Kept) -> None:
+    def sweep(self, table: Table, kept: StoredCheckpoint) -> None:
         """Delete runs and manifests that neither the last two markers nor this index reach."""
         if self._index is None or not self._folder.is_dir():
             return
         sink = kept.marker.sink
-        named = [values["index"] for each in ancestry(table) if "index" in (values := own(each, sink) or {})]
+        named = [values["index"] for each in ancestry(table) if "index" in (values := own_checkpoint(each, sink) or {})]
         recent = list(dict.fromkeys([*([kept.marker.index] if kept.marker.index else []), *named]))[:2]
         sweep(self._home, sink=sink, epoch=kept.marker.epoch, manifests=recent, indexes=(self._index,))
 
-    def _load(self, table: Table, kept: Kept) -> Index:
+    def _load(self, table: Table, kept: StoredCheckpoint) -> Index:
         key = key_columns(table, self._key)
         marker = kept.marker
         found = self._loaded(marker.index, key) if marker.index else None
@@ -298,10 +302,10 @@ class UpsertMode:
         """Load an index; what it names is in the folder then, if anything has it."""
         remote = self._home.remote
         if self._home.store is not None:
-            self._home.bring({name: None})
+            self._home.fetch({name: None})
             needed = files(self._folder, name)
-            self._home.bring({each: size for each, size in needed.items() if size is None or not remote})
+            self._home.fetch({each: size for each, size in needed.items() if size is None or not remote})
         found = Index.load(self._folder, name, key, runs=not remote, hash_key=self._home.hash_key)
         if found is None or not remote:
             return found
-        return None if self._home.lacking(run.name for run in found.runs) else found
+        return None if self._home.missing(run.name for run in found.runs) else found

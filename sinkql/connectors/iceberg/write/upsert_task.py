@@ -19,10 +19,10 @@ from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.file.partitioned_writer import OrderedWriter, Where
+from sinkql.connectors.iceberg.file.partitioned_writer import ClusteredWriter, Where
 from sinkql.connectors.iceberg.key_index.change import KeyChanges, first_halves, key_changes, two_rows
-from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run, bring_runs, brought_index
-from sinkql.connectors.iceberg.key_index.layer import FileNote, Home
+from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run, fetch_runs, fetched_index
+from sinkql.connectors.iceberg.key_index.layer import FileRecord, IndexLocation
 from sinkql.connectors.iceberg.key_index.run import (
     MERGED_AT_ONCE,
     TIERS,
@@ -36,9 +36,9 @@ from sinkql.connectors.iceberg.key_index.run import (
     write_run,
 )
 from sinkql.connectors.iceberg.key_index.vector import Named, write_dead
-from sinkql.state_store.directory import Home as StateHome
+from sinkql.state_store.directory import StateDirectory as StateHome
 from sinkql.storage import failpoint
-from sinkql.storage.spill import Ranges, parts, range_of
+from sinkql.storage.spill import Ranges, hash_range, spilled_parts
 
 _WAITING = 1 << 18
 """Entries that wait in memory."""
@@ -80,13 +80,13 @@ class UpsertTask:
         first = next(given, None)
         if first is None:
             return WriteResult(bucket, 0, None, superseded=0)
-        files = _BucketFiles(self, bucket, attempt, brought_index(self.home, self.index))
+        files = _BucketFiles(self, bucket, attempt, fetched_index(self.home, self.index))
         schema, rows = self.table.schema(), 0
 
         def ranges(some: pa.Table) -> Ranges:
-            return range_of(first_halves(some, schema, self.key, self.home.hash_key))
+            return hash_range(first_halves(some, schema, self.key, self.home.hash_key))
 
-        for part in parts(chain([first], given), first.schema, ranges, self.home.folder):
+        for part in spilled_parts(chain([first], given), first.schema, ranges, self.home.folder):
             rows += part.rows.num_rows
             files.add(part.rows, key_changes(part.rows, schema, self.key, self.change, self.home.hash_key))
         result = files.close()
@@ -110,9 +110,9 @@ class _BucketFiles:
         self._buckets = task.buckets
         self._name = f"b{bucket}-{task.sink}-{task.epoch}-{task.commit}-{attempt}"
         self._runs = index.probed(bucket, buckets=task.buckets, bucketing=task.bucketing)
-        bring_runs(task.home, self._runs)
+        fetch_runs(task.home, self._runs)
         self._mapped = [open_run(task.home.folder / run.name) for run in self._runs]
-        self._rows = OrderedWriter(task.table, lambda number: f"{self._name}-{number}.parquet", task.home.folder)
+        self._rows = ClusteredWriter(task.table, lambda number: f"{self._name}-{number}.parquet", task.home.folder)
         self._dead: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []
         self._entries = _Waiting(task.home.folder)
         self.keys = self.upserts = 0
@@ -140,9 +140,9 @@ class _BucketFiles:
         ids = [self._index.next_file_id + self._bucket + number * self._buckets for number in range(len(entries))]
         deletes, dead = self._write_deletes()
         run, gone = self._write_run(np.array(ids, np.uint32), where)
-        home = Home(self._bucket, self._buckets, self._task.bucketing)
+        home = IndexLocation(self._bucket, self._buckets, self._task.bucketing)
         notes = {
-            id_: FileNote(file.path, file.rows, size=file.size, home=home, place=file.place)
+            id_: FileRecord(file.path, file.rows, size=file.size, home=home, place=file.place)
             for id_, file in zip(ids, entries, strict=True)
         }
         named = {entry.name: ids for entry, ids in deletes}
@@ -222,7 +222,7 @@ class _BucketFiles:
         write_run(self._task.home.folder / name, rows, spanned())
         failpoint.point("index-run")
         if self._task.home.remote:
-            self._task.home.put([name])
+            self._task.home.upload([name])
         span = (low, high) if low <= high else (1, 0)
         return Run(name, rows, self._bucket, self._buckets, self._task.bucketing, files=span)
 

@@ -14,21 +14,21 @@ from pyiceberg.table import Table
 
 from sinkql import physical
 from sinkql.connector_api.stream import (
+    Checkpoint,
     Committed,
     Compacted,
     Context,
     JobOffsets,
-    Marker,
-    RedoBatchError,
-    Switch,
+    PlanChange,
+    StaleFilesError,
     Writer,
     WriteResult,
     WriteTask,
 )
 from sinkql.connectors.iceberg.commit import checkpoint as markers
-from sinkql.connectors.iceberg.commit.committer import land, over
-from sinkql.connectors.iceberg.commit.conflict import held, hold, recreated, same_table
-from sinkql.connectors.iceberg.commit.leftover import Leftovers
+from sinkql.connectors.iceberg.commit.committer import commit_proposal, retries_exhausted
+from sinkql.connectors.iceberg.commit.conflict import check_still_ours, held, recreated, same_table
+from sinkql.connectors.iceberg.commit.leftover import OrphanFiles
 from sinkql.connectors.iceberg.commit.maintenance import expire, expired
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
@@ -41,14 +41,14 @@ from sinkql.connectors.iceberg.table.evolve import with_schema
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path, read, write_again, write_once
 from sinkql.connectors.iceberg.table.schema import Layout
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
-from sinkql.connectors.iceberg.table.tag import Tags
+from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode
-from sinkql.connectors.iceberg.write.compaction import Compacting
+from sinkql.connectors.iceberg.write.compaction import CompactionSchedule
 from sinkql.connectors.iceberg.write.mode import WriteMode
 from sinkql.connectors.iceberg.write.upsert import UpsertMode
 from sinkql.errors import CrowdedError
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
 _SWEEP_EVERY = 20
@@ -77,12 +77,12 @@ class IcebergWriter(Writer):
         )
         self._opened: TargetTable | None = None
         self._mode: WriteMode | None = None
-        self._compacting: Compacting | None = None
-        self._leftovers: Leftovers | None = None
+        self._compacting: CompactionSchedule | None = None
+        self._leftovers: OrphanFiles | None = None
         self._table: Table | None = None
-        self._kept: markers.Kept | None = None
-        self._mine: Marker | None = None
-        self._switch: Switch | None = None
+        self._kept: markers.StoredCheckpoint | None = None
+        self._mine: Checkpoint | None = None
+        self._switch: PlanChange | None = None
         self._coming: Schema | None = None
         self._commits = 0
 
@@ -100,7 +100,7 @@ class IcebergWriter(Writer):
             hint_file=options["catalog_type"] == "sql",
             branch=write.options.get("branch"),
             # S3 Tables expires no snapshots of a table with tags
-            tags=Tags(taken=options["catalog_type"] != "s3tablesrest"),
+            tags=TagState(taken=options["catalog_type"] != "s3tablesrest"),
         )
         self._opened = target
         claimed = None if write.options.get("letters") else self._claimed_before()  # theirs is made anew
@@ -115,7 +115,7 @@ class IcebergWriter(Writer):
                 raise foreign_rows(table)
         self._table = table
 
-    def marker(self) -> Marker | None:
+    def load_checkpoint(self) -> Checkpoint | None:
         """Reload the table and return the marker that holds now; raises SQ3501 where the table was rolled back."""
         table = self._load()
         kept = markers.find(table, self._context.sink_id)
@@ -127,9 +127,9 @@ class IcebergWriter(Writer):
         initial: JobOffsets,
         *,
         epoch: int,
-        switch: Switch | None = None,
+        switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
-    ) -> Marker:
+    ) -> Checkpoint:
         """Take the table with an epoch above its own and not below `epoch`; `initial` is for what it does not know."""
         keep, sink = self._keep_rows, self._context.sink_id
         claim = Claim(sink, initial, self._expected, floor=epoch, keep_rows=keep, switch=switch, renew=renew)
@@ -140,21 +140,21 @@ class IcebergWriter(Writer):
         self._note_claim(self._table)
         self._mine, self._kept, self._mode, self._switch = kept.marker, kept, self._new_mode(), switch
         self._commits = kept.marker.epoch  # of a sink that runs for one batch each time, some sweep too
-        self._compacting = compacting = Compacting(self._target, self._mode, self._expected)
+        self._compacting = compacting = CompactionSchedule(self._target, self._mode, self._expected)
         sql = self._target.hint_file
-        self._leftovers = Leftovers(
+        self._leftovers = OrphanFiles(
             self._load, compacting.busy, sink=kept.marker.sink, epoch=kept.marker.epoch, sql=sql
         )
         return kept.marker
 
-    def refresh(self) -> Marker:
+    def refresh(self) -> Checkpoint:
         """Reload the table and return its marker; raises SQ5101 (fenced), SQ3501, SQ3503, SQ3504, SQ3556."""
         assert self._mine is not None, "refresh before claim"
         table = self._load()
         anew = self._switch is not None and self._mine.plan in self._switch.again
         while True:
             self._coming = self._next_schema(table) if anew else None
-            self._kept = hold(table, self._mine, self._expected, self._coming)
+            self._kept = check_still_ours(table, self._mine, self._expected, self._coming)
             failpoint.point("read-marker")
             try:
                 with storing(self._name):
@@ -179,9 +179,9 @@ class IcebergWriter(Writer):
         sink = self._context.sink_id
         return schema_of_claim(table, self._expected, markers.find(table, sink), sink=sink, switch=self._switch)
 
-    def doubt(self) -> None:
+    def invalidate_index(self) -> None:
         """Make the index of the table anew at the next refresh."""
-        self._mode_of.doubt()
+        self._mode_of.invalidate_index()
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return the task of a new attempt on the table as it was refreshed."""
@@ -189,7 +189,7 @@ class IcebergWriter(Writer):
         mode, commit = self._mode_of, uuid4().hex
         return mode.begin(table, kept, commit=commit, bucketing=bucketing, buckets=buckets, cleared=cleared)
 
-    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
         """Commit one snapshot with the task's files and the new marker; never twice.
 
         Raises RedoBatchError where the attempt is of no use any more, SQ5101 (fenced), SQ35xx, and SQ42xx where the
@@ -197,14 +197,16 @@ class IcebergWriter(Writer):
         """
         return self._commit(task, results, marker)
 
-    def exchange(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker, gone: frozenset[str]) -> None:
+    def replace_files(
+        self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint, gone: frozenset[str]
+    ) -> None:
         """Commit one snapshot with the task's files in the place of others."""
         mode = self._mode_of
         assert isinstance(mode, AppendMode), "not an append sink"
         self._commit(task, results, marker, gone)
         mode.exchanged(gone)
 
-    def live(self) -> Iterator[tuple[str, pa.Table]]:
+    def rows_by_file(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield the rows of each file; raises SQ3554 for a file or a delete that SinkQL does not read."""
         table, _ = self._known
         with storing(self._name):
@@ -214,7 +216,7 @@ class IcebergWriter(Writer):
         self,
         task: WriteTask,
         results: Sequence[WriteResult],
-        marker: Marker,
+        marker: Checkpoint,
         gone: frozenset[str] = frozenset(),
     ) -> Committed:
         table, kept = self._known
@@ -225,15 +227,15 @@ class IcebergWriter(Writer):
         timestamp = max(kept.timestamp, self._mode_of.timestamp(task))
         batch = BatchCommit(change, marker, kept.marker.commit, timestamp, self._expected)
         try:
-            self._table = land(self._target, table, batch)
-        except (RedoBatchError, CrowdedError) as error:
-            if over(error):
+            self._table = commit_proposal(self._target, table, batch)
+        except (StaleFilesError, CrowdedError) as error:
+            if retries_exhausted(error):
                 remove(table, change.add)
             raise
         # Others may have committed since: what is known of the rows holds for this commit's own snapshot.
-        done = markers.written(self._table, marker.sink, marker.commit)
-        self._kept = done or markers.Kept(marker, timestamp, snapshot=0, sequence=0)
-        self._mode_of.settled(self._kept.snapshot)
+        done = markers.written_by(self._table, marker.sink, marker.commit)
+        self._kept = done or markers.StoredCheckpoint(marker, timestamp, snapshot=0, sequence=0)
+        self._mode_of.on_commit(self._kept.snapshot)
         sizes = {entry.path: entry.size for entry in change.add}
         return Committed(
             marker=marker,
@@ -243,19 +245,19 @@ class IcebergWriter(Writer):
             files=len(sizes),
         )
 
-    def replaces(self) -> bool:
+    def replaces_foreign_rows(self) -> bool:
         """Tell whether EXISTING ROWS = REPLACE finds rows in the table."""
         assert self._table is not None, "not open"
         return self._write.options.get("existing_rows") == "replace" and rows(self._table) > 0
 
-    def collect(self, number: int, *, buckets: int) -> WriteTask:
+    def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
         """Return the task that puts by the rows of part `number`."""
         table, _ = self._known
         coming = with_schema(table, self._coming)
         return self._rebuilding.collect(coming, number, commit=uuid4().hex, buckets=buckets)
 
-    def rebuild(
-        self, results: Sequence[WriteResult], marker: Marker, between: Callable[[int], None] = lambda rows: None
+    def commit_refresh(
+        self, results: Sequence[WriteResult], marker: Checkpoint, between: Callable[[int], None] = lambda rows: None
     ) -> Committed:
         """Commit one snapshot after which the table has just the rows put by; raises what `commit` does."""
         table, kept = self._known
@@ -267,13 +269,13 @@ class IcebergWriter(Writer):
         marker = replace(marker, commit=commit, index=index)
         batch = BatchCommit(change, marker, kept.marker.commit, kept.timestamp, self._expected, self._coming)
         try:
-            self._table = land(self._target, table, batch)
-        except (RedoBatchError, CrowdedError) as error:
-            if over(error):
+            self._table = commit_proposal(self._target, table, batch)
+        except (StaleFilesError, CrowdedError) as error:
+            if retries_exhausted(error):
                 remove(table, change.add)
             raise
-        done = markers.written(self._table, marker.sink, marker.commit)
-        self._kept = done or markers.Kept(marker, kept.timestamp, snapshot=0, sequence=0)
+        done = markers.written_by(self._table, marker.sink, marker.commit)
+        self._kept = done or markers.StoredCheckpoint(marker, kept.timestamp, snapshot=0, sequence=0)
         self._mine, self._coming = replace(marker, claim=kept.marker.claim), None
         mode.rebuilt(self._kept.snapshot)
         size = sum(entry.size for entry in change.add)
@@ -284,20 +286,20 @@ class IcebergWriter(Writer):
         assert isinstance(self._mode, UpsertMode), "not an upsert sink"
         return self._mode
 
-    def attach(self, name: str, data: bytes) -> None:
+    def store_file(self, name: str, data: bytes) -> None:
         """Keep a reader's file in the table's metadata folder, unless it is there."""
         table, _ = self._known
         with storing(self._name):
             write_once(table, self._attachment(table, name), data)
 
-    def attached(self, name: str) -> bytes | None:
-        """Return a file kept by `attach`."""
+    def load_file(self, name: str) -> bytes | None:
+        """Return a file kept by `store_file`."""
         table = self._table or self._load()
         with storing(self._name):
             return read(table, self._attachment(table, name))
 
-    def keep(self, files: Mapping[str, bytes]) -> None:
-        """Write files kept by `attach`, and the one with the sink's own offsets, again where they are a day old."""
+    def refresh_files(self, files: Mapping[str, bytes]) -> None:
+        """Write files kept by `store_file`, and the one with the sink's own offsets, again where they are a day old."""
         table, (_, kept) = self._load(), self._known  # nothing goes where a table was that is dropped
         own = markers.offsets_again(table, kept.marker)
         paths = {self._attachment(table, name): data for name, data in files.items()}
@@ -307,8 +309,8 @@ class IcebergWriter(Writer):
             for path, data in paths.items():
                 write_again(table, path, data, since=time.time() - _OLD)
 
-    def detach(self, name: str) -> bool:
-        """Delete a file kept by `attach`; one that cannot be deleted now is for the next sweep."""
+    def delete_file(self, name: str) -> bool:
+        """Delete a file kept by `store_file`; one that cannot be deleted now is for the next sweep."""
         table, _ = self._known
         try:
             table.io.delete(self._attachment(table, name))
@@ -318,7 +320,7 @@ class IcebergWriter(Writer):
             return False
         return True
 
-    def share(self) -> float:
+    def maintenance_share(self) -> float:
         """Return which part of the time may go into `maintain`, as MAINTENANCE SHARE says."""
         return float(self._write.options.get("maintenance_share", 15.0)) / 100
 
@@ -346,16 +348,16 @@ class IcebergWriter(Writer):
                 self._leftovers.run(go_on, now=True)  # what is not done then is done in `maintain`
         return done, finished
 
-    def to_optimize(self) -> int:
+    def files_to_optimize(self) -> int:
         """Return how many files of the table `optimize` goes through."""
         return self._compacting.files if self._compacting is not None else 0
 
     def _compact(
-        self, compacting: Compacting, go_on: Callable[[bool], bool], *, whole: bool = False
+        self, compacting: CompactionSchedule, go_on: Callable[[bool], bool], *, whole: bool = False
     ) -> Sequence[Compacted]:
         table, kept = self._known
         with storing(self._name):
-            self._table, self._kept, done = compacting.run(table, kept, go_on=go_on, whole=whole)
+            self._table, self._kept, done = compacting.compact_next(table, kept, go_on=go_on, whole=whole)
         return done
 
     def _tidy(self, *, whole: bool = False) -> None:
@@ -384,7 +386,7 @@ class IcebergWriter(Writer):
         return self._mode
 
     @property
-    def _known(self) -> tuple[Table, markers.Kept]:
+    def _known(self) -> tuple[Table, markers.StoredCheckpoint]:
         assert self._table is not None, "not refreshed"
         assert self._kept is not None, "not claimed"
         return self._table, self._kept
@@ -404,19 +406,19 @@ class IcebergWriter(Writer):
 
     def _claimed_before(self) -> str | None:
         """Return the id of the table that this sink claimed last, as far as its folder knows."""
-        found = self._home.noted(_CLAIMED)
+        found = self._home.read_small(_CLAIMED)
         return found.decode(errors="replace") if found is not None else None
 
     @property
-    def _home(self) -> Home:
-        return Home.of(self._context)
+    def _home(self) -> StateDirectory:
+        return StateDirectory.of(self._context)
 
     def _note_claim(self, table: Table) -> None:
         """Remember that the sink has a table, unless it goes with this process, or is made anew where it went."""
         if self._write.connection.options["catalog_type"] == "memory" or self._write.options.get("letters"):
             return
         self._context.folder.mkdir(parents=True, exist_ok=True)
-        self._home.note(_CLAIMED, str(table.metadata.table_uuid).encode())
+        self._home.write_small(_CLAIMED, str(table.metadata.table_uuid).encode())
 
     def _attachment(self, table: Table, name: str) -> str:
         flat = name.replace("/", "-")  # some stores take no folders in there
@@ -426,6 +428,9 @@ class IcebergWriter(Writer):
         write = self._write
         if write.mode == "upsert":
             return UpsertMode(
-                Home.of(self._context, "index"), Home.of(self._context, "rebuild"), write.key, write.change
+                StateDirectory.of(self._context, "index"),
+                StateDirectory.of(self._context, "rebuild"),
+                write.key,
+                write.change,
             )
         return AppendMode(changelog=write.changelog, replaces=write.options.get("existing_rows") == "replace")

@@ -11,7 +11,7 @@ import msgspec
 from sinkql import ast, codec, logical
 from sinkql.connector_api.rows import python_values
 from sinkql.errors import SinkqlError
-from sinkql.evaluate import UnsureError, function_of
+from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.expression import Expression, Reference, walk, without_spans
 from sinkql.logical.type import RANGES, decoded, encoded
 
@@ -76,7 +76,7 @@ class Partitioning:
         for row in zip(*given, strict=True) if given else [()] * len(rows):
             try:
                 number = value(row)
-            except (SinkqlError, UnsureError) as error:
+            except (SinkqlError, NotEvaluableError) as error:
                 told = error.message if isinstance(error, SinkqlError) else "a value is out of range"
                 raise SinkqlError(
                     "SQ3201",

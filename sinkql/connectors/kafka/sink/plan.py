@@ -19,8 +19,8 @@ from typing import Any, Literal
 import msgspec
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api.options import bind, described, option_span
-from sinkql.connector_api.planning import Access, Encoded, Planning, SinkPlan
+from sinkql.connector_api.options import bind, option_field, option_span
+from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SinkMessages, SinkPlan
 from sinkql.connector_api.sink_options import SinkOptions
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.connectors.kafka.sink.partition import OPTION, plan_partition
@@ -44,30 +44,32 @@ _HEADERS = ("map[text=>text]", "map[text=>bytea]")
 class TopicOptions:
     """The options of INTO KAFKA CONNECTION."""
 
-    topic: str = described("the topic's name; the sink makes it if it is not there")
-    topic_partition_count: int | None = described(
+    topic: str = option_field("the topic's name; the sink makes it if it is not there")
+    topic_partition_count: int | None = option_field(
         "of a topic that the sink makes, else as the brokers have it", default=None
     )
-    topic_replication_factor: int | None = described(
+    topic_replication_factor: int | None = option_field(
         "of a topic that the sink makes, else as the brokers have it", default=None
     )
     topic_config: dict[str, str] = field(
         default_factory=dict, metadata={"help": "settings of a topic that the sink makes"}
     )
-    compression_type: Literal["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"] = described(
+    compression_type: Literal["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"] = option_field(
         "how messages are compressed", default="LZ4"
     )
-    transactional_id_prefix: str | None = described("what the id of the sink's transactions begins with", default=None)
-    progress_group_id_prefix: str | None = described(
+    transactional_id_prefix: str | None = option_field(
+        "what the id of the sink's transactions begins with", default=None
+    )
+    progress_group_id_prefix: str | None = option_field(
         "what the id of the group begins with that reads the topic of progress", default=None
     )
-    partition_by: ast.Expression | None = described(
+    partition_by: ast.Expression | None = option_field(
         "a whole number for each message, of columns of the key where there is one: modulo the number of partitions it "
         "is the message's, else the hash of the key is",
         default=None,
     )
-    legacy_ids: bool = described("not supported yet", default=False)
-    topic_metadata_refresh_interval: timedelta | None = described(
+    legacy_ids: bool = option_field("not supported yet", default=False)
+    topic_metadata_refresh_interval: timedelta | None = option_field(
         "how often partitions are looked for that the topic has got since; else each 5 minutes", default=None
     )
 
@@ -76,10 +78,12 @@ class TopicOptions:
 class KafkaSinkOptions(SinkOptions):
     """What WITH (…) says."""
 
-    commit_interval: timedelta = described("the time between two transactions", default=timedelta(seconds=1))
+    commit_interval: timedelta = option_field("the time between two transactions", default=timedelta(seconds=1))
 
 
-def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
+def plan_sink(
+    statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: PlanningContext
+) -> SinkPlan:
     """Bind the options, and plan the formats; raises SQ21xx, SQ2360 to SQ2368 and SQ2995."""
     for option in statement.options:
         if option.name in _LATER and option.value != ast.Boolean(value=False):
@@ -147,7 +151,7 @@ def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physic
 
 
 def find(
-    statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+    statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
 ) -> logical.Facts:
     """Look whether the brokers answer; nothing is kept."""
     from sinkql.connectors.kafka.admin import admin_of  # the client library, only where it is used
@@ -206,7 +210,7 @@ def _refresh(statement: ast.CreateSink, options: TopicOptions) -> int | None:
 
 
 def _formats(
-    statement: ast.CreateSink, shape: logical.Shape, topic: str, comments: Mapping[str, str], planning: Planning
+    statement: ast.CreateSink, shape: logical.Shape, topic: str, comments: Mapping[str, str], planning: PlanningContext
 ) -> dict[str, Any]:
     if statement.format is None:
         raise SinkqlError(
@@ -221,17 +225,19 @@ def _formats(
     if statement.key is not None:
         columns = tuple(by_name[column.value] for column in statement.key.columns)
         given = statement.key_format or statement.format
-        planned |= _planned(Encoded("key", topic, statement, given, columns, names, comments), planning)
+        planned |= _planned(SinkMessages("key", topic, statement, given, columns, names, comments), planning)
     values = shape.columns
     row = record_type(Field(each.name, each.type, nullable=each.nullable) for each in values)
     debezium = statement.mode is not None and statement.mode.mode == "debezium"
     if debezium:
         planned["row"] = str(row)
         values = (logical.Column("before", row), logical.Column("after", row))
-    return planned | _planned(Encoded("value", topic, statement, statement.format, values, names, comments), planning)
+    return planned | _planned(
+        SinkMessages("value", topic, statement, statement.format, values, names, comments), planning
+    )
 
 
-def _planned(encoded: Encoded, planning: Planning) -> dict[str, Any]:
+def _planned(encoded: SinkMessages, planning: PlanningContext) -> dict[str, Any]:
     kind = planning.message_format(encoded.format)
     if kind.writing is None:
         raise SinkqlError(
@@ -244,7 +250,7 @@ def _planned(encoded: Encoded, planning: Planning) -> dict[str, Any]:
     return {f"{encoded.part}_format": kind.name, f"{encoded.part}_options": options}
 
 
-def one_column(encoded: Encoded) -> logical.Column:
+def one_column(encoded: SinkMessages) -> logical.Column:
     """Return the only column of what is written as it is; SQ2364 where there are several."""
     if len(encoded.columns) == 1 and not encoded.columns[0].type.nested:
         return encoded.columns[0]
@@ -260,7 +266,7 @@ def one_column(encoded: Encoded) -> logical.Column:
     )
 
 
-def plan_json(encoded: Encoded, planning: Planning) -> Mapping[str, Any]:
+def plan_json(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, Any]:
     """Plan objects of all columns."""
     if encoded.format.array:
         hint = "Write FORMAT JSON: each message is an object."
@@ -268,13 +274,13 @@ def plan_json(encoded: Encoded, planning: Planning) -> Mapping[str, Any]:
     return {}
 
 
-def plan_text(encoded: Encoded, planning: Planning) -> Mapping[str, Any]:
+def plan_text(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, Any]:
     """Plan the text of one column."""
     one_column(encoded)
     return {"part": encoded.part}
 
 
-def plan_bytes(encoded: Encoded, planning: Planning) -> Mapping[str, Any]:
+def plan_bytes(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, Any]:
     """Plan the bytes of one column."""
     column = one_column(encoded)
     if column.type.name != "bytea":

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from sinkql.connector_api.stream import Marker
+from sinkql.connector_api.stream import Checkpoint
 from sinkql.connectors.kafka.admin import Admin
 from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import Range, messages
-from sinkql.connectors.kafka.sink.transaction import PATIENCE_S, OustedError, Transactions
+from sinkql.connectors.kafka.sink.transaction import PATIENCE_S, ProducerFencedError, Transactions
 from sinkql.errors import SinkqlError
 from sinkql.storage import files
 
@@ -32,11 +32,11 @@ _STEP_S = 0.05
 class Progress:
     """A sink's marker, how many transactions it has committed, and the id of the topic that they wrote to."""
 
-    marker: Marker
+    marker: Checkpoint
     topic_id: str
     number: int
 
-    def after(self, marker: Marker, topic_id: str) -> Progress:
+    def after(self, marker: Checkpoint, topic_id: str) -> Progress:
         """Return the progress of the next transaction, into a topic of this id."""
         return Progress(marker, topic_id, self.number + 1)
 
@@ -78,7 +78,7 @@ class ProgressTopic:
         if found is None:
             return None
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.write(self.folder / _SEEN, f"{self.name} {found.offset()}".encode(), sync=False)
+        files.write_atomic(self.folder / _SEEN, f"{self.name} {found.offset()}".encode(), sync=False)
         return _decoded(found.value())
 
     def _last(self, begin: int, end: int, *, committed: bool = True) -> Any:
@@ -118,7 +118,7 @@ class ProgressTopic:
             for message in batch:
                 sink = (message.key() or b"").decode(errors="replace")
                 transactions = Transactions(self.client, f"{self.transactional_id}-{sink}")
-                with suppress(SinkqlError, OustedError):
+                with suppress(SinkqlError, ProducerFencedError):
                     transactions.begin(self.name)
                 transactions.close()
 
@@ -132,4 +132,4 @@ class ProgressTopic:
 
 def _decoded(value: bytes) -> Progress:
     data = msgspec.json.decode(value)
-    return Progress(Marker(**data["marker"]), data["topic_id"], data["number"])
+    return Progress(Checkpoint(**data["marker"]), data["topic_id"], data["number"])

@@ -16,7 +16,7 @@ from sinkql import physical
 from sinkql.connector_api.stream import MessageEncoder, WriteResult
 from sinkql.connectors.kafka.sink.partition import Partitioning
 from sinkql.physical import DIFF, SEQ
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
 _ROWS_AT_ONCE = 8192
@@ -45,7 +45,7 @@ class MessageTask:
     headers: str | None
     partitioning: Partitioning | None
     encoders: Encoders
-    home: Home
+    home: StateDirectory
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the messages of all rows; without any there is no file."""
@@ -58,7 +58,7 @@ class MessageTask:
         name = f"{self.commit}/{bucket}-{attempt}.arrow"
         count, removed = self._write(rows, self.home.folder / name)
         if count and self.home.remote:
-            self.home.put([name])
+            self.home.upload([name])
         failpoint.point("data-file")
         # without a key a row that comes or goes several times is as many messages
         counted = self.change != "retract" or self.encoders.key is not None

@@ -12,7 +12,7 @@ PROGRESS_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), 
 """The newest progress of each sink is kept, and little of what was before."""
 
 
-def made(admin: Admin, options: Mapping[str, Any]) -> Topic:
+def ensure_topic(admin: Admin, options: Mapping[str, Any]) -> Topic:
     """Return the topic of a sink's planned options, made if it is not there; raises SQ4284."""
     name = options["topic"]
     found = admin.topic(name)
@@ -21,7 +21,7 @@ def made(admin: Admin, options: Mapping[str, Any]) -> Topic:
     return admin.create(name, options.get("partitions", -1), options.get("replication", -1), options.get("config", {}))
 
 
-def made_for_progress(admin: Admin, options: Mapping[str, Any]) -> Topic:
+def ensure_progress_topic(admin: Admin, options: Mapping[str, Any]) -> Topic:
     """Return the topic of progress, made if it is not there."""
     name = options["progress_topic"]
     found = admin.topic(name)

@@ -59,11 +59,11 @@ _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False  # a producer that is fenced says so to the standard error
 
 
-class OustedError(Exception):
+class ProducerFencedError(Exception):
     """The producer may not write any more: another one has its id, or its transaction was open for too long."""
 
 
-class UndecidedError(Exception):
+class UnknownOutcomeError(Exception):
     """Nobody knows whether the transaction was committed; the next producer of the id finds out."""
 
     def __init__(self, cause: SinkqlError) -> None:
@@ -134,7 +134,7 @@ class Transactions:
             if self._failed:
                 raise self._undelivered() from None
             if error.retryable:
-                raise UndecidedError(error) from None
+                raise UnknownOutcomeError(error) from None
             raise
         failpoint.point("commit-reply")
 
@@ -225,7 +225,7 @@ class Transactions:
     def _meaning(self, error: Any) -> Exception:
         name = error.name()
         if name in _FENCED:
-            return OustedError(error.str())
+            return ProducerFencedError(error.str())
         if name in _REFUSED:
             return SinkqlError(
                 "SQ4281",
@@ -252,7 +252,7 @@ class Transactions:
                 hint="The sink looks again by itself whether the topic is there.",
             )
         if name == "_FATAL" or error.fatal():
-            return OustedError(error.str())
+            return ProducerFencedError(error.str())
         return self.client.failure(error, self.troubles)
 
 

@@ -10,17 +10,17 @@ from uuid import uuid4
 
 from sinkql import physical
 from sinkql.connector_api.stream import (
+    Checkpoint,
     Committed,
     Context,
     JobOffsets,
-    Marker,
     MessageEncoder,
-    RedoBatchError,
-    Switch,
+    PlanChange,
+    StaleFilesError,
     Writer,
     WriteResult,
     WriteTask,
-    claimed,
+    claim_checkpoint,
 )
 from sinkql.connectors.kafka.admin import Admin, admin_of
 from sinkql.connectors.kafka.client import Client, is_lost
@@ -28,10 +28,10 @@ from sinkql.connectors.kafka.sink.partition import Partitioning
 from sinkql.connectors.kafka.sink.plan import encoded
 from sinkql.connectors.kafka.sink.progress import Progress, ProgressTopic
 from sinkql.connectors.kafka.sink.task import Encoders, MessageTask
-from sinkql.connectors.kafka.sink.topic import check_kept, check_same, made, made_for_progress
-from sinkql.connectors.kafka.sink.transaction import REFRESH_MS, OustedError, Transactions, UndecidedError
+from sinkql.connectors.kafka.sink.topic import check_kept, check_same, ensure_progress_topic, ensure_topic
+from sinkql.connectors.kafka.sink.transaction import REFRESH_MS, ProducerFencedError, Transactions, UnknownOutcomeError
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.state_store.directory import Home
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
 _MESSAGES = "messages"
@@ -60,17 +60,17 @@ class TopicWriter(Writer):
 
     def open(self) -> None:
         """Make the topics that are not there; raises SQ4280 where the one that has the sink's messages is gone."""
-        made_for_progress(self._admin, self.write.options)
+        ensure_progress_topic(self._admin, self.write.options)
         found = self._progress.find(settled=False)
         if found is not None:
             self._check_topic(found)
-        elif self._home.noted(_CLAIMED) is not None:
+        elif self._home.read_small(_CLAIMED) is not None:
             raise self._forgotten()
         else:
             check_kept(self._admin, self.write.options)
-            self._topic_id = made(self._admin, self.write.options).id
+            self._topic_id = ensure_topic(self._admin, self.write.options).id
 
-    def marker(self) -> Marker | None:
+    def load_checkpoint(self) -> Checkpoint | None:
         """Return the marker of the newest transaction."""
         found = self._progress.find(settled=False)
         return found.marker if found is not None else None
@@ -80,9 +80,9 @@ class TopicWriter(Writer):
         initial: JobOffsets,
         *,
         epoch: int,
-        switch: Switch | None = None,
+        switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
-    ) -> Marker:
+    ) -> Checkpoint:
         """Fence other runs of the sink, and commit a transaction that has nothing but the new marker."""
         self._encoders = self._open_encoders()
         renew = renew or (lambda: None)
@@ -93,7 +93,7 @@ class TopicWriter(Writer):
             self._check_topic(found)
         renew()  # whoever gets the lease from here on begins later, and then this one cannot commit
         mine = uuid4().hex
-        marker = claimed(
+        marker = claim_checkpoint(
             found.marker if found is not None else None,
             sink=self.context.sink_id,
             claim=mine,
@@ -106,12 +106,12 @@ class TopicWriter(Writer):
         self._mine = mine
         self._send((), coming)
         if not self.write.options.get("letters"):  # whose topic is made anew where it went
-            self._home.note(_CLAIMED, self._topic_id.encode())
-        self._messages.clear()
+            self._home.write_small(_CLAIMED, self._topic_id.encode())
+        self._messages.delete_all()
         failpoint.point("claim")
         return marker
 
-    def refresh(self) -> Marker:
+    def refresh(self) -> Checkpoint:
         """Return the marker of the newest transaction; raises SQ5101 (fenced), SQ4280.
 
         A producer that the brokers may have lost makes way for another one: its requests would wait long for an answer.
@@ -139,15 +139,15 @@ class TopicWriter(Writer):
             headers=write.options.get("headers"),
             partitioning=self._partitioning(),
             encoders=self._encoders,
-            home=self._messages.of_tasks(),
+            home=self._messages.for_tasks(),
         )
 
-    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
         """Commit one transaction with the messages of these results and the new marker."""
         assert self._kept is not None, "commit before claim"
         names: list[str] = [result.data for result in results if result.data is not None]
-        if self._messages.bring(dict.fromkeys(names)):
-            raise RedoBatchError
+        if self._messages.fetch(dict.fromkeys(names)):
+            raise StaleFilesError
         paths = [self._messages.folder / name for name in names]
         size = sum(path.stat().st_size for path in paths)
         assert self._topic_id is not None, "not open"
@@ -155,7 +155,7 @@ class TopicWriter(Writer):
         try:
             self._send(paths, coming)
         finally:
-            self._messages.drop(names)
+            self._messages.delete_unused(names)
         return Committed(
             marker=marker,
             snapshot=coming.number,
@@ -164,7 +164,7 @@ class TopicWriter(Writer):
             files=0,
         )
 
-    def share(self) -> float:
+    def maintenance_share(self) -> float:
         """Nothing is done between batches."""
         return 0.0
 
@@ -191,10 +191,10 @@ class TopicWriter(Writer):
         record = (self.write.options["progress_topic"], self.context.sink_id.encode(), coming.encoded())
         try:
             self._transactions.send(self.write.options["topic"], paths, record)
-        except OustedError as error:
+        except ProducerFencedError as error:
             self._end()
             raise self._ousted(str(error)) from None
-        except UndecidedError as error:
+        except UnknownOutcomeError as error:
             self._end()
             raise error.cause from None
         except BaseException:
@@ -253,7 +253,7 @@ class TopicWriter(Writer):
     def _check_topic(self, found: Progress) -> None:
         """Raise SQ4280 where the topic is gone; that of records that did not decode is made anew."""
         if self.write.options.get("letters"):
-            self._topic_id = made(self._admin, self.write.options).id
+            self._topic_id = ensure_topic(self._admin, self.write.options).id
             return
         check_same(self._admin, self.write.options["topic"], found.topic_id)
         self._topic_id = found.topic_id
@@ -301,11 +301,11 @@ class TopicWriter(Writer):
         return str(self.write.options.get("transactional_id", "sinkql"))
 
     @property
-    def _home(self) -> Home:
+    def _home(self) -> StateDirectory:
         """Where a note tells that the sink has claimed its topic."""
-        return Home.of(self.context)
+        return StateDirectory.of(self.context)
 
     @property
-    def _messages(self) -> Home:
+    def _messages(self) -> StateDirectory:
         """Where tasks put messages by."""
-        return Home.of(self.context, _MESSAGES)
+        return StateDirectory.of(self.context, _MESSAGES)

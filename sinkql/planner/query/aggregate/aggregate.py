@@ -141,8 +141,8 @@ class GroupContext:
         if name in ordered_aggregate.NAMES:
             within = isinstance(node.parent, exp.WithinGroup)
             order = node.parent.expression.expressions if within else order
-            written = ordered_aggregate.Written(name, values, order, span, distinct, within, condition)
-            return self.calls.collect(ordered_aggregate.call(self.rows, written), span)
+            written = ordered_aggregate.OrderedAggregate(name, values, order, span, distinct, within, condition)
+            return self.calls.collect(ordered_aggregate.plan_ordered_aggregate(self.rows, written), span)
         if len(values) != 1:
             raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
         if name not in ("count", "sum", "min", "max"):

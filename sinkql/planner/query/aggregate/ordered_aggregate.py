@@ -32,7 +32,7 @@ _PAIR = "jsonb_object_agg"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class OrderedAggregate:
     """An aggregate as it is written: arguments, the terms of its ORDER BY or of WITHIN GROUP, and its FILTER."""
 
     name: str
@@ -44,7 +44,7 @@ class Written:
     condition: Typed | None
 
 
-def call(rows: Translator, written: Written) -> logical.WindowCall:
+def plan_ordered_aggregate(rows: Translator, written: OrderedAggregate) -> logical.WindowCall:
     """Return the call, which has no name yet; SQ2211 and SQ2214 for what it does not take."""
     _check(written)
     terms = [_term(rows, each) for each in written.order]
@@ -89,7 +89,7 @@ def extreme(value: Typed, *, last: bool, span: Span) -> logical.WindowCall:
     )
 
 
-def _check(written: Written) -> None:
+def _check(written: OrderedAggregate) -> None:
     """Refuse what is not written as the aggregate wants it: SQ2211, SQ2214."""
     name, wanted, found, span = written.name, ARGUMENTS[written.name], len(written.values), written.span
     if name in SORTED and not written.within:
@@ -156,7 +156,7 @@ def _of_distinct(value: Typed, terms: list[logical.Sort], span: Span) -> list[lo
 # --- WITHIN GROUP ----------------------------------------------------------------------------------------------------
 
 
-def _sorted(rows: Translator, written: Written, value: Typed, term: logical.Sort) -> logical.WindowCall:
+def _sorted(rows: Translator, written: OrderedAggregate, value: Typed, term: logical.Sort) -> logical.WindowCall:
     name = written.name
     if value.type == types.INTERVAL:
         hint = "Take its seconds, as in extract(epoch FROM value)."

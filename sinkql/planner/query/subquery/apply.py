@@ -25,10 +25,10 @@ from sinkql.planner.query.subquery.decorrelate import (
     Correlated,
     Fresh,
     Pair,
-    correlated,
+    decorrelate,
     grouping,
     pair,
-    pulled,
+    pull_up_conditions,
     reference,
     same,
 )
@@ -79,7 +79,7 @@ class Apply:
     def _correlated(
         self, query: Subquery, around: logical.Relation, *, equal: bool, always: bool = False
     ) -> Correlated:
-        return correlated(query.relation, query.outer, around, self.fresh, equal=equal, always=always)
+        return decorrelate(query.relation, query.outer, around, self.fresh, equal=equal, always=always)
 
     def _equal(self, found: Correlated, query: Subquery, equal: Sequence[Typed]) -> list[Expression]:
         values = self._values(found, query)
@@ -159,7 +159,7 @@ class Apply:
             there = Typed(Reference(name, value.type, value.nullable), value.type).at(query.span)
             equal = settled(operators.compare("=", there, own, query.span))
             conditions.append(_any(equal, _null(there.tree), _null(own.tree)))
-        relation = query_relation.keep(query.relation, Typed(joins.together(conditions), _BOOLEAN))
+        relation = query_relation.keep(query.relation, Typed(joins.conjunction(conditions), _BOOLEAN))
         return Subquery(relation, outer, query.span)
 
     def compared(
@@ -176,7 +176,7 @@ class Apply:
 
         if operator in ("=", "<>"):
             both = [test(operator, each) for each in (least, greatest)]
-            held = joins.together(both) if operator == "=" else _any(*both)
+            held = joins.conjunction(both) if operator == "=" else _any(*both)
             if (operator == "=") != every:  # = ANY and <> ALL are members
                 raise AssertionError(operator)
         else:
@@ -212,7 +212,7 @@ class Apply:
     def sole(self, query: Subquery) -> bool:
         """Tell whether a query has one row at most of each row around it, whatever the rows are."""
         names = map("$a{}".format, count())
-        found = pulled(query.relation, lambda: next(names))
+        found = pull_up_conditions(query.relation, lambda: next(names))
         if found is None or not all(grouping(each, found.relation) for each in found.conditions):
             return False
         return self._one_row(found.relation, found.conditions)
@@ -287,7 +287,7 @@ def _there(marker: Expression) -> Expression:
 
 
 def _any(*conditions: Expression) -> Expression:
-    return joins.either(conditions, Span(0, 0))
+    return joins.disjunction(conditions, Span(0, 0))
 
 
 def _more(count: Expression) -> Expression:

@@ -9,13 +9,13 @@ from sinkql.logical import Expression
 from sinkql.logical.expression import Call
 from sinkql.logical.function import call
 from sinkql.planner.query import join as joins
-from sinkql.planner.query.can_fail import may_fail
+from sinkql.planner.query.can_fail import can_fail
 
 _COMPARISONS = ("<(any,any)", "<=(any,any)", ">(any,any)", ">=(any,any)")
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class ThresholdComparison:
     """A comparison, and the side of it that is the same for all rows."""
 
     condition: Expression
@@ -34,7 +34,7 @@ def comparisons(condition: Expression) -> list[Call]:
             return []
 
 
-def beyond(comparison: Call, apart: Set[str]) -> Beyond | None:
+def as_threshold(comparison: Call, apart: Set[str]) -> ThresholdComparison | None:
     """Return a comparison of values of rows with one that is over columns `apart` from them, as one type if it can be.
 
     None for any other comparison, and where that value may fail: it does so only where there is a row to compare.
@@ -43,8 +43,8 @@ def beyond(comparison: Call, apart: Set[str]) -> Beyond | None:
     limits = [place for place, names in enumerate(sides) if names and names <= apart]
     if len(limits) != 1 or not sides[1 - limits[0]] or sides[1 - limits[0]] & apart:
         return None
-    if may_fail(comparison.arguments[limits[0]]):
+    if can_fail(comparison.arguments[limits[0]]):
         return None
     one, other = comparison.arguments
-    alike = joins.alike(one, other, safe=True) or (one, other)
-    return Beyond(call(comparison.function, alike, comparison.span), alike[limits[0]])
+    alike = joins.comparable_sides(one, other, safe=True) or (one, other)
+    return ThresholdComparison(call(comparison.function, alike, comparison.span), alike[limits[0]])

@@ -40,19 +40,19 @@ class Correlated:
     empty: Mapping[str, Expression] | None = None
 
 
-def free(relation: logical.Relation) -> frozenset[str]:
+def free_columns(relation: logical.Relation) -> frozenset[str]:
     """Return the names of the columns that a relation speaks of and nothing in it has."""
     below = inputs_of(relation)
     known = {column.name for each in below for column in each.shape.columns}
     own = {name for each in expressions_of(relation) for name in joins.references(each)} - known
-    return frozenset(own).union(*map(free, below))
+    return frozenset(own).union(*map(free_columns, below))
 
 
-def replaced(expression: Expression, by: Mapping[str, Expression]) -> Expression:
+def substitute(expression: Expression, by: Mapping[str, Expression]) -> Expression:
     """Return an expression with others in the place of columns."""
     if isinstance(expression, Reference):
         return by.get(expression.name, expression)
-    return with_children(expression, tuple(replaced(each, by) for each in children(expression)))
+    return with_children(expression, tuple(substitute(each, by) for each in children(expression)))
 
 
 def reference(column: logical.Column) -> Reference:
@@ -66,9 +66,9 @@ def same(column: logical.Column) -> query_relation.Item:
 # --- conditions that come up ----------------------------------------------------------------------------------------
 
 
-def pulled(relation: logical.Relation, fresh: Fresh) -> Correlated | None:
+def pull_up_conditions(relation: logical.Relation, fresh: Fresh) -> Correlated | None:
     """Return a relation with its conditions on outer columns above it; None where they cannot come up."""
-    if not free(relation):
+    if not free_columns(relation):
         return Correlated(relation)
     match relation:
         case logical.Filter():
@@ -86,14 +86,14 @@ def pulled(relation: logical.Relation, fresh: Fresh) -> Correlated | None:
 
 
 def _filter(relation: logical.Filter, fresh: Fresh) -> Correlated | None:
-    below = pulled(relation.input, fresh)
+    below = pull_up_conditions(relation.input, fresh)
     if below is None or below.empty is not None:
         return None
     own = frozenset(column.name for column in relation.input.shape.columns)
     parts = joins.conjuncts(relation.predicate)
     plain = [each for each in parts if joins.references(each) <= own]
     outer = [each for each in parts if each not in plain]
-    found = pushdown.place(below.relation, plain) if plain else below.relation
+    found = pushdown.push_down(below.relation, plain) if plain else below.relation
     return Correlated(found, (*below.conditions, *outer))
 
 
@@ -101,7 +101,7 @@ def _project(relation: logical.Project, fresh: Fresh) -> Correlated | None:
     own = frozenset(column.name for column in relation.input.shape.columns)
     if any(not joins.references(each.expression) <= own for each in relation.outputs):
         return None
-    below = pulled(relation.input, fresh)
+    below = pull_up_conditions(relation.input, fresh)
     if below is None:
         return None
     known = {column.name: column for column in below.relation.shape.columns}
@@ -114,13 +114,13 @@ def _project(relation: logical.Project, fresh: Fresh) -> Correlated | None:
         renamed[name] = Reference(new, column.type, column.nullable)
     empty = None
     if below.empty is not None:
-        empty = {each.name: replaced(each.expression, below.empty) for each in relation.outputs}
-    conditions = tuple(replaced(each, renamed) for each in below.conditions)
+        empty = {each.name: substitute(each.expression, below.empty) for each in relation.outputs}
+    conditions = tuple(substitute(each, renamed) for each in below.conditions)
     return Correlated(query_relation.project(below.relation, items), conditions, empty)
 
 
 def _join(relation: logical.Join, fresh: Fresh) -> Correlated | None:
-    left, right = pulled(relation.left, fresh), pulled(relation.right, fresh)
+    left, right = pull_up_conditions(relation.left, fresh), pull_up_conditions(relation.right, fresh)
     if left is None or right is None or left.empty is not None or right.empty is not None:
         return None
     known = joins.names_of(relation.left) | joins.names_of(relation.right)
@@ -135,9 +135,9 @@ def _sided(relation: logical.Join, fresh: Fresh) -> Correlated | None:
     """Return a join of which each row has one of the left side, whose conditions come up."""
     known = joins.names_of(relation.left) | joins.names_of(relation.right)
     own = joins.conditions_of(relation)
-    if free(relation.right) or any(not joins.references(each) <= known for each in own):
+    if free_columns(relation.right) or any(not joins.references(each) <= known for each in own):
         return None
-    left = pulled(relation.left, fresh)
+    left = pull_up_conditions(relation.left, fresh)
     if left is None or left.empty is not None:
         return None
     return Correlated(pushdown.joined(relation.kind, left.relation, relation.right, own), left.conditions)
@@ -147,7 +147,7 @@ def _aggregate(relation: logical.Aggregate, fresh: Fresh) -> Correlated | None:
     known = joins.names_of(relation.input)
     if any(not joins.references(each) <= known for each in expressions_of(relation)):
         return None
-    below = pulled(relation.input, fresh)
+    below = pull_up_conditions(relation.input, fresh)
     if below is None or below.empty is not None:
         return None
     pairs = [pair(each, joins.names_of(below.relation)) for each in below.conditions]
@@ -226,7 +226,7 @@ class Domain:
     def _of(self, relation: logical.Relation) -> logical.Relation:
         if relation == logical.ONE:
             return self.relation
-        if not free(relation):
+        if not free_columns(relation):
             return joins.with_keys(JoinKind.INNER, self.relation, relation, (), None)
         own = tuple(map(reference, self.columns))
         outputs = tuple(Output(each.name, each) for each in own)
@@ -236,7 +236,7 @@ class Domain:
                 below = self._of(relation.input)
                 return query_relation.project(below, [*items, *map(same, self.columns)])
             case logical.Filter():
-                return pushdown.place(self._of(relation.input), joins.conjuncts(relation.predicate))
+                return pushdown.push_down(self._of(relation.input), joins.conjuncts(relation.predicate))
             case logical.Aggregate():
                 return self._aggregate(relation)
             case logical.Union():
@@ -333,7 +333,7 @@ class Domain:
             kind, left, right = JoinKind.LEFT, right, left
         conditions = joins.conditions_of(join)
         own = bool({name for each in expressions_of(join) for name in joins.references(each)} & self.names)
-        left_free, right_free = bool(free(left)), bool(free(right))
+        left_free, right_free = bool(free_columns(left)), bool(free_columns(right))
         if kind is JoinKind.INNER and right_free and not left_free:
             return pushdown.joined(kind, left, self.of(right), conditions)
         if kind is JoinKind.INNER and not right_free:
@@ -365,7 +365,7 @@ def coalesced(value: Expression, instead: Expression) -> Expression:
     return Case((Branch(call("IS NULL(any)", (value,)), instead),), value, instead.type)
 
 
-def correlated(
+def decorrelate(
     relation: logical.Relation,
     outer: Mapping[str, Typed],
     around: logical.Relation,
@@ -380,8 +380,8 @@ def correlated(
     with `always` a row that is there also of no rows is one of the relation's.
     """
     there = {name: value.tree for name, value in outer.items()}
-    spoken = free(relation) & there.keys()
-    found = pulled(relation, fresh) if spoken else Correlated(relation)
+    spoken = free_columns(relation) & there.keys()
+    found = pull_up_conditions(relation, fresh) if spoken else Correlated(relation)
     if found is not None and always and found.empty is not None:
         found = None
     if found is not None and equal and not all(grouping(each, found.relation) for each in found.conditions):
@@ -389,7 +389,7 @@ def correlated(
     if found is None:
         found = _by_values(relation, {name: outer[name] for name in sorted(spoken)}, around, fresh)
     renamed = _unlike(found, [column.name for column in relation.shape.columns], fresh())
-    conditions = tuple(replaced(each, there) for each in renamed.conditions)
+    conditions = tuple(substitute(each, there) for each in renamed.conditions)
     return Correlated(renamed.relation, conditions, renamed.empty)
 
 
@@ -420,6 +420,6 @@ def _unlike(found: Correlated, first: Sequence[str], prefix: str) -> Correlated:
     own = {column.name: f"{prefix}.{place}" for place, column in enumerate(columns)}
     by: dict[str, Expression] = {each.name: Reference(own[each.name], each.type, each.nullable) for each in columns}
     items = [(own[each.name], Typed(reference(each), each.type)) for each in columns]
-    conditions = tuple(replaced(each, by) for each in found.conditions)
+    conditions = tuple(substitute(each, by) for each in found.conditions)
     empty = None if found.empty is None else {own[name]: value for name, value in found.empty.items()}
     return Correlated(query_relation.project(found.relation, items), conditions, empty)

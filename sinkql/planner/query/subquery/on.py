@@ -23,7 +23,7 @@ from sinkql.planner.query import pushdown
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.expression_context import Translation
 from sinkql.planner.query.subquery.decorrelate import Fresh, reference, same
-from sinkql.planner.query.subquery.subquery import Subqueries, Waiting, has_query
+from sinkql.planner.query.subquery.subquery import PendingColumns, Subqueries, has_query
 from sinkql.planner.query.temporal_filter import conjuncts
 
 _SAME = "IS NOT DISTINCT FROM(any,any)"
@@ -37,7 +37,7 @@ class Condition:
     queries: tuple[Any, ...]
 
 
-def parted(t: Translation, on: Any) -> Condition:
+def split_on(t: Translation, on: Any) -> Condition:
     """Return an ON as conditions that have subqueries, and others."""
     if not has_query(on):
         return Condition((settled(t.boolean(on, "ON")),), ())
@@ -77,7 +77,9 @@ def outer(
         if kind is JoinKind.RIGHT:
             sides, left, right = sides.turned(), right, left
         return _by_pairs(sides, left, right, conditions, subqueries.queries.fresh)
-    return joins.with_keys(kind, _with(left, sides.lefts), _with(right, sides.rights), (), joins.together(conditions))
+    return joins.with_keys(
+        kind, _with(left, sides.lefts), _with(right, sides.rights), (), joins.conjunction(conditions)
+    )
 
 
 @dataclass(slots=True)
@@ -86,11 +88,11 @@ class _Sides:
 
     left: frozenset[str]
     right: frozenset[str]
-    lefts: list[Waiting] = field(default_factory=list)
-    rights: list[Waiting] = field(default_factory=list)
-    pairs: list[Waiting] = field(default_factory=list)
+    lefts: list[PendingColumns] = field(default_factory=list)
+    rights: list[PendingColumns] = field(default_factory=list)
+    pairs: list[PendingColumns] = field(default_factory=list)
 
-    def put(self, waiting: Waiting, beside: frozenset[str]) -> None:
+    def put(self, waiting: PendingColumns, beside: frozenset[str]) -> None:
         """Put a subquery to the side that it speaks of; one that speaks of none to that of what stands beside it."""
         over = waiting.over & (self.left | self.right)
         of_pairs = waiting.over & _names(self.pairs)
@@ -111,11 +113,11 @@ class _Sides:
         return _Sides(self.right, self.left, self.rights, self.lefts, self.pairs)
 
 
-def _names(waiting: Sequence[Waiting]) -> frozenset[str]:
+def _names(waiting: Sequence[PendingColumns]) -> frozenset[str]:
     return frozenset[str]().union(*(each.names for each in waiting))
 
 
-def _with(relation: logical.Relation, waiting: Sequence[Waiting]) -> logical.Relation:
+def _with(relation: logical.Relation, waiting: Sequence[PendingColumns]) -> logical.Relation:
     for each in waiting:
         relation = each.put(relation)
     return relation
@@ -134,9 +136,9 @@ def _by_pairs(
     early = [each for each in conditions if not joins.references(each) & late]
     pairs = _with(pushdown.joined(JoinKind.INNER, *now, early), sides.pairs)
     rest = [each for each in conditions if each not in early]
-    pairs = query_relation.keep(pairs, Typed(joins.together(rest), types.BOOLEAN))
+    pairs = query_relation.keep(pairs, Typed(joins.conjunction(rest), types.BOOLEAN))
     named = [(fresh(), each) for each in used]
     items = [(name, Typed(reference(each), each.type)) for name, each in named]
     met = query_relation.project(pairs, [*items, *map(same, right.shape.columns)])
     alike = [call(_SAME, (reference(each), Reference(name, each.type, each.nullable))) for name, each in named]
-    return joins.with_keys(JoinKind.LEFT, left, met, (), joins.together(alike))
+    return joins.with_keys(JoinKind.LEFT, left, met, (), joins.conjunction(alike))

@@ -23,10 +23,10 @@ from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.expression_context import Translation
 from sinkql.planner.query.join import references
 from sinkql.planner.query.predicate import negated
-from sinkql.planner.query.query_context import Around, Queries
+from sinkql.planner.query.query_context import OuterQuery, QueryPlanner
 from sinkql.planner.query.scope import Outer, Scope
 from sinkql.planner.query.subquery.apply import Apply, Subquery
-from sinkql.planner.query.subquery.beyond import beyond, comparisons
+from sinkql.planner.query.subquery.beyond import as_threshold, comparisons
 from sinkql.planner.query.temporal_filter import conjuncts
 from sinkql.planner.syntax.sqlglot_tree import row_values
 
@@ -46,7 +46,7 @@ def has_query(node: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingColumns:
     """Columns that are to be put behind those of a relation which has the columns that they are computed `over`."""
 
     names: frozenset[str]
@@ -58,11 +58,11 @@ class Waiting:
 class Subqueries:
     """Plan the subqueries of expressions over one relation; `within` says what a column of its scope is there."""
 
-    queries: Queries
-    around: Around
+    queries: QueryPlanner
+    around: OuterQuery
     scope: Scope
     within: _Within = lambda value: value
-    _waiting: list[Waiting] = field(default_factory=list)
+    _waiting: list[PendingColumns] = field(default_factory=list)
     _known: dict[_Key, Typed] = field(default_factory=dict)
 
     @property
@@ -75,7 +75,7 @@ class Subqueries:
             relation = each.put(relation)
         return relation
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[PendingColumns]:
         """Return the columns that were asked for since, which the caller puts behind those of relations."""
         waiting, self._waiting = self._waiting, []
         return waiting
@@ -191,7 +191,7 @@ class Subqueries:
         return rows if rows is not None else query_relation.keep(self.attached(relation), value)
 
     def _beyond(
-        self, relation: logical.Relation, condition: Typed, asked: Sequence[Waiting]
+        self, relation: logical.Relation, condition: Typed, asked: Sequence[PendingColumns]
     ) -> logical.Relation | None:
         """Return the rows beyond values that are the same for all of them; None for any other condition.
 
@@ -205,14 +205,16 @@ class Subqueries:
         others = [each for each in self._waiting if not any(each is one for one in alone)]
         apart = frozenset[str]().union(*(each.names for each in alone))
         plain = [each for each in found if not references(each) & waiting]
-        limits = [each for each in (beyond(each, apart) for each in found if each not in plain) if each is not None]
+        limits = [
+            each for each in (as_threshold(each, apart) for each in found if each not in plain) if each is not None
+        ]
         if not limits or len(limits) + len(plain) < len(found) or any(each.over & apart for each in others):
             return None
         self._waiting = others
         self._known = {key: known for key, known in self._known.items() if not references(known.tree) & apart}
         relation = self.attached(relation)
         if plain:
-            relation = query_relation.keep(relation, Typed(joins.together(plain), types.BOOLEAN))
+            relation = query_relation.keep(relation, Typed(joins.conjunction(plain), types.BOOLEAN))
         for each in limits:
             one: logical.Relation = logical.ONE
             for column_ in alone:
@@ -224,7 +226,7 @@ class Subqueries:
 
     def _query(self, node: Any, span: Span) -> Subquery:
         outer: dict[str, Typed] = {}
-        around = Around(self.around.named, Outer.recorded(self.scope, outer, self.queries.fresh, self.within))
+        around = OuterQuery(self.around.named, Outer.recorded(self.scope, outer, self.queries.fresh, self.within))
         return Subquery(self.queries.plan(node, around), outer, span)
 
     def _check(self, query: Subquery, count: int, span: Span) -> None:
@@ -252,7 +254,7 @@ class Subqueries:
         name = self.queries.fresh()
         names = frozenset[str]().union(*(references(each.tree) for each in over))
         own = frozenset([name, *(each for each in beside if each is not None)])
-        self._waiting.append(Waiting(own, names, lambda relation: put(relation, name)))
+        self._waiting.append(PendingColumns(own, names, lambda relation: put(relation, name)))
         return column(name, type_, nullable=False, span=span)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql.planner.syntax.grammar import precedence
-from sinkql.planner.syntax.grammar.special_form import ARGUMENTS, EXPRESSION, WORDS, Specials
+from sinkql.planner.syntax.grammar.special_form import ARGUMENTS, EXPRESSION, WORDS, SpecialForms
 from sinkql.planner.syntax.grammar.tokens import NO_LABELS, OPERATORS, RESERVED, ForeignError
 from sinkql.planner.syntax.grammar.type import TIMES
 
@@ -31,7 +31,7 @@ _TYPES_ALONE = frozenset((
 """Types whose names are no names of functions."""
 
 
-class Expressions(Specials):
+class Expressions(SpecialForms):
     """Go past expressions, and note their forms."""
 
     def expression(self, least: int = precedence.OR) -> None:

@@ -10,7 +10,7 @@ _QUERY = ("SELECT", "VALUES", "WITH", "TABLE")
 EXPRESSION = "an expression"
 
 
-class Specials(Windows):
+class SpecialForms(Windows):
     """Go past expressions with words of their own."""
 
     def query(self) -> None:
@@ -194,19 +194,19 @@ class Specials(Windows):
 
 
 WORDS = {
-    **dict.fromkeys(("NULL", "TRUE", "FALSE"), Specials._constant),
-    **dict.fromkeys(_CLOCKS, Specials._clock),
-    **dict.fromkeys(("ARRAY", "LIST", "MAP"), Specials._array),
-    "CASE": Specials._case,
-    "CAST": Specials._cast,
-    "EXISTS": Specials._exists,
-    "INTERVAL": Specials._interval,
-    "ROW": Specials._row,
+    **dict.fromkeys(("NULL", "TRUE", "FALSE"), SpecialForms._constant),
+    **dict.fromkeys(_CLOCKS, SpecialForms._clock),
+    **dict.fromkeys(("ARRAY", "LIST", "MAP"), SpecialForms._array),
+    "CASE": SpecialForms._case,
+    "CAST": SpecialForms._cast,
+    "EXISTS": SpecialForms._exists,
+    "INTERVAL": SpecialForms._interval,
+    "ROW": SpecialForms._row,
 }
 ARGUMENTS = {
-    "EXTRACT": Specials._extracted,
-    "OVERLAY": Specials._overlaid,
-    "POSITION": Specials._position,
-    "SUBSTRING": Specials._part,
-    "TRIM": Specials._trimmed,
+    "EXTRACT": SpecialForms._extracted,
+    "OVERLAY": SpecialForms._overlaid,
+    "POSITION": SpecialForms._position,
+    "SUBSTRING": SpecialForms._part,
+    "TRIM": SpecialForms._trimmed,
 }

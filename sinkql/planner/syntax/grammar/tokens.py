@@ -60,7 +60,7 @@ class ForeignError(MistakeError):
         self.error = error
 
 
-class Words:
+class TokenReader:
     """The words of a query, the next of which is looked at and taken; and the forms that were found so far."""
 
     def __init__(self, lexemes: list[Lexeme]) -> None:

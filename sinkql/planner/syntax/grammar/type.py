@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sinkql.planner.syntax.grammar.tokens import RESERVED, Words
+from sinkql.planner.syntax.grammar.tokens import RESERVED, TokenReader
 
 TIMES = ("TIME", "TIMESTAMP")
 _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
-class Types(Words):
+class Types(TokenReader):
     """Go past names of types."""
 
     def type_name(self) -> None:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.lowering.task_input import Preparation
+from sinkql.lowering.task_input import TaskInput
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arithmetic import RowGroups, SumOverflowError
 from sinkql.runtime.state.arrangement import LookUp
-from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.operator.argument import Argument, arguments_of, prepare
-from sinkql.runtime.state.operator.extreme import follow
+from sinkql.runtime.state.operator.extreme import track
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
 
@@ -32,7 +32,7 @@ class AggregateState:
     """An aggregate; keeps a row a group, and the values of some arguments. SQ3211: a sum does not fit its type."""
 
     name: str
-    preparation: Preparation
+    preparation: TaskInput
     arguments: tuple[Argument, ...]
     calls: tuple[physical.AggregateCall, ...]
 
@@ -125,7 +125,7 @@ class _Grouping:
                 self._add(f"$s{each.index}", groups, found)
             if each.multiset:
                 multiset = self.bucket.multisets[self.operator.values(each)]
-                followed = follow(each, self.rows, groups, found, multiset, where=self._where())
+                followed = track(each, self.rows, groups, found, multiset, where=self._where())
                 self.old |= followed.old
                 self.new |= followed.new
                 continue
@@ -165,7 +165,7 @@ class _Grouping:
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             sample = ", ".join(repr(key[row].as_py()) for key in keys)
-            raise lying(self._where(), f"group ({sample}), row count {count[row]}")
+            raise negative_multiplicity(self._where(), f"group ({sample}), row count {count[row]}")
 
     def _keep(self, groups: RowGroups, keys: list[pa.Array], known: Mask) -> None:
         """Write the groups that changed, or are new, as a run."""

@@ -10,12 +10,12 @@ from sinkql.lowering.task_input import (
     COUNT,
     FLOATS,
     Measure,
-    Preparation,
+    TaskInput,
     Value,
     appends,
     identity,
     row_hash,
-    values_of,
+    value_columns,
 )
 
 
@@ -80,7 +80,7 @@ def _argument(
     )
 
 
-def prepare(aggregate: physical.Aggregate) -> Preparation:
+def prepare(aggregate: physical.Aggregate) -> TaskInput:
     """Return what goes into an aggregate's tasks.
 
     Tasks take `$h1`, `$h2` (hashes of the group), `$k<i>` (group columns), `$count`; of the i-th argument `$n<i>`
@@ -88,14 +88,14 @@ def prepare(aggregate: physical.Aggregate) -> Preparation:
     (a value and its hash: then there is a row for each value of the group).
     """
     arguments = arguments_of(aggregate)
-    keys = values_of("k", aggregate.group)
+    keys = value_columns("k", aggregate.group)
     values = {each.index: Value(f"$v{each.index}", each.column, each.type) for each in arguments}
     kept = [each for each in arguments if each.multiset]
     hashes = (*identity(keys), *(row_hash(f"$r{each.index}", (values[each.index],)) for each in kept))
     group = ["$h1", "$h2", *(key.name for key in keys)]
     for each in kept:
         group += [f"$v{each.index}", f"$r{each.index}"]
-    return Preparation(
+    return TaskInput(
         hashes=hashes,
         values=(*keys, *values.values()),
         group=tuple(group),

@@ -10,11 +10,11 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.lowering.arrange import prepare
-from sinkql.lowering.task_input import COUNT, Preparation
+from sinkql.lowering.task_input import COUNT, TaskInput
 from sinkql.physical import DIFF
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints
-from sinkql.runtime.state.side import HeldAppended, HeldCounts, HeldRows, appended_run, counted_run, multiset_run
+from sinkql.runtime.state.side import AppendOnlySide, CountSide, MultisetSide, appended_run, counted_run, multiset_run
 
 
 @keeps_state(physical.Arrange)
@@ -23,7 +23,7 @@ class ArrangeState:
     """Rows by a key, for joins to look up; as a join keeps a side."""
 
     name: str
-    preparation: Preparation
+    preparation: TaskInput
     schema: pa.Schema
     comes: bool
 
@@ -48,11 +48,11 @@ class ArrangeState:
         changes = rows.rename_columns([DIFF if name == COUNT else name for name in rows.column_names])
         if self.schema.names and self.comes:
             each = np.repeat(np.arange(len(rows)), ints(changes.column(DIFF)))
-            HeldAppended(self.schema, multiset, appended_run(changes.take(pa.array(each)), self.schema.names)).put()
+            AppendOnlySide(self.schema, multiset, appended_run(changes.take(pa.array(each)), self.schema.names)).put()
         elif self.schema.names:
-            held = HeldRows(self.schema, multiset, multiset_run(changes, self.schema.names))
+            held = MultisetSide(self.schema, multiset, multiset_run(changes, self.schema.names))
             held.verify(f'index "{self.name}", bucket {bucket.number}')
             held.put()
         else:
-            HeldCounts(multiset, counted_run(changes)).put()
+            CountSide(multiset, counted_run(changes)).put()
         return self.preparation.output().empty_table()

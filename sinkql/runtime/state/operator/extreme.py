@@ -12,32 +12,32 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.lowering.task_input import sum_arrow_type
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arithmetic import RowGroups
-from sinkql.runtime.state.arrangement import LookUp, Multiset
-from sinkql.runtime.state.multiset import Changed, changed, lying
+from sinkql.runtime.state.arrangement import LookUp, MultisetRuns
+from sinkql.runtime.state.multiset import MultiplicityChange, apply_changes, negative_multiplicity
 from sinkql.runtime.state.operator.argument import Argument
 from sinkql.runtime.state.run import one_chunk
 
 
 @dataclass(slots=True)
-class Followed:
+class TrackedValues:
     """State columns of the groups before and after the batch."""
 
     old: dict[str, pa.Array] = field(default_factory=dict)
     new: dict[str, pa.Array] = field(default_factory=dict)
 
 
-def follow(
-    argument: Argument, rows: pa.Table, groups: RowGroups, found: LookUp, multiset: Multiset, *, where: str
-) -> Followed:
+def track(
+    argument: Argument, rows: pa.Table, groups: RowGroups, found: LookUp, multiset: MultisetRuns, *, where: str
+) -> TrackedValues:
     """Add the batch's values to the multiset and return what they make of the groups; SQ3401 for one below zero."""
     values = arithmetic.ordered(one_chunk(rows.column(f"$v{argument.index}")))
     given = pa.table({"$r": rows.column(f"$r{argument.index}"), "$count": rows.column("$count"), "$v": values})
-    change = changed(given, np.flatnonzero(np.asarray(values.is_valid())), groups, multiset)
+    change = apply_changes(given, np.flatnonzero(np.asarray(values.is_valid())), groups, multiset)
     if len(wrong := np.flatnonzero(change.after < 0)):
         sample = arithmetic.restored(change.values, arrow_type(argument.type))[int(wrong[0])]
-        raise lying(where, f'column "{argument.column}", value {sample.as_py()!r}')
-    run = change.run(held=argument.held)
-    state = Followed()
+        raise negative_multiplicity(where, f'column "{argument.column}", value {sample.as_py()!r}')
+    run = change.as_run(held=argument.held)
+    state = TrackedValues()
     if argument.distinct:
         _count(argument, change, groups, found, state)
     for name, low in ((f"$l{argument.index}", True), (f"$u{argument.index}", False)):
@@ -48,7 +48,9 @@ def follow(
     return state
 
 
-def _count(argument: Argument, changed: Changed, groups: RowGroups, found: LookUp, state: Followed) -> None:
+def _count(
+    argument: Argument, changed: MultiplicityChange, groups: RowGroups, found: LookUp, state: TrackedValues
+) -> None:
     appeared, vanished = changed.appeared(), changed.vanished()
     name, count = f"$d{argument.index}", groups.count
     gained = np.bincount(changed.group[appeared], minlength=count)
@@ -66,7 +68,7 @@ def _count(argument: Argument, changed: Changed, groups: RowGroups, found: LookU
 
 
 def _extreme(
-    old: pa.Array, changed: Changed, groups: RowGroups, multiset: Multiset, run: pa.Table, *, low: bool
+    old: pa.Array, changed: MultiplicityChange, groups: RowGroups, multiset: MultisetRuns, run: pa.Table, *, low: bool
 ) -> pa.Array:
     """Return the groups' new extremes; only where the extreme itself went are all values of a group read."""
     appeared, vanished = changed.appeared(), changed.vanished()

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sinkql.runtime.state.arrangement import Ints, grouped, spread
+from sinkql.runtime.state.arrangement import Ints, expand_ranges, grouped
 from sinkql.runtime.state.run import HIGH, LOW, Keys, Piece, Run, ints, unsigned
 
 _MOST, _LEAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -24,7 +24,7 @@ _TOGETHER = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RankedRows:
     """Rows of keys, each once: the number of its key, its hash, its multiplicity before the batch and after."""
 
     owner: Ints
@@ -33,10 +33,10 @@ class Rows:
     after: Ints
     table: pa.Table
 
-    def some(self, chosen: NDArray[np.bool_] | Ints) -> Rows:
+    def some(self, chosen: NDArray[np.bool_] | Ints) -> RankedRows:
         """Return some of them."""
         places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-        return Rows(
+        return RankedRows(
             self.owner[places],
             self.hashes[places],
             self.before[places],
@@ -45,11 +45,11 @@ class Rows:
         )
 
 
-Enough = Callable[[Rows, int], NDArray[np.bool_]]
+Enough = Callable[[RankedRows, int], NDArray[np.bool_]]
 """Rows of so many keys that come before all others of them → which keys need no more."""
 
 
-def slices(runs: Sequence[Run], keys: Keys, reach: int | None) -> Iterator[slice]:
+def key_slices(runs: Sequence[Run], keys: Keys, reach: int | None) -> Iterator[slice]:
     """Yield sorted keys in slices of which few rows are to be looked at: at most `reach` of a key in each run."""
     most = np.zeros(len(keys), np.int64)
     for run in runs:
@@ -65,13 +65,13 @@ def slices(runs: Sequence[Run], keys: Keys, reach: int | None) -> Iterator[slice
 
 def first_rows(
     runs: Sequence[Run], batch: Run, keys: Keys, hashes: Ints, reach: int | None, *, exact: bool, enough: Enough
-) -> Rows:
+) -> RankedRows:
     """Return the rows of sorted keys with which each has enough, or all of them; of the last run the batch's own.
 
     At first `reach` rows of a key are read of each run, then four times as many. `exact`: rows that agree in `$p` come
     in the order of their hashes; otherwise all that agree are read.
     """
-    found: list[Rows] = []
+    found: list[RankedRows] = []
     open_ = np.arange(len(keys))
     while len(open_):
         reading = _Reading(keys[open_], hashes[open_], reach, exact=exact)
@@ -81,12 +81,12 @@ def first_rows(
         rows = reading.rows()
         done = reading.whole | enough(rows, len(open_))
         some = rows.some(done[rows.owner])
-        found.append(Rows(open_[some.owner], some.hashes, some.before, some.after, some.table))
+        found.append(RankedRows(open_[some.owner], some.hashes, some.before, some.after, some.table))
         open_ = open_[~done]
         reach = None if reach is None else reach * _AHEAD
     if len(found) == 1:
         return found[0]
-    return Rows(
+    return RankedRows(
         np.concatenate([each.owner for each in found]),
         np.concatenate([each.hashes for each in found]),
         np.concatenate([each.before for each in found]),
@@ -112,7 +112,7 @@ class _Reading:
             low, high = _range(piece, self._keys[some])
             end = high if self._reach is None else np.minimum(high, low + self._reach)
             self._cut(piece, some, end, high)
-            asked, position = spread(low, end)
+            asked, position = expand_ranges(low, end)
             own = piece.ints("$h2")[position] == self._hashes[some][asked]
             self._owners.append(some.start + asked[own])
             self._parts.append(piece.table.take(pa.array(position[own])))
@@ -132,7 +132,7 @@ class _Reading:
         self._limit[owner[sooner]], self._limit_row[owner[sooner]] = limit[sooner], row[sooner]
         self.whole[owner] = False
 
-    def rows(self) -> Rows:
+    def rows(self) -> RankedRows:
         """Return the rows before every cut, each once."""
         table = pa.concat_tables(self._parts)
         owner, new = np.concatenate(self._owners), np.concatenate(self._new)
@@ -144,12 +144,12 @@ class _Reading:
         owner, new, row, diff = owner[kept], new[kept], row[kept], ints(table.column("$diff"))[kept]
         order, starts = grouped(row, owner)  # few rows have the same hash
         if not len(starts):
-            return Rows(owner, row, diff, diff, table.slice(0, 0))
+            return RankedRows(owner, row, diff, diff, table.slice(0, 0))
         before = np.add.reduceat(np.where(new, 0, diff)[order], starts)
         after = np.add.reduceat(diff[order], starts)
         there = (before != 0) | (after != 0)
         first = order[starts][there]
-        return Rows(owner[first], row[first], before[there], after[there], table.take(pa.array(kept[first])))
+        return RankedRows(owner[first], row[first], before[there], after[there], table.take(pa.array(kept[first])))
 
 
 def counts(runs: Sequence[Run], packed: Keys, hashes: Ints, rows: Ints) -> Ints:

@@ -15,26 +15,26 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.lowering.join_input import SIDE, PreparedSide, SidesPreparation, prepare
 from sinkql.lowering.together import columns_within
 from sinkql.physical import DIFF
-from sinkql.runtime.state.arrangement import Ints, Multiset
-from sinkql.runtime.state.crossed import Crossing, Spread, Whole
-from sinkql.runtime.state.join import HeldJoined, Shown
-from sinkql.runtime.state.lookup import Asked, asked
-from sinkql.runtime.state.operator.beyond import BeyondState
+from sinkql.runtime.state.arrangement import Ints, MultisetRuns
+from sinkql.runtime.state.crossed import BroadcastJoin, BroadcastSide, StreamedSide
+from sinkql.runtime.state.join import JoinProjection, NestedJoinSide
+from sinkql.runtime.state.lookup import KeyQuery, distinct_keys
+from sinkql.runtime.state.operator.beyond import ThresholdState
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, StatefulOperator, keeps_state
-from sinkql.runtime.state.pairs import Joining, Shape, alone
+from sinkql.runtime.state.pairs import JoinChanges, JoinShape, unmatched_changes
 from sinkql.runtime.state.run import ints
 from sinkql.runtime.state.side import (
-    Held,
-    HeldAppended,
-    HeldCounts,
-    HeldIndexed,
-    HeldLatest,
-    HeldRows,
+    AppendOnlySide,
+    CountSide,
+    IndexedSide,
+    JoinSide,
+    MultisetSide,
+    UpsertSide,
     appended_run,
     counted_run,
     kept_schema,
     multiset_run,
-    own,
+    stored_columns,
 )
 
 _Changes = tuple[pa.Table, Ints]
@@ -46,37 +46,37 @@ class Steps:
     """A join in a task: its sides are numbers of those whose rows come, or joins within the task and what they give."""
 
     kind: physical.JoinKind
-    sides: tuple[int | Within, int | Within]
+    sides: tuple[int | NestedSteps, int | NestedSteps]
 
-    def loose(self, rows: Mapping[int, _Changes], shape: Shape) -> Iterator[pa.Table]:
+    def loose(self, rows: Mapping[int, _Changes], shape: JoinShape) -> Iterator[pa.Table]:
         """Yield the changes of rows that have no match, of sides by their number."""
         for number, side in enumerate(self.sides):
-            for each, diff in side.loose(rows) if isinstance(side, Within) else [rows[side]]:
-                yield from alone(shape, each, diff, number)
+            for each, diff in side.loose(rows) if isinstance(side, NestedSteps) else [rows[side]]:
+                yield from unmatched_changes(shape, each, diff, number)
 
-    def held(self, leaves: Sequence[Held], where: str, touched: Asked) -> tuple[Held, Held]:
+    def held(self, leaves: Sequence[JoinSide], where: str, touched: KeyQuery) -> tuple[JoinSide, JoinSide]:
         """Return both sides; `leaves` are those whose rows come."""
         left, right = (
-            side.held(leaves, where, touched) if isinstance(side, Within) else leaves[side] for side in self.sides
+            side.held(leaves, where, touched) if isinstance(side, NestedSteps) else leaves[side] for side in self.sides
         )
         return left, right
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class NestedSteps:
     """A join that is done in the tasks of the one above it."""
 
     steps: Steps
-    shape: Shown
+    shape: JoinProjection
 
     def loose(self, rows: Mapping[int, _Changes]) -> Iterator[_Changes]:
         """Yield the changes of rows that have no match in it."""
         for found in self.steps.loose(rows, self.shape):
             yield found.select(self.shape.types.names), ints(found.column(DIFF))
 
-    def held(self, leaves: Sequence[Held], where: str, touched: Asked) -> Held:
+    def held(self, leaves: Sequence[JoinSide], where: str, touched: KeyQuery) -> JoinSide:
         """Return it as a side."""
-        return HeldJoined(self.steps.kind, self.steps.held(leaves, where, touched), self.shape, where, touched)
+        return NestedJoinSide(self.steps.kind, self.steps.held(leaves, where, touched), self.shape, where, touched)
 
 
 @keeps_state(physical.Join)
@@ -95,7 +95,7 @@ class JoinState:
     def of(cls, join: physical.Join) -> StatefulOperator:
         """Return the operator; raises ValueError for sides that no join can stand on."""
         if join.compared is not None:
-            return BeyondState.of(join, join.compared)
+            return ThresholdState.of(join, join.compared)
         arrangements = tuple(map(_arrangement, join.leaves))
         indexes = tuple(each.index for each in join.leaves)
         return cls(join.arrangement, prepare(join), _steps(join, count()), len(join.left.kept), arrangements, indexes)
@@ -105,7 +105,9 @@ class JoinState:
         where = f'join "{self.name}", bucket {bucket.number}'
         which, unmatched = ints(rows.column(SIDE)), self.preparation.unmatched
         parts = [
-            own(self.preparation, self.preparation.sides[number % unmatched], rows.filter(pa.array(which == number)))
+            stored_columns(
+                self.preparation, self.preparation.sides[number % unmatched], rows.filter(pa.array(which == number))
+            )
             for number in range(2 * unmatched)
         ]
         repeated = self.preparation.repeated
@@ -115,31 +117,31 @@ class JoinState:
         leaves = [self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides]
         loose = {side.number: self._loose(side, parts[side.number + unmatched]) for side in self.preparation.sides}
         yield from self.steps.loose(loose, self._shape)
-        touched = asked(*((each.delta.keys, each.delta.hashes) for each in leaves))
+        touched = distinct_keys(*((each.delta.keys, each.delta.hashes) for each in leaves))
         if len(touched):
             sides = self.steps.held(leaves, where, touched)
-            yield from Joining(self.steps.kind, sides, self._shape, where, touched).run()
+            yield from JoinChanges(self.steps.kind, sides, self._shape, where, touched).changes()
         for each, arrangement in zip(leaves, self.arrangements, strict=True):
             if not arrangement.reads:
                 each.put()
 
     @property
-    def _shape(self) -> Shape:
-        return Shape(self.preparation.output(), self.left)
+    def _shape(self) -> JoinShape:
+        return JoinShape(self.preparation.output(), self.left)
 
     def _crossed(self, repeated: int, parts: Sequence[pa.Table], bucket: Bucket, where: str) -> Iterator[pa.Table]:
         """Yield the changes of all pairs; the side that every bucket has comes with the first part of a batch."""
         other = 1 - repeated
         if self.name not in bucket.kept:
             schema, multiset, run = self._run(repeated, parts[repeated], bucket, where)
-            bucket.kept[self.name] = Whole(schema, multiset, run)
+            bucket.kept[self.name] = BroadcastSide(schema, multiset, run)
             multiset.put(run)
         schema, multiset, run = self._run(other, parts[other], bucket, where)
-        spread = Spread(schema, multiset, run, bucket.low, bucket.high)
-        yield from Crossing(self.steps.kind, bucket.kept[self.name], spread, other, self._shape, where).run()
+        spread = StreamedSide(schema, multiset, run, bucket.low, bucket.high)
+        yield from BroadcastJoin(self.steps.kind, bucket.kept[self.name], spread, other, self._shape, where).join()
         multiset.put(run)
 
-    def _run(self, number: int, rows: pa.Table, bucket: Bucket, where: str) -> tuple[pa.Schema, Multiset, pa.Table]:
+    def _run(self, number: int, rows: pa.Table, bucket: Bucket, where: str) -> tuple[pa.Schema, MultisetRuns, pa.Table]:
         """Return the columns that a side gives, what it keeps, and its changes as a run."""
         arrangement, schema = self.arrangements[number], kept_schema(self.preparation.sides[number])
         multiset = bucket.multisets[arrangement.name]
@@ -149,7 +151,7 @@ class JoinState:
             case "counted":
                 return schema, multiset, counted_run(rows)
             case _:
-                held = HeldRows(schema, multiset, multiset_run(rows, schema.names))
+                held = MultisetSide(schema, multiset, multiset_run(rows, schema.names))
                 held.verify(where)
                 return schema, multiset, held.table
 
@@ -159,27 +161,27 @@ class JoinState:
         diff = ints(run.column(DIFF)) if DIFF in run.column_names else np.ones(len(run), np.int64)
         return run.select(names), diff
 
-    def _held(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> Held:
+    def _held(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> JoinSide:
         arrangement, index = self.arrangements[side.number], self.indexes[side.number]
         schema = kept_schema(side)
         if index is not None:
             counts = arrangement.kind == "counted"
             run = counted_run(rows) if counts else multiset_run(rows, schema.names)
             places = [index.places[each.column] for each in side.kept]
-            return HeldIndexed(schema, bucket.indexes[arrangement.name], places, run, side.change == "append")
+            return IndexedSide(schema, bucket.indexes[arrangement.name], places, run, side.change == "append")
         match arrangement.kind:
             case "values":
                 values, below = bucket.values[arrangement.name], bucket.sides[side.number]
-                held = HeldLatest(schema, values, rows, below.cleared, bucket.low, bucket.high)
+                held = UpsertSide(schema, values, rows, below.cleared, bucket.low, bucket.high)
                 bucket.superseded.append(rows.num_rows - held.keys)
                 return held
             case "appended":
                 run = appended_run(rows, schema.names)
-                return HeldAppended(schema, bucket.multisets[arrangement.name], run)
+                return AppendOnlySide(schema, bucket.multisets[arrangement.name], run)
             case "counted":
-                return HeldCounts(bucket.multisets[arrangement.name], counted_run(rows))
+                return CountSide(bucket.multisets[arrangement.name], counted_run(rows))
             case "multiset":
-                found = HeldRows(schema, bucket.multisets[arrangement.name], multiset_run(rows, schema.names))
+                found = MultisetSide(schema, bucket.multisets[arrangement.name], multiset_run(rows, schema.names))
                 found.verify(where)
                 return found
             case "timed" | "sorted":
@@ -191,10 +193,10 @@ def _steps(join: physical.Join, numbers: Iterator[int]) -> Steps:
     return Steps(join.kind, (left, right))
 
 
-def _within(side: physical.Side, numbers: Iterator[int]) -> Within:
+def _within(side: physical.Side, numbers: Iterator[int]) -> NestedSteps:
     join = physical.joined_in(side)
-    shape = Shown(_schema(join.columns), len(join.left.kept), columns_within(side), _schema(side.columns))
-    return Within(_steps(join, numbers), shape)
+    shape = JoinProjection(_schema(join.columns), len(join.left.kept), columns_within(side), _schema(side.columns))
+    return NestedSteps(_steps(join, numbers), shape)
 
 
 def _schema(columns: Sequence[physical.Column]) -> pa.Schema:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.task_input import COUNT, Hash, Preparation, Value, identity, values_of
+from sinkql.lowering.task_input import COUNT, Hash, TaskInput, Value, identity, value_columns
 from sinkql.runtime.state import arithmetic
-from sinkql.runtime.state.arrangement import Ints, LookUp, Values
+from sinkql.runtime.state.arrangement import Ints, KeyedRuns, LookUp
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import Keys, ints, one_chunk, unsigned
-from sinkql.runtime.state.unchanged_values import Filling, UnknownError, chains_of
-from sinkql.storage.sorted_run import find, repeats, sort_places
+from sinkql.runtime.state.unchanged_values import UnchangedValues, UnknownValueError, key_histories
+from sinkql.storage.sorted_run import duplicates_mask, find, sort_indices
 
 
 @keeps_state(physical.Normalize)
@@ -28,7 +28,7 @@ class NormalizeState:
     """
 
     name: str
-    preparation: Preparation
+    preparation: TaskInput
     key: tuple[str, ...]
     source: str
     holes: tuple[int, ...]
@@ -75,15 +75,15 @@ class NormalizeState:
     def _last(self, rows: pa.Table, bucket: Bucket) -> _Last:
         """Return the last change of each key, its row whole."""
         keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
-        order = sort_places(keys, hashes, ints(rows.column(physical.SEQ)))
+        order = sort_indices(keys, hashes, ints(rows.column(physical.SEQ)))
         while True:
-            again = repeats(keys[order], hashes[order])
+            again = duplicates_mask(keys[order], hashes[order])
             places = np.flatnonzero(np.append(~again[1:], np.ones(min(1, len(again)), np.bool_)))
             chosen = order[places]
             found = bucket.values[self.name].find(keys[chosen], hashes[chosen])
             try:
                 columns = self._whole(rows, bucket, order, places, found)
-            except UnknownError as unknown:
+            except UnknownValueError as unknown:
                 if not bucket.below.snapshotting:
                     raise self._unknown(rows, order, unknown) from unknown
                 # its row comes whole with the snapshot, or a later change says what became of it
@@ -95,14 +95,14 @@ class NormalizeState:
         if not self.holes:
             taken = rows.take(pa.array(order[places]))
             return [one_chunk(taken.column(name)) for name in self.columns]
-        chains = chains_of(rows, order)
+        chains = key_histories(rows, order)
         cleared = bucket.below.cleared
         others = (list) if cleared else (lambda: bucket.others(self.name))
-        return Filling(rows, self.columns, self.holes, chains, others).fill(
+        return UnchangedValues(rows, self.columns, self.holes, chains, others).fill(
             places, found, _there(found) & (not cleared)
         )
 
-    def _unknown(self, rows: pa.Table, order: Ints, unknown: UnknownError) -> SinkqlError:
+    def _unknown(self, rows: pa.Table, order: Ints, unknown: UnknownValueError) -> SinkqlError:
         columns, row = self.preparation.columns, int(order[unknown.places[0]])
         by_column = dict(zip((each.name for each in columns), self.columns, strict=True))
         key = ", ".join(f"{name} = {rows.column(by_column[name])[row].as_py()!r}" for name in self.key)
@@ -115,7 +115,7 @@ class NormalizeState:
             "values.",
         )
 
-    def _others(self, state: Values, last: _Last, bucket: Bucket) -> pa.Table:
+    def _others(self, state: KeyedRuns, last: _Last, bucket: Bucket) -> pa.Table:
         """Take back all rows but those whose keys come in the batch."""
         rows = state.live(bucket.low, bucket.high)
         if rows is None:
@@ -148,7 +148,7 @@ def _there(found: LookUp) -> NDArray[np.bool_]:
     return ints(found.column(COUNT, pa.int64()).fill_null(0)) > 0
 
 
-def _prepare(normalize: physical.Normalize) -> Preparation:
+def _prepare(normalize: physical.Normalize) -> TaskInput:
     """Return what goes in: `$k<i>` (all columns that are kept), `$h1`, `$h2` (hashes of the key).
 
     Of rows with holes also `$hole`, `$o<i>` (the key that they had), `$f1`, `$f2` (its hashes).
@@ -156,16 +156,16 @@ def _prepare(normalize: physical.Normalize) -> Preparation:
     below = normalize.input
     if physical.change_of(below) != "upsert":
         raise ValueError(f'normalize "{normalize.arrangement}" does not stand on an upsert relation')
-    values = values_of("k", normalize.columns)
+    values = value_columns("k", normalize.columns)
     by_column = {each.column: each for each in values}
     hashes: tuple[Hash, ...] = identity(tuple(by_column[name] for name in normalize.key))
     if isinstance(below, physical.Read) and below.holes:
         hole, *before = physical.hole_columns(below)
-        had = values_of("o", before)
+        had = value_columns("o", before)
         values = (*values, Value("$hole", hole.name, hole.type), *had)
         first, second = identity(had)
         hashes = (*hashes, replace(first, name="$f1"), replace(second, name="$f2"))
-    return Preparation(
+    return TaskInput(
         hashes=hashes,
         values=values,
         group=(*(each.name for each in hashes), *(each.name for each in values)),

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.task_input import Preparation, whole_rows
+from sinkql.lowering.task_input import TaskInput, whole_rows
 from sinkql.runtime.state import arithmetic
-from sinkql.runtime.state.arrangement import Ints, add_up
-from sinkql.runtime.state.manifest import noted
-from sinkql.runtime.state.multiset import changed, lying
+from sinkql.runtime.state.arrangement import Ints, consolidate
+from sinkql.runtime.state.manifest import note_of
+from sinkql.runtime.state.multiset import apply_changes, negative_multiplicity
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, unsigned
 
@@ -30,7 +30,7 @@ class PickState:
     """
 
     name: str
-    preparation: Preparation
+    preparation: TaskInput
 
     @classmethod
     def of(cls, pick: physical.Pick) -> PickState:
@@ -46,15 +46,15 @@ class PickState:
         """Add the rows up and pick again where any changed."""
         multiset = bucket.multisets[self.name]
         groups = arithmetic.group(unsigned(rows.column("$h1")), ints(rows.column("$h2")))
-        change = changed(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
+        change = apply_changes(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
         if len(wrong := np.flatnonzero(change.after < 0)):
             row = tuple(change.payload.slice(int(wrong[0]), 1).to_pylist()[0].values())
-            raise lying(f'the rows by key "{self.name}", bucket {bucket.number}', f"row {row!r}")
-        run = change.run()
+            raise negative_multiplicity(f'the rows by key "{self.name}", bucket {bucket.number}', f"row {row!r}")
+        run = change.as_run()
         owner, before = multiset.rows_of(groups.keys, groups.hashes, run.slice(0, 0))
-        after = add_up(pa.concat_tables([before, run.append_column("$owner", pa.array(change.group))]))
+        after = consolidate(pa.concat_tables([before, run.append_column("$owner", pa.array(change.group))]))
         multiset.put(run)
-        notes = bucket.notes.setdefault(self.name, {CONFLICTS: noted(multiset.entries, CONFLICTS)})
+        notes = bucket.notes.setdefault(self.name, {CONFLICTS: note_of(multiset.entries, CONFLICTS)})
         notes[CONFLICTS] += _crowded(ints(after.column("$owner"))) - _crowded(owner)
         return self._changes(before, after, groups.count)
 

@@ -19,26 +19,26 @@ import pyarrow.compute as pc
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.join_input import SIDE
-from sinkql.lowering.task_input import Preparation
+from sinkql.lowering.task_input import TaskInput
 from sinkql.runtime.state.arrangement import (
     Arrangements,
-    Below,
     IndexRuns,
-    Multiset,
-    Place,
-    Values,
+    InputEvents,
+    KeyedRuns,
+    MultisetRuns,
+    RunLocation,
     bucket_folder,
     files_of,
 )
-from sinkql.runtime.state.kept import Appended, Counted
-from sinkql.runtime.state.ordered_run import Sorted
-from sinkql.runtime.state.report import Flow, Leave, LiveRuns, Report
-from sinkql.runtime.state.row_identity import identified
+from sinkql.runtime.state.kept import AppendedRuns, CountRuns
+from sinkql.runtime.state.ordered_run import OrderedRuns
+from sinkql.runtime.state.report import BucketReport, Leave, LiveRuns, RowCounts
+from sinkql.runtime.state.row_identity import with_row_hashes
 from sinkql.runtime.state.run import Entry, Run, ints, lost_run, unsigned
-from sinkql.runtime.state.timed import Timed
-from sinkql.state_store.directory import Home
+from sinkql.runtime.state.timed import TimedRuns
+from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
-from sinkql.storage.spill import LAST, Ranges, parts, range_of
+from sinkql.storage.spill import LAST, Ranges, hash_range, spilled_parts
 
 ROWS = 65_536
 """The most rows of a batch that a task yields."""
@@ -78,10 +78,10 @@ class Bucket:
     """
 
     number: int
-    values: Mapping[str, Values]
-    multisets: Mapping[str, Multiset]
-    sides: tuple[Below, ...]
-    others: Callable[[str], Sequence[Values]]
+    values: Mapping[str, KeyedRuns]
+    multisets: Mapping[str, MultisetRuns]
+    sides: tuple[InputEvents, ...]
+    others: Callable[[str], Sequence[KeyedRuns]]
     notes: dict[str, dict[str, int]] = field(default_factory=dict)
     superseded: list[int] = field(default_factory=list)
     low: int = 0
@@ -90,7 +90,7 @@ class Bucket:
     indexes: Mapping[str, Sequence[Run] | None] = field(default_factory=dict)
 
     @property
-    def below(self) -> Below:
+    def below(self) -> InputEvents:
         """Return what is special of the sources of an operator's only input."""
         (found,) = self.sides
         return found
@@ -113,7 +113,7 @@ class StatefulOperator(Protocol):
         """Return the name of its state, unique in the job."""
 
     @property
-    def preparation(self) -> Preparation:
+    def preparation(self) -> TaskInput:
         """Return what goes in and what comes out."""
 
     @property
@@ -156,17 +156,17 @@ def keeps_state(struct: type[physical.Stateful]) -> Callable[[Kind], Kind]:
 class StatefulTask:
     """Run an operator on one bucket of one attempt at a batch; picklable.
 
-    A call takes rows as `preparation` says and yields the changes. New runs are durable, and a `Report` is left, before
-    the last part's changes come out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the attempt was
-    there before; and what the operator raises.
+    A call takes rows as `preparation` says and yields the changes. New runs are durable, and a `BucketReport` is left,
+    before the last part's changes come out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the
+    attempt was there before; and what the operator raises.
     """
 
     operator: StatefulOperator
-    home: Home
+    home: StateDirectory
     epoch: int
     commit: str
     runs: LiveRuns
-    sides: tuple[Below, ...] = (Below(),)
+    sides: tuple[InputEvents, ...] = (InputEvents(),)
     buckets: int = 1
     indexes: Mapping[str, IndexRuns] = field(default_factory=dict)
 
@@ -175,7 +175,7 @@ class StatefulTask:
     ) -> Iterator[pa.RecordBatch]:
         schema = self.operator.preparation.delivered()
         tables = (
-            identified(self.operator.preparation, self._checked(bucket, batch, schema), self.home.hash_key)
+            with_row_hashes(self.operator.preparation, self._checked(bucket, batch, schema), self.home.hash_key)
             for batch in batches
             if batch.num_rows
         )
@@ -183,14 +183,14 @@ class StatefulTask:
         state = self._open(bucket, attempt)
         changes = self.operator.preparation.output().empty_table()
         taken = given = 0
-        for rows, low, high in parts(tables, schema, self._ranges, self.home.folder):
+        for rows, low, high in spilled_parts(tables, schema, self._ranges, self.home.folder):
             taken += self._own(rows, bucket)
             for found in _slices(self.operator.apply(rows, replace(state, low=low, high=high))):
                 yield from changes.to_batches(max_chunksize=ROWS)
                 changes, given = found, given + found.num_rows
-        runs, flow = self._written(state.close()), Flow(taken, given, sum(state.superseded))
+        runs, flow = self._written(state.close()), RowCounts(taken, given, sum(state.superseded))
         self._put(bucket, runs)
-        leave(Report(self.operator.name, bucket, attempt, runs, flow, self.home.fetched - fetched))
+        leave(BucketReport(self.operator.name, bucket, attempt, runs, flow, self.home.fetched - fetched))
         failpoint.point("state-report")
         yield from changes.to_batches(max_chunksize=ROWS)
 
@@ -207,7 +207,7 @@ class StatefulTask:
 
     def _ranges(self, rows: pa.Table) -> Ranges:
         """Return the range of each row; those that are for all rows of another side come first."""
-        found = range_of(unsigned(rows.column("$h1")))
+        found = hash_range(unsigned(rows.column("$h1")))
         repeated = self.operator.preparation.repeated
         if self.operator.preparation.crossed:
             found[ints(rows.column(SIDE)) == repeated] = 0
@@ -225,18 +225,18 @@ class StatefulTask:
         if self.home.remote:
             own = f"{self.epoch}-{self.commit}-"
             new = {name: [each for each in entries if each["file"].startswith(own)] for name, entries in runs.items()}
-            self.home.put(file for name, entries in new.items() for file in files_of(name, bucket, entries))
+            self.home.upload(file for name, entries in new.items() for file in files_of(name, bucket, entries))
 
     def _bring(self, name: str, bucket: int) -> list[Entry]:
         """Return the runs of a bucket from before the batch; they are in the folder then. Raises SQ3404."""
         entries = list(self.runs.get(name, {}).get(str(bucket), ()))
-        if self.home.remote and (lost := self.home.bring(files_of(name, bucket, entries))):
+        if self.home.remote and (lost := self.home.fetch(files_of(name, bucket, entries))):
             raise lost_run(Path(lost[0]), f"{self.home.store} does not have it")
         return entries
 
     def _open(self, bucket: int, attempt: str) -> Bucket:
-        values: dict[str, Values] = {}
-        multisets: dict[str, Multiset] = {}
+        values: dict[str, KeyedRuns] = {}
+        multisets: dict[str, MultisetRuns] = {}
         indexes: dict[str, list[Run] | None] = {}
         for each in self.operator.arrangements:
             if each.index:
@@ -244,26 +244,26 @@ class StatefulTask:
                 continue
             entries = self._bring(each.name, bucket)
             folder = bucket_folder(self.home.folder, each.name, bucket)
-            place = Place(folder, bucket, f"{self.epoch}-{self.commit}-{attempt}")
+            place = RunLocation(folder, bucket, f"{self.epoch}-{self.commit}-{attempt}")
             if each.kind == "values":
-                values[each.name] = Values(place, entries, keeps_empty=each.keeps_empty)
+                values[each.name] = KeyedRuns(place, entries, keeps_empty=each.keeps_empty)
             else:
                 multisets[each.name] = _MULTISETS[each.kind](place, entries)
         return Bucket(bucket, values, multisets, self.sides, self._others, indexes=indexes)
 
-    def _others(self, name: str) -> list[Values]:
+    def _others(self, name: str) -> list[KeyedRuns]:
         found = []
         for bucket in map(int, self.runs.get(name, {})):
-            place = Place(bucket_folder(self.home.folder, name, bucket), bucket, "")
-            found.append(Values(place, self._bring(name, bucket)))
+            place = RunLocation(bucket_folder(self.home.folder, name, bucket), bucket, "")
+            found.append(KeyedRuns(place, self._bring(name, bucket)))
         return found
 
 
-def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Below) -> StatefulTask:
+def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: InputEvents) -> StatefulTask:
     """Return the task of an operator for one attempt at a batch; `sides` tell of the sources of each of its inputs."""
     known = arrangements.manifest["arrangements"]
     runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
-    home = arrangements.home.of_tasks()
+    home = arrangements.home.for_tasks()
     buckets = operator.preparation.buckets(int(arrangements.manifest["buckets"]))
     indexes = {each.name: arrangements.indexes[each.name] for each in operator.arrangements if each.index}
     return StatefulTask(
@@ -271,7 +271,13 @@ def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: Belo
     )  # fmt: skip
 
 
-_MULTISETS = {"multiset": Multiset, "appended": Appended, "counted": Counted, "sorted": Sorted, "timed": Timed}
+_MULTISETS = {
+    "multiset": MultisetRuns,
+    "appended": AppendedRuns,
+    "counted": CountRuns,
+    "sorted": OrderedRuns,
+    "timed": TimedRuns,
+}
 
 
 def _slices(changes: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:

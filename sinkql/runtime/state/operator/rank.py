@@ -11,16 +11,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sinkql import physical
-from sinkql.lowering.task_input import COUNT, Preparation, whole_rows
+from sinkql.lowering.task_input import COUNT, TaskInput, whole_rows
 from sinkql.runtime.state import sort_key
 from sinkql.runtime.state.arithmetic import RowGroups, group
 from sinkql.runtime.state.arrangement import Ints, grouped
-from sinkql.runtime.state.multiset import lying
+from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.operator import head
-from sinkql.runtime.state.operator.head import Rows
+from sinkql.runtime.state.operator.head import RankedRows
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import HIGH, LOW, in_memory, ints, unsigned
-from sinkql.storage.sorted_run import sort_places
+from sinkql.storage.sorted_run import sort_indices
 
 Function = Literal["row_number", "rank", "dense_rank"]
 _PARTS = np.uint64(0xFF << 56)
@@ -36,7 +36,7 @@ class RankState:
     """
 
     name: str
-    preparation: Preparation
+    preparation: TaskInput
     terms: tuple[tuple[physical.Order, str], ...]
     exact: bool
     function: Function
@@ -80,7 +80,7 @@ class RankState:
         reach = None if self.last is None else 2 * self.last + 2
         delta = in_memory(batch)
         found, kept = [self.preparation.output().empty_table()], [batch.slice(0, 0)]
-        for some in head.slices([*state.runs, delta], groups.keys, reach):
+        for some in head.key_slices([*state.runs, delta], groups.keys, reach):
             first = head.first_rows(
                 state.runs, delta, groups.keys[some], groups.hashes[some], reach, exact=self.exact, enough=self._enough
             )
@@ -120,9 +120,9 @@ class RankState:
         if len(wrong := np.flatnonzero(left < 0)):
             row = gone.select([each.name for each in self.preparation.values]).slice(int(wrong[0]), 1)
             where = f'the rows ranked by "{self.name}", bucket {bucket.number}'
-            raise lying(where, f"row {tuple(row.to_pylist()[0].values())!r}")
+            raise negative_multiplicity(where, f"row {tuple(row.to_pylist()[0].values())!r}")
 
-    def _enough(self, rows: Rows, count: int) -> NDArray[np.bool_]:
+    def _enough(self, rows: RankedRows, count: int) -> NDArray[np.bool_]:
         """Tell which keys have `last` rows, or values, before and after: all others have later numbers."""
         if self.last is None:
             return np.zeros(count, np.bool_)
@@ -204,16 +204,16 @@ _MOST = int(np.iinfo(np.int64).max)
 class _Ranked:
     """Rows in their order, key by key; where rows begin that are equal in all terms, and where a key's."""
 
-    rows: Rows
+    rows: RankedRows
     starts: NDArray[np.bool_]
     firsts: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, rows: Rows, terms: sort_key.Terms) -> _Ranked:
+    def of(cls, rows: RankedRows, terms: sort_key.Terms) -> _Ranked:
         keys = sort_key.sort_keys(rows.table, terms)
         # few rows of a key agree in the lower half of `$p`, which sorts like the first term
         first = (rows.owner.view(np.uint64) << np.uint64(32)) | (unsigned(rows.table.column("$p")) & LOW)
-        places = sort_places(first, *keys, rows.hashes)
+        places = sort_indices(first, *keys, rows.hashes)
         rows = rows.some(places)
         return cls(
             rows, sort_key.starts_of(rows.owner, [key[places] for key in keys]), sort_key.starts_of(rows.owner, ())

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.task_input import COUNT, Preparation, whole_rows
+from sinkql.lowering.task_input import COUNT, TaskInput, whole_rows
 from sinkql.runtime.state.arithmetic import RowGroups, group, unlike
-from sinkql.runtime.state.arrangement import Ints, add_up, grouped
-from sinkql.runtime.state.manifest import noted
-from sinkql.runtime.state.multiset import changed, lying
+from sinkql.runtime.state.arrangement import Ints, consolidate, grouped
+from sinkql.runtime.state.manifest import note_of
+from sinkql.runtime.state.multiset import apply_changes, negative_multiplicity
 from sinkql.runtime.state.operator import head
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import in_memory, ints, one_chunk, unsigned
@@ -34,7 +34,7 @@ class RecomputeState:
     """
 
     name: str
-    preparation: Preparation
+    preparation: TaskInput
     given: tuple[str, ...]
     key: tuple[str, ...]
     calls: tuple[physical.WindowCall, ...]
@@ -63,21 +63,21 @@ class RecomputeState:
         """Compute the keys that have changes again. Raises SQ3401 and SQ3211."""
         groups = self._groups(rows)
         multiset = bucket.multisets[self.name]
-        change = changed(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
+        change = apply_changes(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
         if len(wrong := np.flatnonzero(change.after < 0)):
             row = tuple(change.payload.slice(int(wrong[0]), 1).to_pylist()[0].values())
-            raise lying(f'the rows of keys of "{self.name}", bucket {bucket.number}', f"row {row!r}")
-        run = change.run()
-        notes = bucket.notes.setdefault(self.name, {WIDEST: noted(multiset.entries, WIDEST)})
+            raise negative_multiplicity(f'the rows of keys of "{self.name}", bucket {bucket.number}', f"row {row!r}")
+        run = change.as_run()
+        notes = bucket.notes.setdefault(self.name, {WIDEST: note_of(multiset.entries, WIDEST)})
         told = not self._always or self._tell(bucket)
         found = [self.preparation.output().empty_table()]
         delta = in_memory(run)
-        for some in head.slices([*multiset.runs, delta], groups.keys, None):
+        for some in head.key_slices([*multiset.runs, delta], groups.keys, None):
             keys, hashes = groups.keys[some], groups.hashes[some]
             own = run.filter(pa.array((change.group >= some.start) & (change.group < some.stop)))
             _, before = multiset.rows_of(keys, hashes, run.slice(0, 0))
             mine = pa.array(change.group[(change.group >= some.start) & (change.group < some.stop)] - some.start)
-            after = add_up(pa.concat_tables([before, own.append_column("$owner", mine)]).combine_chunks())
+            after = consolidate(pa.concat_tables([before, own.append_column("$owner", mine)]).combine_chunks())
             sides = [self._side(each, len(keys)) for each in (before, after)]
             notes[WIDEST] = max(notes[WIDEST], *(each.widest for each in sides))
             found.append(self._collected(*sides, told=told) if self.grouped else self._changes(*sides))

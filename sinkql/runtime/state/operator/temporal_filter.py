@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.lowering.task_input import COUNT, Measure, Preparation, Value, appends, identity, values_of
-from sinkql.runtime.state.arrangement import Ints, add_up
-from sinkql.runtime.state.multiset import lying
+from sinkql.lowering.task_input import COUNT, Measure, TaskInput, Value, appends, identity, value_columns
+from sinkql.runtime.state.arrangement import Ints, consolidate
+from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, one_chunk
-from sinkql.runtime.state.timed import Timed, keys_of
+from sinkql.runtime.state.timed import TimedRuns, keys_of
 
 _EVER = (1 << 63) - 1
 _BEGIN, _END = "$begin", "$end"
@@ -32,7 +32,7 @@ class BoundState:
     """
 
     name: str
-    preparation: Preparation
+    preparation: TaskInput
     begins: bool
     ends: bool
 
@@ -68,7 +68,7 @@ class BoundState:
         if (moved := self._slice(bucket, self.later)) is not None:
             ends = _times(moved, _END, _EVER)
             shown.append(_some(moved.set_column(0, "$p", pa.array(ends)), ends > now))
-        came = add_up(pa.concat_tables(shown).combine_chunks())
+        came = consolidate(pa.concat_tables(shown).combine_chunks())
         if self.begins:
             later = _timed(bucket, self.later)
             later.past = now
@@ -107,7 +107,7 @@ class BoundState:
         found = found.filter(pa.array((hashes >= np.uint64(bucket.low)) & (hashes <= np.uint64(bucket.high))))
         if len(wrong := np.flatnonzero(ints(found.column("$diff")) < 0)):
             row = tuple(found.select(self._columns).slice(int(wrong[0]), 1).to_pylist()[0].values())
-            raise lying(f'the rows by time "{self.name}", bucket {bucket.number}', f"row {row!r}")
+            raise negative_multiplicity(f'the rows by time "{self.name}", bucket {bucket.number}', f"row {row!r}")
         return found
 
     def _changes(self, rows: pa.Table, sign: int) -> pa.Table:
@@ -116,14 +116,14 @@ class BoundState:
         return pa.table([*columns, diffs], schema=self.preparation.output())
 
 
-def _prepare(bound: physical.Bound) -> Preparation:
+def _prepare(bound: physical.Bound) -> TaskInput:
     """Return what goes in: `$k<i>` (all kept columns), `$begin`, `$end`, `$h1`, `$h2` (hashes of the whole row)."""
     times = [(_BEGIN, bound.begin), (_END, bound.end)]
     values = (
-        *values_of("k", bound.columns),
+        *value_columns("k", bound.columns),
         *(Value(name, column, "bigint") for name, column in times if column is not None),
     )
-    return Preparation(
+    return TaskInput(
         hashes=identity(values),
         values=values,
         group=("$h1", "$h2", *(each.name for each in values)),
@@ -133,9 +133,9 @@ def _prepare(bound: physical.Bound) -> Preparation:
     )
 
 
-def _timed(bucket: Bucket, name: str) -> Timed:
+def _timed(bucket: Bucket, name: str) -> TimedRuns:
     found = bucket.multisets[name]
-    assert isinstance(found, Timed)
+    assert isinstance(found, TimedRuns)
     return found
 
 

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sinkql.logical import Comparison
-from sinkql.runtime.state.arrangement import Ints, add_up
-from sinkql.runtime.state.multiset import lying
-from sinkql.runtime.state.ordered_run import LAST, Sorted
-from sinkql.runtime.state.pairs import Shape, alone
+from sinkql.runtime.state.arrangement import Ints, consolidate
+from sinkql.runtime.state.multiset import negative_multiplicity
+from sinkql.runtime.state.ordered_run import LAST, OrderedRuns
+from sinkql.runtime.state.pairs import JoinShape, unmatched_changes
 from sinkql.runtime.state.run import Keys, ints, one_chunk, unsigned
 from sinkql.runtime.state.sort_key import wide_bits
 
@@ -34,27 +34,27 @@ _OF_VALUES: dict[Comparison, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Threshold:
     """What values are compared with; None where there is none, beyond which no row shows."""
 
     value: pa.Scalar | None = None
     key: int = 0
 
     @classmethod
-    def of(cls, values: pa.ChunkedArray) -> Limit:
+    def of(cls, values: pa.ChunkedArray) -> Threshold:
         """Return that of one row, or of none."""
         known = one_chunk(values.drop_null())
         return cls(known[0], int(wide_bits(known)[0][0])) if len(known) else cls()
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ThresholdColumn:
     """A comparison of values with a limit; `exact`: their keys say all."""
 
     comparison: Comparison
     exact: bool
 
-    def shown(self, values: pa.Array, keys: Keys, limit: Limit) -> Mask:
+    def shown(self, values: pa.Array, keys: Keys, limit: Threshold) -> Mask:
         """Tell which values show."""
         if limit.value is None:
             return np.zeros(len(keys), np.bool_)
@@ -63,14 +63,14 @@ class Compared:
         found: Mask = _OF_VALUES[self.comparison](values, limit.value).to_numpy(zero_copy_only=False)
         return found
 
-    def passed(self, before: Limit, after: Limit) -> tuple[int, int]:
+    def passed(self, before: Threshold, after: Threshold) -> tuple[int, int]:
         """Return the first and the last key of which a row may show by one limit and not by the other."""
         ends = sorted(map(self._end, (before, after)))
         if self.exact:  # there is nothing between at one of the ends
             return (ends[0], ends[1] - 1) if self.comparison in (">", ">=") else (ends[0] + 1, ends[1])
         return max(ends[0], 0), min(ends[1], LAST)
 
-    def _end(self, limit: Limit) -> int:
+    def _end(self, limit: Threshold) -> int:
         """Return the first key that shows, or the last one; one beyond all others if none does."""
         up = self.comparison in (">", ">=")
         if limit.value is None:
@@ -80,20 +80,20 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossed:
+class ThresholdMove:
     """Go from one limit to another over the rows of a bucket with hashes from `low` to `high`; `table` are changes."""
 
-    compared: Compared
+    compared: ThresholdColumn
     column: str
-    held: Sorted
+    held: OrderedRuns
     table: pa.Table
-    shape: Shape
+    shape: JoinShape
     names: tuple[str, ...]
     low: int
     high: int
     where: str
 
-    def run(self, before: Limit, after: Limit) -> Iterator[pa.Table]:
+    def changes(self, before: Threshold, after: Threshold) -> Iterator[pa.Table]:
         """Yield the changes: rows that come are shown by the new limit, rows that go by the old one."""
         diff = ints(self.table.column("$diff"))
         was, now = self._shown(self.table, before), self._shown(self.table, after)
@@ -114,19 +114,19 @@ class Crossed:
         found = pa.concat_tables([gone, *tables])
         hashes = unsigned(found.column("$r"))
         mine = (hashes >= np.uint64(self.low)) & (hashes <= np.uint64(self.high))
-        stayed = add_up(found.filter(pa.array(mine)).combine_chunks())
+        stayed = consolidate(found.filter(pa.array(mine)).combine_chunks())
         if len(wrong := np.flatnonzero(ints(stayed.column("$diff")) < 0)):
             row = tuple(stayed.select(self.names).slice(int(wrong[0]), 1).to_pylist()[0].values())
-            raise lying(self.where, f"row {row!r}")
+            raise negative_multiplicity(self.where, f"row {row!r}")
         return stayed
 
-    def _shown(self, rows: pa.Table, limit: Limit) -> Mask:
+    def _shown(self, rows: pa.Table, limit: Threshold) -> Mask:
         return self.compared.shown(one_chunk(rows.column(self.column)), unsigned(rows.column("$p")), limit)
 
     def _given(self, rows: pa.Table, diff: Ints) -> Iterator[pa.Table]:
         some = np.flatnonzero(diff)
         if len(some):
-            yield from alone(self.shape, rows.select(self.names).take(pa.array(some)), diff[some], 0)
+            yield from unmatched_changes(self.shape, rows.select(self.names).take(pa.array(some)), diff[some], 0)
 
 
 def sorted_run(rows: pa.Table, column: str, names: tuple[str, ...]) -> tuple[pa.Table, bool]:
@@ -137,4 +137,4 @@ def sorted_run(rows: pa.Table, column: str, names: tuple[str, ...]) -> tuple[pa.
     rows = rows.filter(rows.column(column).is_valid())
     keys, exact = wide_bits(one_chunk(rows.column(column)))
     columns = {"$p": pa.array(keys), "$h2": rows.column("$h2"), "$r": rows.column("$h1"), "$diff": rows.column("$diff")}
-    return add_up(pa.table(columns | {name: rows.column(name) for name in names}).combine_chunks()), exact
+    return consolidate(pa.table(columns | {name: rows.column(name) for name in names}).combine_chunks()), exact
