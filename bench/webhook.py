@@ -41,7 +41,7 @@ def main() -> None:
 def _measure(count: int, rows: int, senders: int) -> tuple[float, float]:
     """Return the seconds and CPU-seconds that so many requests take, until a capture has their rows in Arrow."""
     from sinkql import physical
-    from sinkql.connectors.webhook.layout import Layout
+    from sinkql.connectors.webhook.request import Layout
     from sinkql.connectors.webhook.server import WebhookServers
     from support.port import free_ports
     from webhook.sending import path_of

@@ -58,7 +58,7 @@ def _served(
     port: int, go: Event, found: multiprocessing.SimpleQueue[tuple[list[float], int]]
 ) -> tuple[list[float], int]:
     from sinkql import physical
-    from sinkql.connectors.webhook.layout import Layout
+    from sinkql.connectors.webhook.request import Layout
     from sinkql.connectors.webhook.server import WebhookServers
     from webhook.streams import open_stream, source, table
 

@@ -11,8 +11,7 @@ from uuid import uuid4
 from sinkql import ast, logical, physical
 from sinkql.connector_api import planning as connector_api_planning
 from sinkql.connector_api import stream
-from sinkql.connector_api.options import bind, option_field
-from sinkql.connector_api.secret import reveal, secret_data
+from sinkql.connector_api.options import bind, option_field, reveal, secret_data
 from sinkql.connector_api.sink_options import SinkOptions
 from sinkql.connector_api.stream import Checkpoint, Context, JobOffsets, Offsets, WriteResult
 from sinkql.errors import FencedError, SinkqlError, error_codes

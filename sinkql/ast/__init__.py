@@ -4,7 +4,7 @@
 * `clause`: what statements are made of.
 * `dml`: tables, indexes, and the statements that change rows.
 * `create`: sources, formats, and tables that are fed by a source.
-* `relation`: views and sinks.
+* `create`: views and sinks.
 * `alter`: ALTER, and what it may do.
 * `statement`: all other statements, and the union of all.
 """
@@ -44,8 +44,11 @@ from sinkql.ast.clause import TypeName as TypeName
 from sinkql.ast.create import Check as Check
 from sinkql.ast.create import CheckInput as CheckInput
 from sinkql.ast.create import CreateProgress as CreateProgress
+from sinkql.ast.create import CreateSink as CreateSink
+from sinkql.ast.create import CreateSinks as CreateSinks
 from sinkql.ast.create import CreateSource as CreateSource
 from sinkql.ast.create import CreateTableFrom as CreateTableFrom
+from sinkql.ast.create import CreateView as CreateView
 from sinkql.ast.create import Format as Format
 from sinkql.ast.create import HeaderFilter as HeaderFilter
 from sinkql.ast.create import Include as Include
@@ -54,6 +57,7 @@ from sinkql.ast.create import Reference as Reference
 from sinkql.ast.create import Schema as Schema
 from sinkql.ast.create import Seed as Seed
 from sinkql.ast.create import Subsources as Subsources
+from sinkql.ast.create import Using as Using
 from sinkql.ast.dml import Assignment as Assignment
 from sinkql.ast.dml import CreateIndex as CreateIndex
 from sinkql.ast.dml import CreateTable as CreateTable
@@ -61,10 +65,6 @@ from sinkql.ast.dml import Delete as Delete
 from sinkql.ast.dml import Insert as Insert
 from sinkql.ast.dml import TableConstraint as TableConstraint
 from sinkql.ast.dml import Update as Update
-from sinkql.ast.relation import CreateSink as CreateSink
-from sinkql.ast.relation import CreateSinks as CreateSinks
-from sinkql.ast.relation import CreateView as CreateView
-from sinkql.ast.relation import Using as Using
 from sinkql.ast.statement import AlterSystem as AlterSystem
 from sinkql.ast.statement import CommentOn as CommentOn
 from sinkql.ast.statement import Create as Create

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from sinkql.ast.alter import Alter
 from sinkql.ast.clause import Query, SecretValue
-from sinkql.ast.create import CreateProgress, CreateSource, CreateTableFrom
+from sinkql.ast.create import CreateProgress, CreateSink, CreateSinks, CreateSource, CreateTableFrom, CreateView
 from sinkql.ast.dml import CreateIndex, CreateTable, Delete, Insert, Update
-from sinkql.ast.relation import CreateSink, CreateSinks, CreateView
 from sinkql.ast.value import Expression, Ident, Name, Option, Text, Value, at
 from sinkql.errors import Span
 

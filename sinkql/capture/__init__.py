@@ -4,16 +4,16 @@ What a capture asks of a connector, and how a connector plans such a source, is 
 
 * `runner`, `session`: a source → its capture, for as long as a sink of it runs; one reading of the server.
 * `buffer`, `log`, `data_file`: changes as they come → entries, made once each, and the files of rows that they name.
-* `storage`: a source → where its log lies, in the `log_store` that is a folder or a `object_log_store`.
-* `pushed`: rows that others send → whether only the machine that took them can go on.
+* `object_log_store`: a source → where its log lies, in the `log_store` that is a folder or a `object_log_store`.
+* `recovery`: rows that others send → whether only the machine that took them can go on.
 * `unchanged_values`: rows whose keys changed, followed through an entry.
-* `reader`, `subscription`: a log → splits of what a table's sink reads; `position`, `find`: how far the sink is, and
-  where that is in a log that has begun again; `log_scan`: the entries that follow, up to a batch's end; `content`,
-  `storage.consolidate`: the rows of their files, without those that came and went within a batch.
-* `snapshot`: a table → chunks in the log; `recovery`: after which chunk it goes on, for all of its sinks; `speed`: how
-  long it will take.
-* `messages`, `retention`: how far sinks are → what the server may forget; `room`: whether the log has room for more;
-  `control`: what a capture is told, and tells; `metrics`: what it tells of how far behind the sinks are.
+* `reader`, `subscription`: a log → splits of what a table's sink reads; `position`, `log_scan`: how far the sink is,
+  and where that is in a log that has begun again; `log_scan`: the entries that follow, up to a batch's end;
+  `data_file`, `storage.consolidate`: the rows of their files, without those that came and went within a batch.
+* `snapshot`: a table → chunks in the log; `recovery`: after which chunk it goes on, for all of its sinks; `metrics`:
+  how long it will take.
+* `messages`, `retention`: how far sinks are → what the server may forget; `retention`: whether the log has room for
+  more; `control`: what a capture is told, and tells; `metrics`: what it tells of how far behind the sinks are.
 * `decode.columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
 """
 

@@ -14,10 +14,13 @@ entry is below the first one, as its number was there and is forgotten, it takes
 
 Captures of one catalog take turns by its lease. Catalogs on several machines that have one source, such as a copy, wait
 for the other's time to be over.
+
+A captured source, and what its WITH (…) says → where its log lies: the one place that chooses.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 import uuid
@@ -27,12 +30,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from sinkql import codec
-from sinkql.capture.log_store import FencedLogError, entry_name, entry_number, failed_records_name
+from sinkql import codec, physical
+from sinkql.capture.log import LogDirectory, source_folder
+from sinkql.capture.log_store import FencedLogError, FolderLogStore, entry_name, entry_number, failed_records_name
+from sinkql.connector_api.cdc import CapturedSource, LogRetention
+from sinkql.connector_api.stream.context import OpenNotes, in_folder
 from sinkql.errors import SinkqlError
 from sinkql.object_store.objects import Objects, Purpose, TakenError
 from sinkql.object_store.s3 import SCHEME, S3Credentials
@@ -42,6 +49,7 @@ from sinkql.storage.numbered_log import first_in, first_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 LOGS = Purpose(
     "logs in S3",
@@ -419,3 +427,28 @@ class _Seen:
 @lru_cache(maxsize=64)
 def _seen(objects: Objects, prefix: str) -> _Seen:
     return _Seen(objects, prefix)
+
+
+OpenJobStore = Callable[[physical.Connection], ObjectStore]
+
+
+def log_folder(
+    catalog_folder: Path,
+    source: CapturedSource,
+    keeping: LogRetention,
+    open_store: OpenJobStore,
+    owner: str | None = None,
+    open_notes: OpenNotes = in_folder,
+) -> LogDirectory:
+    """Return what is kept of a source of the catalog in a folder.
+
+    Whoever captures it is that catalog: `owner` tells one that several hosts share.
+    """
+    folder = source_folder(catalog_folder, source.id)
+    notes = open_notes(source.id, folder)
+    if keeping.log is None:
+        return LogDirectory(folder, FolderLogStore(folder), notes)
+    assert source.log is not None, "a path of an object store has a connection"
+    path = f"{keeping.log.path.rstrip('/')}/{source.id}/"
+    here = f"{socket.gethostname()}:{folder.absolute()}"
+    return LogDirectory(folder, ObjectLogStore.of(path, open_store(source.log), owner or here), notes)

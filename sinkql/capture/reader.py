@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sinkql import codec, physical
-from sinkql.capture import content, find, log_scan, messages
+from sinkql.capture import data_file, log_scan, messages
 from sinkql.capture.log import DataFile
 from sinkql.capture.log_store import FolderLogStore
+from sinkql.capture.object_log_store import log_folder
 from sinkql.capture.position import LogPosition, Target, position_of
-from sinkql.capture.storage import log_folder
 from sinkql.capture.subscription import Subscription
 from sinkql.connector_api.cdc import captured_source, captured_table
 from sinkql.connector_api.stream import Context, FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
@@ -121,13 +121,13 @@ class LogReader(Subscription, Reader):
         capture cannot get over where nothing more is there.
         """
         before = position_of(start)
-        begun = find.resolve(self, before)
+        begun = log_scan.resolve(self, before)
         if begun is None:
             self._check_capture()
             self._check_here()
             return start
         found = self._passed.walk(begun) if until is None else log_scan.LogScan(begun)
-        found.turned |= find.loss_accepted(self, start)
+        found.turned |= log_scan.loss_accepted(self, start)
         at = found.place.entry
         for entry in log_scan.entries(self, found.place, until):
             if found.began_at is None:
@@ -181,39 +181,39 @@ class LogReader(Subscription, Reader):
 
         Or whether what follows empties a table without a key, or has what its first snapshot had.
         """
-        if self.table.pushed or find.keeps_table_rows(self):
+        if self.table.pushed or log_scan.keeps_table_rows(self):
             return False
         place = position_of(offsets)
         return (
-            find.loss_accepted(self, offsets)
-            or find.may_duplicate(self, place)
+            log_scan.loss_accepted(self, offsets)
+            or log_scan.may_duplicate(self, place)
             or log_scan.before_truncate(self, place) is not None
         )
 
     def full_refresh_start(self, offsets: Offsets) -> Offsets:
         """Return the beginning of the table, or where it was emptied last."""
         place = position_of(offsets)
-        whole = find.loss_accepted(self, offsets) or find.may_duplicate(self, place)
+        whole = log_scan.loss_accepted(self, offsets) or log_scan.may_duplicate(self, place)
         emptied = None if whole else log_scan.before_truncate(self, place, last=True)
         return emptied.offsets() if emptied is not None else self.initial(at_end=False)
 
     def refresh_outdated(self, offsets: Offsets) -> bool:
         """Tell whether another era has begun since."""
-        return find.has_newer_epoch(self, offsets)
+        return log_scan.has_newer_epoch(self, offsets)
 
     def translate_end(self, start: Offsets, end: Offsets) -> Offsets | None:
         """Return the end in the present log; None where an entry goes past it, or chunks are other ones now."""
         begun, stop = position_of(start), position_of(end)
-        if not stop.began or find.is_same_log(self, stop):
+        if not stop.began or log_scan.is_same_log(self, stop):
             return end
         if not begun.began or any(getattr(begun, each) != getattr(stop, each) for each in _SNAPSHOT):
             return None
         entries = [each for number in self.log.numbers() if (each := self.log.entry(number))]
-        if any(each.start < stop.to < each.to for each in entries) or stop.era < find.current_epoch(
+        if any(each.start < stop.to < each.to for each in entries) or stop.era < log_scan.current_epoch(
             self, self.log.numbers()
         ):
             return None
-        found = find.translate_position(self, stop)
+        found = log_scan.translate_position(self, stop)
         if found is None:
             raise self.unreadable(f"a batch was begun that ends at position {stop.to}")
         parts = list(log_scan.scan_parts(self, start, found.offsets()))
@@ -231,7 +231,7 @@ class LogReader(Subscription, Reader):
         return (
             not place.done
             or place.to < place.high
-            or (find.needs_full_refresh(self, place) and find.loss_accepted(self, start))
+            or (log_scan.needs_full_refresh(self, place) and log_scan.loss_accepted(self, start))
         )
 
     def step(self, start: Offsets, end: Offsets) -> Offsets:
@@ -248,7 +248,7 @@ class LogReader(Subscription, Reader):
         parts = list(log_scan.scan_parts(self, start, end))
         emptied = max((number for number, part in enumerate(parts) if part.emptied), default=0)
         files = [file for part in parts[emptied:] for file in part.files]
-        groups = content.group_files(self, files, whole=not self.snapshot_alone(position_of(start), position_of(end)))
+        groups = data_file.group_files(self, files, whole=not self.snapshot_alone(position_of(start), position_of(end)))
         return [{"log": end["log"], "files": msgspec.to_builtins(files)} for files in groups]
 
     def using(self, names: frozenset[str]) -> LogReader:
@@ -267,7 +267,7 @@ class LogReader(Subscription, Reader):
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows of data files, in order; those that come and go within the split are left out."""
-        batches = content.read_split(self, split, tally)
+        batches = data_file.read_split(self, split, tally)
         if self.change != "retract":
             yield from batches
             return
@@ -300,7 +300,7 @@ class LogReader(Subscription, Reader):
         """Raise SQ3434 where the log does not go on there, SQ3435 where it will once it was read again."""
         place = position_of(offsets)
         if place.began:
-            find.resolve(self, place)
+            log_scan.resolve(self, place)
 
     def before_commit(self, end: Offsets) -> None:
         """Tell the capture what it has to know if the commit is the last that the sink does, and the log is lost.

@@ -1,4 +1,7 @@
-"""How far sinks are → what the server may forget, and which entries of the log may go."""
+"""How far sinks are → what the server may forget, and which entries of the log may go.
+
+A log, and how far its sinks are → whether it has room for more, and once it has had none for long, why not.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ from sinkql.capture import messages
 from sinkql.capture.control import CaptureHost, SubscribedSink
 from sinkql.capture.log import Entry, LogWriter, SnapshotGeneration
 from sinkql.capture.log_store import FencedLogError, LostLogError
+from sinkql.capture.messages import CaptureError
 from sinkql.capture.position import LogPosition
-from sinkql.connector_api.cdc import SKIP, CapturedTable, Position, Stream
-from sinkql.errors import LostChangesError
+from sinkql.connector_api.cdc import CapturedTable, Position, Stream
+from sinkql.errors import SinkqlError, as_data
 from sinkql.storage.key_value import KeyValueStore
 
 _FIRST_ERA = messages.CaptureEpoch()
@@ -145,16 +149,6 @@ def check_log_identity(log: LogWriter, said: messages.CaptureStatus | None, stre
     raise LostLogError(f"it ends at {log.to}, and the server has forgotten what is before {said.confirmed}")
 
 
-def lost_log(at: Position) -> LostChangesError:
-    """Return the error for a log that is lost while sinks are at a position, which alone had what follows that."""
-    return LostChangesError(
-        "SQ3436",
-        "the log of the source is lost, and the server no longer has what it had",
-        detail=f"sinks are at position {at} and later ones",
-        hint=SKIP,
-    )
-
-
 def needed_position(
     entries: Sequence[Entry], marks: SinkPositions, generations: Sequence[SnapshotGeneration]
 ) -> Position | None:
@@ -209,3 +203,63 @@ def partial_entry(
 def _latest(generations: Sequence[SnapshotGeneration]) -> Sequence[SnapshotGeneration]:
     """Return the last generation of each table."""
     return list({each.table: each for each in sorted(generations, key=lambda each: each.number)}.values())
+
+
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class LogQuota:
+    """What a log of at most so many bytes has room for. `error` is what users are told after so many seconds."""
+
+    log: LogWriter
+    most: int
+    patience: float
+    error: SinkqlError | None = None
+    _since: float | None = field(default=None, init=False)
+    _named: Sequence[str] = field(default=(), init=False)
+
+    @property
+    def full(self) -> bool:
+        """Tell whether there is none."""
+        return self.log.size > self.most
+
+    @property
+    def trouble(self) -> CaptureError | None:
+        """Return what sinks that have read everything are told."""
+        if self.error is None or self._since is None:
+            return None
+        return CaptureError(as_data(self.error), self._since, self._since)
+
+    def measure(self, marks: SinkPositions, clients: Sequence[SubscribedSink]) -> bool:
+        """Look once what no sink needs is deleted; tell whether there is something to tell, or was until now."""
+        before, now = self.error, time.time()
+        self._since = (self._since or now) if self.full else None
+        told = self._since is not None and now >= self._since + self.patience
+        late = self._late(marks, clients) if told else ()
+        if not told:
+            self.error = None
+        elif self.error is None or late != self._named:
+            self.error = self._full(late)
+        self._named = late
+        return (before, self.error) != (None, None)
+
+    def _late(self, marks: SinkPositions, clients: Sequence[SubscribedSink]) -> Sequence[str]:
+        """Return the names of the sinks that must still read the log's first entry."""
+        first = self.log.entries[0]
+        return sorted({each.sink or each.sink_id for each in clients if _needs(first, each.reader, marks)})
+
+    def _full(self, late: Sequence[str]) -> SinkqlError:
+        names = ", ".join(f'"{each}"' for each in late[:_SHOWN]) + (" and others" if len(late) > _SHOWN else "")
+        readers = f", which {names} must still read" if late else ""
+        return SinkqlError(
+            "SQ3443",
+            "the log of the source is full: nothing more is read until its sinks have read what is there",
+            detail=f"it has {self.log.size} bytes of {self.most}{readers}",
+            hint="Start the sinks that do not run, or drop those that are not needed any more. ALTER SOURCE … SET (MAX "
+            "LOG SIZE = …) makes more room.",
+        )
+
+
+def _needs(first: Entry, reader: str, marks: SinkPositions) -> bool:
+    return reader in marks.wants or (reader in marks.at and may_need(marks.at[reader], first))

@@ -13,23 +13,22 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from sinkql.capture import messages, pushed
+from sinkql.capture import messages, recovery
 from sinkql.capture.buffer import Buffer
 from sinkql.capture.control import CaptureHost, CaptureIntervals, CaptureProgress, SubscribedSink
 from sinkql.capture.log import LogWriter, SnapshotGeneration
 from sinkql.capture.log_store import FencedLogError, LostLogError
 from sinkql.capture.metrics import CaptureMetrics, as_progress
-from sinkql.capture.recovery import resumed
+from sinkql.capture.recovery import lost_log_error, resumed
 from sinkql.capture.retention import (
+    LogQuota,
     SinkPositions,
     SinkRegistry,
     check_log_identity,
-    lost_log,
     needed_position,
     partial_entry,
     removable_count,
 )
-from sinkql.capture.room import LogQuota
 from sinkql.capture.snapshot import SnapshotReader
 from sinkql.capture.unchanged_values import MissingKeys, keys_to_fetch, with_rows_at
 from sinkql.connector_api.cdc import (
@@ -117,9 +116,9 @@ class CaptureSession:
         start = self.log.to if self.log.entries else self._start()
         if self.era.number and not self.log.entries:
             self.log.add("gap", start=start, to=start, at=time.time(), problem=self.era.why)
-        self._keeper = pushed.require_local_log(self.log, self.stream, start)
-        self._pushed = pushed.before(self.log, self.stream)
-        pushed.check(self._pushed, self.marks.elsewhere(self.log.id))
+        self._keeper = recovery.require_local_log(self.log, self.stream, start)
+        self._pushed = recovery.before(self.log, self.stream)
+        recovery.check(self._pushed, self.marks.elsewhere(self.log.id))
         self._begin_era()
         self._recall()
         if self.keeping.keep == "log":  # it may have been the server before
@@ -144,12 +143,12 @@ class CaptureSession:
         at = self.marks.positions()
         begin = self._created = self.stream.create()
         # what is pushed next would have positions that sinks are beyond
-        end = pushed.end(self.stream)
+        end = recovery.end(self.stream)
         beyond = bool(at and end) and at[-1] > end
         if not at or (begin <= at[0] and not beyond):
             return begin
         if beyond or (self.kept == "log" and not self.stream.follows(at[0])):
-            raise lost_log(at[0])
+            raise lost_log_error(at[0])
         return at[0]
 
     def _receive_after(self, start: Position) -> None:
@@ -168,7 +167,7 @@ class CaptureSession:
     def _begin_era(self) -> None:
         """Write down where the era begins, once the log has that: a log that is gone after it is lost."""
         if self.era.number and not self.era.begin:
-            end = pushed.end(self.stream)
+            end = recovery.end(self.stream)
             end = min(end, self.era.end or end)
             self.era = msgspec.structs.replace(self.era, begin=self.log.entries[0].start, end=end)
             messages.begin_epoch(self.notes, self.era)
@@ -228,7 +227,7 @@ class CaptureSession:
             self._tell_last()
             if not self.room.full:
                 with suppress(SinkqlError):
-                    pushed.drain(self.log, self.stream, self._take, self.publish)
+                    recovery.drain(self.log, self.stream, self._take, self.publish)
         finally:
             self.snapshots.close()
 
@@ -450,7 +449,7 @@ class CaptureSession:
         where an entry has what such a sink has and what it has not, and it cannot take all of that.
         """
         others = self.marks.elsewhere(self.log.id)
-        pushed.check(self._pushed, others)
+        recovery.check(self._pushed, others)
         to = partial_entry(self.log.entries, others, self.tables)
         if to is not None:
             raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
@@ -462,7 +461,7 @@ class CaptureSession:
             each for each in messages.all_of(self.notes, "ask", messages.EndRequest) if each[1].table in self.tables
         ]
         if asked_for and self._pushed:  # a sink says where it is, and asks after that
-            pushed.check(self._pushed, self._marks().elsewhere(self.log.id))
+            recovery.check(self._pushed, self._marks().elsewhere(self.log.id))
         for name, _ in asked_for:
             to = self.stream.end()
             self.wanted = max(self.wanted, to)

@@ -21,7 +21,7 @@ from sinkql.capture import data_file
 from sinkql.capture.buffer import Buffer
 from sinkql.capture.control import PATIENT_TRIES, CaptureIntervals
 from sinkql.capture.log import Column, DataFile, LogWriter, SnapshotGeneration, TableEntry
-from sinkql.capture.speed import SnapshotRate
+from sinkql.capture.metrics import SnapshotRate
 from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, SchemaChanged, Snapshot, Stream
 from sinkql.errors import TableError
 from sinkql.storage import failpoint

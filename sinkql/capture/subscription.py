@@ -11,7 +11,7 @@ from sinkql.capture import messages
 from sinkql.capture.log import Entry, LogDirectory, TableEntry
 from sinkql.capture.position import LogPosition, takes_chunk
 from sinkql.connector_api.cdc import CapturedTable, LogRetention
-from sinkql.connector_api.on_error import RecordErrorPolicy
+from sinkql.connector_api.source_options import RecordErrorPolicy
 from sinkql.errors import DamagedFileError, SinkqlError
 from sinkql.storage.key_value import KeyValueStore
 

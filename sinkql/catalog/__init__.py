@@ -8,7 +8,7 @@
 * `backup`: a copy of a catalog, and back.
 * `secret`: secrets' values, encrypted or referred to.
 * `catalog`: `Catalog`: the items that are stored, each planned when it is asked for.
-* `operation`: what changes a catalog; `draft`: `Draft`: a copy in which operations are tried first.
+* `operation`: what changes a catalog; `operation`: `Draft`: a copy in which operations are tried first.
 * `verify`: what is wrong in a catalog.
 * `system`: the relations `mz_*`, `pg_*` and `information_schema`, and SELECT over them.
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from sinkql.catalog.address import Address, ServerUrl, folder_of
 from sinkql.catalog.open_store import missing, open_server
-from sinkql.catalog.sqlite.backup import back_up, write_copy
 from sinkql.catalog.sqlite.connection import BUSY_SECONDS
-from sinkql.catalog.sqlite.database import Database, Memory
+from sinkql.catalog.sqlite.database import Database, Memory, back_up, write_copy
 from sinkql.catalog.sqlite.private_file import check_ours, coded, create_private, make_private
 from sinkql.catalog.store import Store
 from sinkql.catalog.system import LAYOUT

@@ -1,4 +1,7 @@
-"""A catalog in memory: CREATE statements with facts → planned items, by full name."""
+"""A catalog in memory: CREATE statements with facts → planned items, by full name.
+
+Which sinks write to which place: a second one is refused where it would be in the way of the first.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,57 @@ from dataclasses import dataclass
 from graphlib import CycleError
 
 from sinkql import ast, logical
-from sinkql.catalog.destination import Destinations, Place, taken
 from sinkql.catalog.overlay import OverlayCatalog
 from sinkql.connector_api.registry import Registry
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.keywords import Keywords
 from sinkql.planner import Planned, plan
 from sinkql.planner.dependency import in_order, reached
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.setting import DEFAULTS, unknown_setting
 from sinkql.planner.item.statement import item_name, kind_of
-from sinkql.planner.name import BUILT_IN_CLUSTER, DATABASE, SCHEMA, inside, locate, resolve
+from sinkql.planner.name import BUILT_IN_CLUSTER, DATABASE, SCHEMA, inside, locate, resolve, short_name
 from sinkql.printer import to_sql
+
+Place = tuple[str, str, tuple[str, ...]]
+"""The id of a connection, and the kind and path of what is written to there."""
+
+
+class Destinations:
+    """The places of the sinks of a catalog; each sink with whether others may write there too."""
+
+    def __init__(self) -> None:
+        self._sinks: dict[Place, dict[str, bool]] = {}
+        self._places: dict[str, Place] = {}
+
+    def add(self, sink: str, place: Place, *, shared: bool) -> None:
+        self._sinks.setdefault(place, {})[sink] = shared
+        self._places[sink] = place
+
+    def discard(self, sink: str) -> None:
+        place = self._places.pop(sink, None)
+        if place is not None:
+            del self._sinks[place][sink]
+
+    def copy(self) -> Destinations:
+        other = Destinations()
+        other._sinks = {place: dict(sinks) for place, sinks in self._sinks.items()}
+        other._places = dict(self._places)
+        return other
+
+    def in_the_way(self, sink: str, place: Place, *, shared: bool) -> str | None:
+        """Return a sink that writes to the place of another one, where not both of them share it."""
+        others = self._sinks.get(place, {}).items()
+        return next((name for name, shares in others if name != sink and not (shares and shared)), None)
+
+
+def taken(statement: ast.CreateSink, place: logical.Destination, other: str) -> SinkqlError:
+    """Return the error for a sink that would write to where the sink `other` does."""
+    options = statement.options
+    span = Span(options[0].name_span.start, options[-1].span.end) if options else statement.kind_span
+    message = f'sink "{short_name(other)}" already writes to {place.kind} "{place.name}"'
+    return SinkqlError("SQ2342", message, span, hint=place.apart)
+
 
 IDENTITY = "identity"
 """The fact that holds the name under which jobs know a source or table that has another name now."""

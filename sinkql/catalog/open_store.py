@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sinkql.catalog.address import VARIABLE, Address, ServerUrl
 from sinkql.catalog.sqlite.database import Database
-from sinkql.catalog.sqlite.layout import Layout
 from sinkql.catalog.sqlite.private_file import version_of
+from sinkql.catalog.sqlite.schema import Layout
 from sinkql.catalog.store import Store
 from sinkql.errors import NoCatalogError, SinkqlError
 

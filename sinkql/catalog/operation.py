@@ -1,13 +1,17 @@
-"""What a statement changes in the catalog, as an operation: done in it now, or in a draft and then in it."""
+"""What a statement changes in the catalog, as an operation: done in it now, or in a draft and then in it.
+
+A catalog → a copy of it in memory, whose changes can be done in the catalog later, all or none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, Operation
 from sinkql.catalog.coordination.control import wish
-from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.memory import MemoryCatalog, WithBroken
 from sinkql.catalog.replan import Definitions, identity, replacements, replan
 from sinkql.catalog.row import (
     delete_item,
@@ -23,7 +27,7 @@ from sinkql.catalog.row import (
 from sinkql.catalog.secret.value import Given
 from sinkql.catalog.store import Connection
 from sinkql.catalog.system.audit import record
-from sinkql.errors import SinkqlError
+from sinkql.errors import Family, SinkqlError
 from sinkql.planner import Planned
 from sinkql.planner.dependency import reached
 from sinkql.planner.item.statement import implied, own_name
@@ -234,3 +238,43 @@ def _insert(
         if name in facts:
             wish(connection, str(facts[name]), "running")
     return item_id
+
+
+_T = TypeVar("_T")
+
+
+class Draft(Catalog):
+    """A copy of a catalog in memory. It records what changes it, and `apply` repeats that in the catalog."""
+
+    def __init__(self, original: Catalog) -> None:
+        self.operations: list[Operation[Any]] = []
+        super().__init__(original.database.copy(), original.registry, project=original.project)
+        for name, value in original.variables.items():
+            self.set_variable(name, value)
+        self._id = original.catalog_id()
+        self.before = WithBroken(self.plans.copy())
+        self._base = self.generation
+
+    def change(self, operation: Operation[_T]) -> _T:
+        """Do an operation in the copy, and record it."""
+        result = super().change(operation)
+        self.operations.append(operation)
+        return result
+
+    def apply(self, catalog: Catalog) -> None:
+        """Repeat all operations in a catalog, all or nothing; raises SQ5210 if it changed so that one no longer fits.
+
+        Raises ChangedError as `Catalog.change` does.
+        """
+
+        def whole(catalog: Catalog, connection: Connection) -> None:
+            for operation in self.operations:
+                operation(catalog, connection)
+
+        moved = catalog.generation != self._base
+        try:
+            catalog.change(whole)
+        except SinkqlError as error:
+            if moved and error.family is Family.MEANING:
+                raise conflict(error.message) from error
+            raise

@@ -14,8 +14,7 @@ from sinkql.parser import parse
 from sinkql.planner import Planned
 from sinkql.planner.dependency import Edges, in_order, reached
 from sinkql.planner.edit.qualify import mentions, rename
-from sinkql.planner.item.same import differs_only_in_spelling
-from sinkql.planner.item.statement import own_name
+from sinkql.planner.item.statement import differs_only_in_spelling, own_name
 from sinkql.planner.name import around, inside, short_name
 from sinkql.printer import to_sql
 from sinkql.script.redaction import without_literal

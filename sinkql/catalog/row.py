@@ -12,14 +12,13 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.catalog.coordination.control import forget
 from sinkql.catalog.coordination.process import now
-from sinkql.catalog.destination import Place
+from sinkql.catalog.memory import Place
 from sinkql.catalog.replan import Replanned
-from sinkql.catalog.secret.cipher import Cipher, Sealed
-from sinkql.catalog.secret.literal import MARK, hidden, shown
+from sinkql.catalog.secret.cipher import MARK, Cipher, Sealed, hidden, shown
 from sinkql.catalog.store import Connection, Row
 from sinkql.catalog.system.audit import record
-from sinkql.catalog.system.namespace import QUICKSTART, QUICKSTART_ID
 from sinkql.catalog.system.properties import FindId, details
+from sinkql.catalog.system.relation import QUICKSTART, QUICKSTART_ID
 from sinkql.errors import MissingError, SinkqlError
 from sinkql.keywords import LANGUAGE, Keywords
 from sinkql.parser import parse

@@ -10,7 +10,7 @@ from typing import Any
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.row import facts_of, opened, parsed
 from sinkql.catalog.store import Connection, Row
-from sinkql.catalog.system.namespace import DATABASE_ID, PUBLIC_SCHEMA_ID, QUICKSTART_ID
+from sinkql.catalog.system.relation import DATABASE_ID, PUBLIC_SCHEMA_ID, QUICKSTART_ID
 from sinkql.errors import SinkqlError
 from sinkql.planner.item.statement import kind_of, own_name
 from sinkql.planner.name import around, short_name

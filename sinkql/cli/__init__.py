@@ -3,10 +3,10 @@
 * `main`: arguments to a command, its errors to output and an exit code.
 * `command`: the commands.
 * `context`: the session of the catalog that the command line names, and the names in it for completion.
-* `script`: a path and variables to a script's text.
+* `context`: a path and variables to a script's text.
 * `execute`: run a script's statements and its sinks.
 * `progress`: what running sinks tell to a live table on a terminal, plain lines elsewhere.
-* `demo`: the quickstart example.
+* `execute`: the quickstart example.
 * `output`: results, notices and errors to text or JSON.
 """
 

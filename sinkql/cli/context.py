@@ -1,20 +1,28 @@
-"""A command's context → the catalog that the command line names: opened, or only looked into for completion."""
+"""A command's context → the catalog that the command line names: opened, or only looked into for completion.
+
+The options --from and --registry: a server of which there is no script yet.
+
+A path and variables → a script's text, which errors tell as it was written.
+"""
 
 from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sinkql.cli.output import Output
+from sinkql.errors import SinkqlError
+from sinkql.script.split import read_script
 
 if TYPE_CHECKING:
     from sinkql.catalog.address import Address, ServerUrl
     from sinkql.session import Session
+
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -92,3 +100,67 @@ def _of_server(url: ServerUrl, *kinds: str) -> list[str]:
     except ImportError:  # without a package that a server needs
         return []
     return item_names(url, *kinds)
+
+
+Declared = Callable[..., Any]
+
+
+def of_server(what: str, *, required: bool = False) -> Callable[[Declared], Declared]:
+    """Return what gives a command the parameters `address` and `registry`; `what` says what --from is for."""
+
+    def declare(command: Declared) -> Declared:
+        text = f"{what}: postgres://…, mysql://… or kafka://…"
+        address = click.option("--from", "address", metavar="URL", required=required, help=text)
+        registry = click.option(
+            "--registry", metavar="URL", help="With --from kafka://…: the schema registry of its topics."
+        )
+        return address(registry(command))
+
+    return declare
+
+
+def _pairs(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    for each in given:
+        if "=" not in each:
+            raise click.BadParameter(f"{each} is not NAME=VALUE", context, parameter)
+    return {name: value for name, _, value in (each.partition("=") for each in given)}
+
+
+FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+VARIABLES = click.option(
+    "-v",
+    "--variable",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_pairs,
+    help="Set a variable: the script writes :NAME, :'NAME' for a string, or :\"NAME\" for a name.",
+)
+
+
+def fill_script(path: Path, output: Output, variables: Mapping[str, str]) -> str:
+    """Return a script's text with the variables' values in it; errors that `output` prints show it as written.
+
+    Raises what `read_script` raises, and SQ4033 for a variable without a value.
+    """
+    return _filled(read_script(path), str(path), output, variables)
+
+
+def fill_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, str]) -> tuple[str, str]:
+    """Return the text of several scripts one after the other, and what errors call it."""
+    label = ", ".join(str(path) for path in paths)
+    return _filled("\n".join(read_script(path) for path in paths), label, output, variables), label
+
+
+def _filled(text: str, label: str, output: Output, variables: Mapping[str, str]) -> str:
+    from sinkql.connector_api.registry import discover
+    from sinkql.script.redaction import mask  # these load the grammar
+    from sinkql.script.variable import substitute
+
+    try:
+        found = substitute(text, variables)
+    except SinkqlError as error:
+        raise error.within(path=label, text=mask(text, discover().vocabulary).text) from error
+    if found.text != text:
+        output.written[label] = (found, mask(text, discover().vocabulary).text)
+    return found.text

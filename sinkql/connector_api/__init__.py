@@ -5,10 +5,10 @@
 * `options`: the options of a statement, bound to a dataclass of the connector, and their types.
 * `option_help`: what a dataclass of options says of each: its label, what it takes, whether it is a secret.
 * `sink_options`: the options that every sink has.
-* `types`, `rows`: types of columns and their texts; values of columns.
-* `type_hint`: what to write for a type that a column cannot have.
+* `types`, `types`: types of columns and their texts; values of columns.
+* `types`: what to write for a type that a column cannot have.
 * `jsonb`: JSON with its numbers as they were written.
-* `secret`: texts with secrets in them, as plans carry them.
+* `options`: texts with secrets in them, as plans carry them.
 * `object_store.store`: what a connection to an object store gives to whoever reads or writes files.
 * `object_store.objects`: a bucket's objects, put on conditions, sent in parts and checked where they are got.
 * `state_store.directory`: a sink's state, in a folder here and where STATE of its cluster keeps it.

@@ -1,4 +1,7 @@
-"""Options of a statement → a dataclass of the connector, each with its own error under the option."""
+"""Options of a statement → a dataclass of the connector, each with its own error under the option.
+
+Text with secrets ↔ the JSON-able form that plans carry; its value only where a job runs.
+"""
 
 from __future__ import annotations
 
@@ -375,3 +378,15 @@ def _duration(option: ast.Option) -> timedelta:
             value.span,
             hint=f"Write {option.name} = '10s'.",
         ) from error
+
+
+def secret_data(text: logical.SecretText) -> dict[str, Any]:
+    """Return `{"secret_text": [part, {"secret": name}, …]}`."""
+    parts = [part if isinstance(part, str) else {"secret": part.name} for part in text.parts]
+    return {"secret_text": parts}
+
+
+def reveal(data: Mapping[str, Any], secret: Callable[[str], str]) -> str:
+    """Return the text that `secret_data` stands for; `secret` gives a secret item's value by its full name."""
+    parts: list[str | Mapping[str, str]] = data["secret_text"]
+    return "".join(part if isinstance(part, str) else secret(part["secret"]) for part in parts)

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from sinkql import logical, physical
+from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
-from sinkql.connector_api.secret import reveal
 from sinkql.connector_api.tunnel_keys import TunnelKeys
 from sinkql.errors import SinkqlError
 

@@ -17,12 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.connector_api.rows import python_values
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type, parse_type, python_values
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical import Type
-from sinkql.logical.array import UNEVEN, UnevenError, levels, squared
-from sinkql.logical.nested import entries
+from sinkql.logical.nested import UNEVEN, UnevenError, entries, levels, squared
 from sinkql.logical.range import EMPTY, SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, make_range
 from sinkql.logical.type import Field, map_type, record_type
 

@@ -1,14 +1,18 @@
-"""Columns that a source declares → typed columns."""
+"""Columns that a source declares → typed columns.
+
+Texts, and values of JSON, that a sample has → the type that all of them have.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from sinkql import ast, logical
-from sinkql.connector_api.type_hint import later_type, type_hint
-from sinkql.connector_api.types import column_type, length_hint
+from sinkql.connector_api.types import column_type, later_type, length_hint, type_hint
 from sinkql.errors import SinkqlError
-from sinkql.logical.typetext import flat
+from sinkql.logical.type import flat
 
 
 def declared(columns: Sequence[ast.ColumnDef], *, owner: str) -> tuple[logical.Column, ...]:
@@ -63,3 +67,55 @@ def _column(column: ast.ColumnDef, owner: str) -> logical.Column:
             or type_hint(column.type.text, lambda text: column_type(text) is not None, _TYPES),
         )
     return logical.Column(name, type_, not column.not_null)
+
+
+_TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
+_DAY = r"\d{4}-\d\d-\d\d"
+_FORMS = (
+    ("boolean", re.compile(r"true|false")),
+    ("bigint", re.compile(r"0|-?[1-9]\d{0,17}")),
+    ("double precision", re.compile(r"-?(0|[1-9]\d{0,14})(\.0{0,5}\d{1,17})?([eE][+-]?\d{1,2})?")),
+    ("date", re.compile(_DAY)),
+    ("timestamp", re.compile(rf"{_DAY}[ T]{_TIME}")),
+    ("timestamptz", re.compile(rf"{_DAY}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)")),
+)
+"""Types of texts, the narrowest first. Numbers that begin with 0, as codes do, are texts."""
+
+
+def type_of_texts(texts: Sequence[str]) -> str:
+    """Return the narrowest type that all texts have; text where there are none."""
+    if not texts:
+        return "text"
+    return next((type_ for type_, form in _FORMS if all(form.fullmatch(text) for text in texts)), "text")
+
+
+def why_text(texts: Sequence[str]) -> str | None:
+    """Return what has texts be no more than texts that mostly are of other types; None where most are not."""
+    own = [type_of_texts([text]) for text in texts]
+    if not texts or len(texts) > 2 * (len(own) - own.count("text")):
+        return None
+    if "text" in own:
+        return f"{_shown(texts[own.index('text')])} is one"
+    other = next((text for text, type_ in zip(texts, own, strict=True) if type_ != own[0]), texts[0])
+    return f"{_shown(texts[0])} and {_shown(other)} are of different types"
+
+
+def _shown(text: str) -> str:
+    return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
+
+
+def type_of_values(values: Sequence[Any]) -> str:
+    """Return the type that values of JSON have, which are not null; jsonb where they have none in common."""
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {int} and all(-(1 << 63) <= value < 1 << 63 for value in values):
+        return "bigint"
+    if float in kinds and all(
+        type(value) is float or (type(value) is int and abs(value) < 1 << 53) for value in values
+    ):
+        return "double precision"
+    if kinds == {str}:
+        type_ = type_of_texts(values)
+        return type_ if type_ in ("date", "timestamp", "timestamptz") else "text"
+    return "jsonb"

@@ -25,7 +25,8 @@ from sinkql import codec, physical
 from sinkql.connector_api.stream import DecodedMessages
 from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.decode.arrow_values import column_of, lists
-from sinkql.decode.change import (
+from sinkql.decode.json_lines import MemberError, member
+from sinkql.decode.messages import (
     ALIVE,
     EMPTIED,
     GONE,
@@ -39,10 +40,9 @@ from sinkql.decode.change import (
     changes,
     unknown,
 )  # fmt: skip
-from sinkql.decode.json_lines import MemberError, member
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical import Interval, Type
-from sinkql.logical.interval import show_interval
+from sinkql.logical.time import show_interval
 from sinkql.logical.type import RANGES
 
 _TEMPORAL = ("date", "time", "timestamp", "timestamptz", "interval")

@@ -24,9 +24,8 @@ from sinkql.decode.csv_records import Records
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.decode.text_value import record_of, value_of, wanted
 from sinkql.logical import Type
-from sinkql.logical.array import UNEVEN, UnevenError, squared
 from sinkql.logical.jsonb import MOST_LEVELS, nested_deeply
-from sinkql.logical.nested import entries
+from sinkql.logical.nested import UNEVEN, UnevenError, entries, squared
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 

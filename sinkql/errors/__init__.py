@@ -1,18 +1,14 @@
 """What a user sees when something is wrong.
 
 `code` says what is declared of an error code, `codes` declares them all, one module a family. `span` is where in a
-text it is, with a caret under it; `error` has the errors and notices that carry a code, and `data` an error as data.
-`terminal_text` makes text safe for a terminal. `near` finds the word that was likely meant. `room` tells a full
-disk from other errors, `temporary` a machine without temporary files; `redact` finds secrets in URLs, which no error
+text it is, with a caret under it; `error` has the errors and notices that carry a code, and `error` an error as data.
+`terminal_text` makes text safe for a terminal. `error` finds the word that was likely meant. `error` tells a full
+disk from other errors, `error` a machine without temporary files; `redact` finds secrets in URLs, which no error
 shows.
 """
 
 from sinkql.errors.code import Code as Code
 from sinkql.errors.code import Family as Family
-from sinkql.errors.data import as_data as as_data
-from sinkql.errors.data import error_in as error_in
-from sinkql.errors.data import from_data as from_data
-from sinkql.errors.data import line_of as line_of
 from sinkql.errors.error import CrowdedError as CrowdedError
 from sinkql.errors.error import DamagedFileError as DamagedFileError
 from sinkql.errors.error import DroppedTableError as DroppedTableError
@@ -44,15 +40,19 @@ from sinkql.errors.error import UnfitNameError as UnfitNameError
 from sinkql.errors.error import UnfitTableError as UnfitTableError
 from sinkql.errors.error import UnforeseenError as UnforeseenError
 from sinkql.errors.error import UnknownNameError as UnknownNameError
+from sinkql.errors.error import as_data as as_data
+from sinkql.errors.error import as_disk_full as as_disk_full
+from sinkql.errors.error import disk_full as disk_full
 from sinkql.errors.error import error_codes as error_codes
+from sinkql.errors.error import error_in as error_in
+from sinkql.errors.error import from_data as from_data
+from sinkql.errors.error import in_other_case as in_other_case
+from sinkql.errors.error import line_of as line_of
+from sinkql.errors.error import nearest as nearest
+from sinkql.errors.error import one_of as one_of
+from sinkql.errors.error import temporary_folder_error as temporary_folder_error
 from sinkql.errors.error import too_deep as too_deep
-from sinkql.errors.near import in_other_case as in_other_case
-from sinkql.errors.near import nearest as nearest
-from sinkql.errors.near import one_of as one_of
-from sinkql.errors.room import as_disk_full as as_disk_full
-from sinkql.errors.room import disk_full as disk_full
 from sinkql.errors.span import Span as Span
 from sinkql.errors.span import line_and_column as line_and_column
-from sinkql.errors.temporary import temporary_folder_error as temporary_folder_error
 from sinkql.errors.terminal_text import for_json as for_json
 from sinkql.errors.terminal_text import for_terminal as for_terminal

@@ -1,8 +1,27 @@
-"""Errors and notices with their code and their place in the text."""
+"""Errors and notices with their code and their place in the text.
+
+An error → data for a program, and back; or a line of text, from which another process makes it again.
+
+A text may have lines that are anybody's, as those of a row which an error shows: a line has a key that they cannot
+know, and is data, and never code.
+
+A word that nothing has and the words there are → the one that was likely meant, or all of them for a hint.
+
+A file system's refusal to take what is written → an error that says so, and that waiting costs nothing.
+
+Whether there is a folder for temporary files; where there is none, what to set.
+"""
 
 from __future__ import annotations
 
+import base64
+import errno
+import json
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from sinkql.errors.code import Code, Codes, Family
@@ -265,3 +284,141 @@ class Notice:
 def too_deep(span: Span | None) -> SinkqlError:
     """Return the error for a statement that runs out of stack."""
     return SinkqlError("SQ2209", "the query is nested too deeply", span, hint="Split it into views.")
+
+
+def as_data(error: SinkqlError) -> dict[str, Any]:
+    """Return the error as JSON-able data with the same content as its text."""
+    data: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.path:
+        data["path"] = error.path
+    if error.span is not None and error.text is not None:
+        line, column = line_and_column(error.text, error.span.start)
+        data |= {"line": line, "column": column, "start": error.span.start, "end": error.span.end}
+    if error.detail:
+        data["detail"] = error.detail
+    if error.hint:
+        data["hint"] = error.hint
+    data["retryable"] = error.retryable
+    return data
+
+
+def from_data(data: Mapping[str, Any]) -> SinkqlError:
+    """Return the error that `as_data` took apart, without the text it points into."""
+    return SinkqlError(
+        data["code"], data["message"], detail=data.get("detail"), hint=data.get("hint"), path=data.get("path")
+    )
+
+
+def line_of(error: SinkqlError, key: str) -> str:
+    """Return a line that says all of an error, its kind too; `key` is letters and digits."""
+    said = {name: value for name, value in vars(error).items() if name != "declared"}
+    if error.span is not None:
+        said["span"] = [error.span.start, error.span.end]
+    data = json.dumps({"kind": type(error).__name__, "said": said}).encode()
+    return f"sinkql-error:{key}:{base64.b64encode(data).decode()}"
+
+
+def error_in(text: str, key: str) -> SinkqlError | None:
+    """Return the error of the last line with this key that a text has anywhere; None where there is none."""
+    found = None
+    for match in re.finditer(rf"sinkql-error:{key}:([A-Za-z0-9+/]+=*)", text):
+        found = _read(match[1]) or found
+    return found
+
+
+def _read(line: str) -> SinkqlError | None:
+    try:
+        data = json.loads(base64.b64decode(line, validate=True))
+        kind = {each.__name__: each for each in _below(SinkqlError)}[data["kind"]]
+        said = data["said"]
+        if said["span"] is not None:
+            said["span"] = Span(*said["span"])
+        error = kind.__new__(kind, said["message"])
+        vars(error).update(said, declared=error_codes[said["code"]])
+    except (ValueError, LookupError, TypeError):
+        return None
+    return error
+
+
+def _below(kind: type[SinkqlError]) -> Iterator[type[SinkqlError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _below(each)
+
+
+def nearest(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str | None:
+    """Return the choice that `word` most likely misspells, if any is near: `cutoff` of its letters at least."""
+    folded = {choice.casefold(): choice for choice in choices}
+    found = get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
+    return folded[found[0]] if found else None
+
+
+def one_of(words: Sequence[str]) -> str:
+    """Return words as a sentence offers them: `a`, `a or b`, `a, b or c`; a last `…` takes no "or" before it."""
+    *most, last = words
+    return f"{', '.join(most)}{', ' if last == '…' else ' or '}{last}" if most else last
+
+
+def in_other_case(missing: Iterable[str], there: Iterable[str]) -> str:
+    """Return the end of a sentence that says how to name what is there in other letters; empty where none is."""
+    folded = {each.casefold(): each for each in there if each != each.lower()}
+    found = next((folded[each.casefold()] for each in missing if each.casefold() in folded), None)
+    return f'; a name with capitals is declared in quotes, as "{found}"' if found is not None else ""
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_SAID = ("No space left on device", "Disk quota exceeded", "File too large", "database or disk is full")
+"""How programs say it that give no number."""
+
+
+def as_disk_full(error: BaseException) -> SinkqlError | None:
+    """Return the error to show where a disk is full, or a folder not to be written; None for any other error."""
+    if (full := disk_full(error)) is not None:
+        return full
+    if not isinstance(error, OSError) or error.errno not in _CLOSED:
+        return None
+    return SinkqlError(
+        "SQ4307",
+        f"{_file(error)} cannot be read or written",
+        detail=_shown(error),
+        hint="Give this user the right to read and write there. Nothing is lost, and a running sink goes on by itself.",
+    )
+
+
+def disk_full(error: BaseException) -> SinkqlError | None:
+    """Return the error to show where a disk or a quota is full; None for any other error."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number not in _FULL and not any(said in str(error) for said in _SAID):
+        return None
+    return SinkqlError(
+        "SQ4306",
+        f"no room is left for {_file(error)}",
+        detail=_shown(error),
+        hint="Make room on that disk. Nothing is lost, and a running sink goes on by itself.",
+    )
+
+
+def _file(error: BaseException) -> str:
+    name = error.filename if isinstance(error, OSError) else None
+    return f'file "{name}"' if name is not None else "a file"
+
+
+def _shown(error: BaseException) -> str:
+    """Return what the error says, or the line that says it of a long text, such as a stack trace."""
+    lines = [line.strip() for line in str(error).splitlines() if any(said in line for said in _SAID)]
+    return (lines[-1] if lines else str(error))[:500]
+
+
+def temporary_folder_error() -> SinkqlError | None:
+    """Return the error of a machine on which no temporary file can be written, as with a read-only root."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as error:
+        return SinkqlError(
+            "SQ4070",
+            "no folder for temporary files can be written",
+            detail=error.strerror,
+            hint="Set TMPDIR to a folder that can be written.",
+        )
+    return None

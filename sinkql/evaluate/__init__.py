@@ -2,7 +2,7 @@
 
 * `relation`: a relation → its rows, out of the rows of the items that it reads.
 * `expression`: an expression's tree → a function of a row; None where the set below does not have all of it.
-* `operator`, `number`, `text`, `time`, `nested`, `composite`, `json`: what is had of the list of functions, by id;
+* `operator`, `number`, `text`, `time`, `nested`, `nested`, `json`: what is had of the list of functions, by id;
   `cast`: of the casts.
 * `failure`: what a row may fail with; a value that only an engine is sure of counts as a failure here.
 

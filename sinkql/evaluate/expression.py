@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.evaluate import composite, json, nested, number, operator, text, time
+from sinkql.evaluate import json, nested, number, operator, text, time
 from sinkql.evaluate import range as evaluate_range
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, Row, Value, placed
@@ -21,7 +21,6 @@ FORMS: Mapping[str, Make] = MappingProxyType(
         **time.FORMS,
         **nested.FORMS,
         **evaluate_range.FORMS,
-        **composite.FORMS,
         **json.FORMS,
     }
 )

@@ -9,8 +9,7 @@ from typing import Any
 
 from sinkql.evaluate.failure import EvaluationError, Make, Row, Value, strict
 from sinkql.logical import Call
-from sinkql.logical.jsonb import Digits, jsonb, member_order, parsed, printed
-from sinkql.logical.jsonpath import index_of, path_steps
+from sinkql.logical.jsonb import Digits, index_of, jsonb, member_order, parsed, path_steps, printed
 
 NO_KEY = "field name must not be null"
 _MISSING = object()

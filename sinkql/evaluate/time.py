@@ -13,7 +13,7 @@ from sinkql.evaluate.failure import EvaluationError, Make, Value, strict
 from sinkql.evaluate.number import EXACT, fit
 from sinkql.logical import Call, Interval, Literal
 from sinkql.logical import time as logical_time
-from sinkql.logical.interval import order_of, read_interval, show_interval
+from sinkql.logical.time import order_of, read_interval, show_interval
 from sinkql.logical.time_format import (
     NAMES,
     ROMAN,

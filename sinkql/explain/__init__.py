@@ -1,10 +1,10 @@
 """Any plan → an indented tree, or a graph: a statement's syntax, an item's meaning, a job.
 
-* `syntax`, `item`, `job`: each vocabulary to a tree.
+* `item`, `item`, `job`: each vocabulary to a tree.
 * `expression`: an expression's tree to SQL.
-* `state`: what a job's operators hold, beside each.
+* `job`: what a job's operators hold, beside each.
 * `tree`: the tree to text or to DOT.
-* `word`: names, values and options.
+* `expression`: names, values and options.
 
 Nothing in it depends on when or where it was made.
 """
@@ -15,14 +15,12 @@ from collections.abc import Sequence
 
 from sinkql import ast, logical, physical
 from sinkql.explain.expression import sql as sql
-from sinkql.explain.item import sink_tree, view_tree
-from sinkql.explain.job import graph_tree, job_tree, operator_tree
+from sinkql.explain.expression import without_literals as without_literals
+from sinkql.explain.item import node_tree, sink_tree, view_tree
+from sinkql.explain.job import Held as Held
+from sinkql.explain.job import graph_tree, job_tree, operator_tree, with_state
 from sinkql.explain.job import title as title
-from sinkql.explain.state import Held as Held
-from sinkql.explain.state import with_state
-from sinkql.explain.syntax import node_tree
 from sinkql.explain.tree import Tree, dot, lines, with_notes
-from sinkql.explain.word import without_literals as without_literals
 
 Plan = ast.Statement | logical.Item | physical.Job | physical.Graph | physical.Operator
 

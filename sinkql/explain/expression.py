@@ -1,16 +1,23 @@
-"""An expression's tree → the SQL that a user would write for it: planned again, it is the same tree."""
+"""An expression's tree → the SQL that a user would write for it: planned again, it is the same tree.
+
+The frame of a window function → its SQL.
+
+Names, values and options → the words that all plans share.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
+from sinkql import logical, physical
 from sinkql.keywords import QUOTED, quoted
 from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Reference, Type
 from sinkql.logical.expression import text_of
 from sinkql.logical.nested import write_nested
-from sinkql.logical.type import DAY, SECOND
+from sinkql.logical.type import DAY, INTERVAL, SECOND
 
 # how strongly SQL binds a text; an operand that binds more weakly stands in parentheses
 _OR, _AND, _NOT, _PREDICATE, _OTHER, _SUM, _PRODUCT, _SIGN, _ATOM = range(9)
@@ -282,3 +289,75 @@ def _bare(expression: Expression, told: set[str], *, compared: bool) -> _Text | 
         or (type_ == "numeric" and (natural == expression.type or (natural.name != "numeric" and "." not in text)))
     )
     return (text, _SIGN if text.startswith("-") else _ATOM) if plain else None
+
+
+def frame_sql(frame: logical.Frame | physical.Frame | None) -> str:
+    """Return a frame with a space before it; nothing for the one that a window has without a word."""
+    if frame is None:
+        return ""
+    start, end = _bound(frame.start.offset, "PRECEDING"), _bound(frame.end.offset, "FOLLOWING")
+    exclude = "" if frame.exclude == "no others" else f" EXCLUDE {frame.exclude.upper()}"
+    return f" {frame.unit.upper()} BETWEEN {start} AND {end}{exclude}"
+
+
+def _bound(offset: int | str | None, end: str) -> str:
+    if offset is None:
+        return f"UNBOUNDED {end}"
+    if not offset:
+        return "CURRENT ROW"
+    text = str(offset)
+    side, shown = "PRECEDING" if "-" in text else "FOLLOWING", text.replace("-", "")
+    if " " in shown:
+        months, days, micros = map(int, shown.split())
+        shown = f"'{logical.literal(logical.Interval(months, days, micros), INTERVAL).text}'"
+    return f"{shown} {side}"
+
+
+REDACTED = "<redacted>"
+
+
+def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield `name: value` of options; a text that may be a secret shows its secrets' names alone."""
+    for name, value in sorted(options.items()):
+        label = prefix + name.replace("_", " ")
+        if isinstance(value, Mapping) and "secret_text" in value:
+            yield f"{label}: {_secret_text(value)}"
+        elif isinstance(value, Mapping) and value.keys() == {"connection"}:
+            yield f"{label}: {value['connection']}"
+        elif isinstance(value, Mapping):
+            yield from flat(value, f"{label}.")
+        elif value is not None:
+            yield f"{label}: {scalar(value)}"
+
+
+def without_literals(data: Any) -> Any:
+    """Return JSON-able data without the literals of texts that may be secrets."""
+    match data:
+        case {"secret_text": parts}:
+            return {"secret_text": [part if isinstance(part, Mapping) else REDACTED for part in parts]}
+        case Mapping():
+            return {name: without_literals(value) for name, value in data.items()}
+        case list() | tuple():
+            return [without_literals(value) for value in data]
+        case _:
+            return data
+
+
+def _secret_text(value: Mapping[str, Any]) -> str:
+    parts = value["secret_text"]
+    return " || ".join(f"SECRET {part['secret']}" if isinstance(part, Mapping) else REDACTED for part in parts)
+
+
+def scalar(value: Any) -> str:
+    """Return a value as plans show it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(scalar(each) for each in value)
+    return str(value)
+
+
+def duration(time: timedelta) -> str:
+    """Return a time as a text, exact to the millisecond."""
+    ms = time // timedelta(milliseconds=1)
+    return f"{ms} ms" if ms % 1000 else f"{ms // 1000} s"

@@ -4,7 +4,7 @@
 * `function`: what can be called, each entry with the version of its meaning.
 * `expression`: trees of columns, literals, casts, cases and calls.
 * `relation`: what queries mean: relations over relations, with their columns, keys and change kinds.
-* `threshold`: joins by which rows show beyond a value that moves.
+* `relation`: joins by which rows show beyond a value that moves.
 * `item`: what CREATE statements mean.
 * `catalog`: what planning reads: stored items, their facts, the catalog.
 """
@@ -48,6 +48,7 @@ from sinkql.logical.relation import Bound as Bound
 from sinkql.logical.relation import Change as Change
 from sinkql.logical.relation import Collect as Collect
 from sinkql.logical.relation import Column as Column
+from sinkql.logical.relation import Comparison as Comparison
 from sinkql.logical.relation import Filter as Filter
 from sinkql.logical.relation import Flatten as Flatten
 from sinkql.logical.relation import Frame as Frame
@@ -63,17 +64,16 @@ from sinkql.logical.relation import Relation as Relation
 from sinkql.logical.relation import Repeat as Repeat
 from sinkql.logical.relation import Shape as Shape
 from sinkql.logical.relation import Sort as Sort
+from sinkql.logical.relation import Threshold as Threshold
 from sinkql.logical.relation import Union as Union
 from sinkql.logical.relation import Window as Window
 from sinkql.logical.relation import WindowCall as WindowCall
 from sinkql.logical.relation import expressions_of as expressions_of
 from sinkql.logical.relation import inputs_of as inputs_of
 from sinkql.logical.relation import one_row as one_row
+from sinkql.logical.relation import paired_once as paired_once
 from sinkql.logical.relation import row_by_row as row_by_row
+from sinkql.logical.relation import threshold_of as threshold_of
 from sinkql.logical.relation import with_inputs as with_inputs
-from sinkql.logical.threshold import Comparison as Comparison
-from sinkql.logical.threshold import Threshold as Threshold
-from sinkql.logical.threshold import paired_once as paired_once
-from sinkql.logical.threshold import threshold_of as threshold_of
 from sinkql.logical.type import NUMERIC as NUMERIC
 from sinkql.logical.type import Type as Type

@@ -1,4 +1,7 @@
-"""JSON text → the text that stands for it in a jsonb column: equal documents have equal texts."""
+"""JSON text → the text that stands for it in a jsonb column: equal documents have equal texts.
+
+Paths into a jsonb: steps written as an array of texts, `{a,0,"b c"}`, each of which is a key or an index.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from itertools import chain
 from types import GenericAlias
 from typing import Any, NamedTuple
 
+from sinkql.logical.nested import read_array
 from sinkql.regex_repeat import RepeatedPattern
 
 MOST_LEVELS = 400
@@ -324,3 +328,41 @@ def _check_characters(text: str) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise ValueError("half of a surrogate pair") from None
+
+
+_INDEX = re.compile(r"[ \t\n\r\f\v]*[+-]?[0-9]+")
+_PLAIN_KEY = re.compile(r"[\w .:/@#$%&+=~-]+")
+_MOST = 2**31
+
+
+def path_steps(text: str) -> list[str | None]:
+    """Return the steps of a path, None for NULL, which leads nowhere; raises ValueError for a text that is no path."""
+    steps = read_array(text)
+    if any(isinstance(step, list) for step in steps):
+        raise ValueError(text)
+    return [None if step is None else str(step) for step in steps]
+
+
+def format_path(steps: Sequence[str | None]) -> str:
+    """Return the text of a path."""
+    return "{" + ",".join(map(_written, steps)) + "}"
+
+
+def _written(step: str | None) -> str:
+    return "NULL" if step is None else '"' + re.sub(r'(["\\])', r"\\\1", step) + '"'
+
+
+def is_index(step: str) -> bool:
+    """Tell whether a step is an index of an array, beside the key of an object."""
+    return bool(_INDEX.fullmatch(step))
+
+
+def index_of(step: str) -> int | None:
+    """Return the index that a step is; None where it is none."""
+    found = int(step) if is_index(step) else _MOST
+    return found if -_MOST <= found < _MOST else None
+
+
+def is_plain_key(step: str) -> bool:
+    """Tell whether an engine's own paths can spell a key."""
+    return bool(_PLAIN_KEY.fullmatch(step))

@@ -13,12 +13,17 @@ from sinkql import ast, logical, physical
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError, one_of
 from sinkql.explain import Held, Plan, to_dot, to_text, without_literals
-from sinkql.lowering.in_line import inline_reason, inlined_views
+from sinkql.lowering.index import unused_indexes
 from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
-from sinkql.lowering.materialized_view import ViewLogs, readers_of, view_id
-from sinkql.lowering.spark.job import job_sql
-from sinkql.lowering.timeline import timeline_of_sink
-from sinkql.lowering.unused import unused_indexes
+from sinkql.lowering.materialized_view import (
+    ViewLogs,
+    inline_reason,
+    inlined_views,
+    readers_of,
+    timeline_of_sink,
+    view_id,
+)
+from sinkql.lowering.spark.query import job_sql
 from sinkql.planner import plan
 from sinkql.planner.name import find
 

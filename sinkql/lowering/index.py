@@ -1,8 +1,13 @@
-"""Indexes of a materialized view → what its job keeps, and which sides of joins look up there."""
+"""Indexes of a materialized view → what its job keeps, and which sides of joins look up there.
+
+Rows that are kept by a key, for joins to look up → what goes into the tasks that keep them.
+
+A job → the sides of joins that keep rows of a view which has indexes, and why: what EXPLAIN says of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +17,8 @@ from sinkql.logical import Reference
 from sinkql.logical.expression import Expression, children, with_children
 from sinkql.logical.type import parse_type
 from sinkql.lowering.materialized_view import view_id
+from sinkql.lowering.task_input import COUNT, Measure, TaskInput, Value, identity, row_hash, value_columns
+from sinkql.planner.name import short_name
 
 _NAME_LENGTH = 8
 _KEY, _ROW = "$k", "$x"
@@ -175,3 +182,54 @@ def _same(column: physical.Column) -> physical.Output:
 
 def _renamed(column: physical.Column, name: str) -> physical.Output:
     return physical.Output(name, Reference(column.name, parse_type(column.type), column.nullable))
+
+
+def prepare(arrange: physical.Arrange) -> TaskInput:
+    """Return what goes into the tasks: of each row `$h1`, `$h2`, `$r`, what is kept as `$v<i>`, and `$count`.
+
+    What of the key is not kept comes as `$a<i>`. They are hashed, and kept, as a side of a join keeps them.
+    """
+    types = {column.name: column for column in physical.columns_of(arrange.input)}
+    kept = tuple(Value(f"$v{place}", name, types[name].type) for place, name in enumerate(arrange.kept))
+    own = {each.column: each for each in reversed(kept)}
+    more = value_columns("a", [types[name] for name in dict.fromkeys(arrange.key) if name not in own])
+    own |= {each.column: each for each in more}
+    key = tuple(own[name] for name in arrange.key)
+    return TaskInput(
+        hashes=(*identity(key), row_hash("$r", kept)),
+        values=(*kept, *more),
+        group=("$h1", "$h2", *(each.name for each in (*kept, *more)), "$r"),
+        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        append=physical.change_of(arrange.input) == "append",
+        columns=(),
+    )
+
+
+def unused_indexes(job: physical.Job, catalog: logical.CatalogReader) -> list[str]:
+    """Return lines that say in which indexes of views a job does not look up, though it joins the views, and why."""
+    joins = (each for each in job.graph.running() if isinstance(each, physical.Join))
+    return list(dict.fromkeys(line for join in joins for side in join.leaves for line in _lines(side, job, catalog)))
+
+
+def _lines(side: physical.Side, job: physical.Job, catalog: logical.CatalogReader) -> Iterator[str]:
+    view = _joined(side.input)
+    if view is None or side.index is not None or not indexes_of(view, catalog):
+        return
+    yield f"keeps rows of materialized view {short_name(view)}, which has an index: {_why(side, view, job, catalog)}"
+
+
+def _why(side: physical.Side, view: str, job: physical.Job, catalog: logical.CatalogReader) -> str:
+    item = catalog.item(view)
+    assert isinstance(item, logical.View)
+    if item.cluster != job.cluster:
+        return f"that is in cluster {short_name(item.cluster)}"
+    if log_of(side.input) is None:
+        return "they are filtered before the join"
+    return "it is by other expressions than they are joined on, or in another order"
+
+
+def _joined(operator: physical.Operator) -> str | None:
+    """Return the view whose log an operator projects or filters."""
+    while isinstance(operator, physical.Map):
+        operator = operator.input
+    return operator.name if isinstance(operator, physical.Read) and operator.connector == physical.VIEW else None

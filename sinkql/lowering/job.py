@@ -8,13 +8,11 @@ from typing import Any
 import msgspec
 
 from sinkql import codec, logical, physical
-from sinkql.lowering.common_subplan import deduplicate, named, share_subplans
+from sinkql.lowering.common_subplan import deduplicate, fuse_joins, named, share_subplans
 from sinkql.lowering.context import Context
 from sinkql.lowering.index import indexes_of, use_indexes
-from sinkql.lowering.materialized_view import interval_of, logs_of, view_id
+from sinkql.lowering.materialized_view import interval_of, logs_of, timeline_of, view_id
 from sinkql.lowering.relation import ItemLowering, physical_columns
-from sinkql.lowering.timeline import timeline_of
-from sinkql.lowering.together import fuse_joins
 
 _MOST_ROWS = 5_000_000
 _SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
+from sinkql.lowering.common_subplan import same_key
 from sinkql.lowering.task_input import Hash, TaskInput, Value, identity, row_hash
-from sinkql.lowering.together import same_key
 
 if TYPE_CHECKING:
     import pyarrow as pa

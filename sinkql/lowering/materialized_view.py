@@ -1,8 +1,16 @@
 """Which materialized views a job reads from their logs, and which it computes itself.
 
 A view is a job of its own where its facts have an id for it. Whoever reads it reads its log then, at the tick at which
-its other inputs are (`sinkql.lowering.timeline`), so that a row is the batch evaluation of one state of the sources
-below. A view is put in line that has a source in common with another input which cannot be read up to a tick.
+its other inputs are (`sinkql.lowering.materialized_view`), so that a row is the batch evaluation of one state of the
+sources below. A view is put in line that has a source in common with another input which cannot be read up to a tick.
+
+A job → the materialized views that it computes itself, and why: what EXPLAIN says of them.
+
+Which inputs of a job are read at ticks: those whose sources other jobs of materialized views read as well.
+
+Two views of one source are jobs that read it each for itself. Their batches end at the same ticks, so that whoever
+reads both, or one of them and the source, reads them where they are of one state of it. Jobs that share nothing do
+without.
 """
 
 from __future__ import annotations
@@ -11,9 +19,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from itertools import islice
 
 from sinkql import logical
-from sinkql.connector_api.on_error import on_error
+from sinkql.connector_api.source_options import on_error
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner.name import short_name
 
 VIEW_ID, IN_LINE = "view_id", "in_line"
 """Facts: under which id a view is a job; the ids of views that a sink goes on to compute itself."""
@@ -228,3 +239,132 @@ def interval_of(view: logical.View, catalog: logical.CatalogReader) -> timedelta
     if view.commit_interval is not None:
         return view.commit_interval
     return min((each.commit_interval for each in sinks_above(view.name, catalog)), default=USUAL_INTERVAL)
+
+
+_LATER = "it becomes a job of its own with its next sink"
+
+
+def inlined_views(name: str, catalog: logical.CatalogReader) -> list[str]:
+    """Return lines that say which materialized views the job of a sink, or of a view, computes itself, and why."""
+    kind = "sink" if isinstance(catalog.item(name), logical.Sink) else "view"
+    logs, lines, waiting, seen = logs_of(name, catalog), [], list(inputs_of(name, catalog)), set[str]()
+    while waiting:
+        view = waiting.pop(0)
+        item = catalog.item(view)
+        if view in seen or not isinstance(item, logical.View) or view in logs.read:
+            continue
+        seen.add(view)
+        waiting += view_reads(item.relation)
+        if item.materialized:
+            lines.append(f"computes materialized view {short_name(view)}: {_why(view, kind, logs)}")
+    return lines
+
+
+def _why(view: str, kind: str, logs: ViewLogs) -> str:
+    catalog = logs.catalog
+    if view_id(view, catalog) is None or not loggable(view, catalog):
+        return inline_reason(view, catalog)
+    if (common := logs.in_line.get(view)) is not None:
+        what = _called(common, catalog)
+        return f"{what} is below another input of this {kind}, too, and a log would be at another point"
+    return f"this {kind} had begun when a second reader came"
+
+
+def check_index(index: logical.Index, span: Span, catalog: logical.CatalogReader) -> None:
+    """Raise SQ2372 for an index of a view that cannot be a job of its own."""
+    if loggable(index.relation, catalog):
+        return
+    raise SinkqlError(
+        "SQ2372",
+        f'materialized view "{short_name(index.relation, catalog)}" cannot have an index: '
+        f"{inline_reason(index.relation, catalog)}",
+        span,
+        hint="Join the view without one: whoever reads it computes it.",
+    )
+
+
+def inline_reason(view: str, catalog: logical.CatalogReader) -> str:
+    """Return why nobody reads a log of a materialized view."""
+    letters, readers = keeps_dead_letters(view, catalog), readers_of(view, catalog)
+    if letters is not None:
+        return f"rows of {_called(letters, catalog)} that fail become dead letters of a sink"
+    if is_stateless(view, catalog):
+        return "nothing is kept for it"
+    return f"only {_called(readers[0], catalog)} reads it" if len(readers) == 1 else _LATER
+
+
+def _called(name: str, catalog: logical.CatalogReader) -> str:
+    entry = catalog.entry(name)
+    assert entry is not None
+    return f"{entry.kind.lower()} {short_name(name)}"
+
+
+def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
+    """Return the inputs of a sink, or of a view, that are read at ticks, with the sources below each that are.
+
+    By the names that offsets have.
+    """
+    return _timeline(logs_of(name, catalog), catalog, name if view_id(name, catalog) is not None else None)
+
+
+def timeline_of_sink(logs: ViewLogs, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
+    """Return those of a sink that need not be in the catalog, which reads these logs."""
+    return _timeline(logs, catalog, None)
+
+
+def _timeline(logs: ViewLogs, catalog: logical.CatalogReader, view: str | None) -> dict[str, tuple[str, ...]]:
+    """Return those of a `view` that is a job, or of a sink."""
+    if view is None and (not logs.read or len(logs.inputs) < 2):
+        return {}
+    twice = _twice(logs)
+    below = frozenset().union(*logs.inputs.values())
+    shared = {
+        each for each in below if reads_at_ticks(each, catalog) and (each in twice or _shared(each, catalog, view))
+    }
+    found = {name: own & shared for name, own in logs.inputs.items() if own & shared}
+    if view is None and (len(found) < 2 or not found.keys() & logs.read):
+        return {}
+    return {
+        _known_as(name, catalog): tuple(sorted(_known_as(source, catalog) for source in sources))
+        for name, sources in sorted(found.items())
+    }
+
+
+def _twice(logs: ViewLogs) -> frozenset[str]:
+    """Return the sources that are below several inputs."""
+    found = list(logs.inputs.values())
+    return frozenset(each for place, own in enumerate(found) for other in found[:place] for each in own & other)
+
+
+def _shared(source: str, catalog: logical.CatalogReader, view: str | None) -> bool:
+    """Tell whether several views are jobs that read a source, or a job reads it in several ways.
+
+    The clock of a view is shared where a job above reads it in several ways.
+    """
+    if source == CLOCK:
+        return view is not None and _twice_above(readers_of(view, catalog), source, catalog)
+    views = (each for each in each_reader(source, catalog) if view_id(each, catalog) is not None)
+    if len(list(islice(views, 2))) > 1:
+        return True
+    return _twice_above(readers_of(source, catalog), source, catalog)
+
+
+def _twice_above(readers: list[str], source: str, catalog: logical.CatalogReader) -> bool:
+    """Tell whether one of some jobs, or of those above, reads a source in several ways."""
+    waiting, seen = list(readers), set(readers)
+    while waiting:
+        reader = waiting.pop()
+        if source in _twice(logs_of(reader, catalog)):
+            return True
+        if view_id(reader, catalog) is not None:
+            above = [each for each in readers_of(reader, catalog) if each not in seen]
+            seen.update(above)
+            waiting += above
+    return False
+
+
+def _known_as(name: str, catalog: logical.CatalogReader) -> str:
+    """Return the name that offsets have of an input."""
+    entry = catalog.entry(name)
+    found = view_id(name, catalog) or (entry.facts.get("identity") if entry is not None else None)
+    return str(found or name)

@@ -1,18 +1,29 @@
-"""Items and their relations → operators: views are put in line, what needs no step of its own is fused."""
+"""Items and their relations → operators: views are put in line, what needs no step of its own is fused.
+
+Rows that show from a time until a time → the operator that keeps them, over what computes the times.
+
+A relation that reads nothing → the rows that it is, which a job reads once.
+
+Rows that come several times or not at all → operators without state.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
 from sinkql import logical, physical
 from sinkql.connector_api.cdc import log_connection
+from sinkql.errors import SinkqlError
+from sinkql.evaluate import NotEvaluableError
+from sinkql.evaluate.relation import rows_of
+from sinkql.logical.expression import text_of
 from sinkql.logical.function import AGGREGATES
-from sinkql.logical.type import INTEGER
-from sinkql.lowering.bound import bound
-from sinkql.lowering.constant import constant
+from sinkql.logical.type import INTEGER, INTERVAL, TEXT
 from sinkql.lowering.context import Context
-from sinkql.lowering.flatten import flatten, repeat
 from sinkql.lowering.join import JoinLowering
 from sinkql.lowering.materialized_view import view_id
 from sinkql.lowering.window import lower_collect, lower_rank, lower_window
@@ -221,3 +232,90 @@ def _key(shape: logical.Shape) -> tuple[str, ...]:
 
 def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
     return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+
+
+_BEGIN, _END = "$begin", "$end"
+
+
+def bound(relation: logical.Bound, below: physical.Operator, context: Context, view: str) -> physical.Bound:
+    """Return the operator over the rows of the relation's input."""
+    columns = relation.shape.columns
+    times = [(_BEGIN, relation.begin), (_END, relation.end)]
+    computed = [context.output(name, time, view) for name, time in times if time is not None]
+    given = (physical.Output(each.name, logical.Reference(each.name, each.type, each.nullable)) for each in columns)
+    begin, end = (None if time is None else name for name, time in times)
+    rows = physical.Map(context.retracting(below), (*given, *computed))
+    return physical.Bound(rows, context.arrangement(), begin, end, tuple(each.name for each in columns))
+
+
+_MOST_ROWS = 10_000
+_NESTED = ("map", "record")
+
+
+def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> physical.Read | None:
+    """Return the read of a relation's rows where they are known by now; None where a job has to compute them.
+
+    Of a row that fails nothing is said here: whether its view is read at all is not known.
+    """
+    if relation == logical.ONE:
+        return _read((physical.Column("$one", "integer", nullable=False),), [["1"]])
+    if not _of_itself(relation) or any(_has(each.type, _NESTED) for each in relation.shape.columns):
+        return None
+    run = rows_of(relation, catalog)
+    try:
+        rows = list(islice(run(lambda name: []), _MOST_ROWS + 1)) if run is not None else None
+    except (NotEvaluableError, SinkqlError):
+        return None
+    if rows is None or len(rows) > _MOST_ROWS:
+        return None
+    types = [TEXT if each.type == INTERVAL else each.type for each in relation.shape.columns]
+    texts = [
+        [None if value is None else text_of(value, of) for value, of in zip(row, types, strict=True)] for row in rows
+    ]
+    columns = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in relation.shape.columns)
+    return _read(columns, texts)
+
+
+def _read(columns: tuple[physical.Column, ...], rows: list[list[Any]]) -> physical.Read:
+    """Return the read; its source is called by what the rows are, so that others are other ones."""
+    what = json.dumps([[each.type for each in columns], rows], ensure_ascii=False)
+    name = f"constant {hashlib.sha256(what.encode()).hexdigest()[:8]}"
+    return physical.Read(name, physical.CONSTANT, {"rows": rows}, columns)
+
+
+def _of_itself(relation: logical.Relation) -> bool:
+    below = logical.inputs_of(relation)
+    return all(map(_of_itself, below)) if below else relation == logical.ONE
+
+
+def _has(type_: logical.Type, names: tuple[str, ...]) -> bool:
+    return type_.name in names or (type_.element is not None and _has(type_.element, names))
+
+
+_ARRAY = "$array"
+
+
+def flatten(relation: logical.Flatten, below: physical.Operator, context: Context, view: str) -> physical.Operator:
+    """Lower a Flatten over its lowered input: a row of an array that fails is found where the array is computed."""
+    given = relation.input.shape.columns
+    element, *number = relation.shape.columns[len(given) :]
+    array = context.output(_ARRAY, relation.array, view)
+    held = physical.Map(context.retracting(below), (*map(_same, given), array))
+    flat = physical.Flatten(
+        held,
+        physical.Output(_ARRAY, logical.Reference(_ARRAY, relation.array.type, relation.array.nullable)),
+        element.name,
+        str(element.type),
+        number[0].name if number else None,
+        relation.outer,
+    )
+    return physical.Map(flat, tuple(map(_same, relation.shape.columns)))
+
+
+def repeat(relation: logical.Repeat, below: physical.Operator, context: Context, view: str) -> physical.Operator:
+    """Lower a Repeat over its lowered input."""
+    return physical.Repeat(context.retracting(below), context.output("$times", relation.times, view))
+
+
+def _same(column: logical.Column) -> physical.Output:
+    return physical.Output(column.name, logical.Reference(column.name, column.type, column.nullable))

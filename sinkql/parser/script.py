@@ -58,6 +58,6 @@ def _statement(lexemes: list[Lexeme], text: str, words: Keywords) -> ast.Stateme
 
 
 def _blamed(error: SinkqlError, text: str) -> SinkqlError:
-    from sinkql.parser.hint import unclosed  # as above
+    from sinkql.parser.hint import syntax_error  # as above
 
-    return unclosed.at_unclosed_string(error, text)
+    return syntax_error.at_unclosed_string(error, text)

@@ -3,8 +3,8 @@
 * `operator`: the operators, from reads to the write.
 * `window`: the calls of functions of ordered rows.
 * `graph`: operators of which some are used several times.
-* `copartitioned`: the operator whose tasks write what they give.
-* `need`, `column_pruning`: which columns are used, and where.
+* `graph`: the operator whose tasks write what they give.
+* `column_pruning`, `column_pruning`: which columns are used, and where.
 * `identity`: what of them decides rows → the hash that the sink's table remembers.
 * `job`: one sink's work.
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from sinkql.physical.column_pruning import columns_read as columns_read
 from sinkql.physical.column_pruning import narrowed as narrowed
-from sinkql.physical.copartitioned import Copartitioned as Copartitioned
-from sinkql.physical.copartitioned import copartitioned as copartitioned
+from sinkql.physical.graph import Copartitioned as Copartitioned
 from sinkql.physical.graph import Graph as Graph
 from sinkql.physical.graph import Shared as Shared
+from sinkql.physical.graph import copartitioned as copartitioned
 from sinkql.physical.graph import inputs_of as inputs_of
 from sinkql.physical.graph import reads_below as reads_below
 from sinkql.physical.graph import with_inputs as with_inputs

@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from sinkql.logical.expression import Call, Case, Cast, Expression, Literal, Reference, allow_deep_trees, walk
+from sinkql.physical.column_pruning import Needed, sided
 from sinkql.physical.graph import Graph, Inline, Shared
-from sinkql.physical.need import Needed, sided
 from sinkql.physical.operator import (
     Aggregate,
     AggregateCall,

@@ -12,8 +12,7 @@ from sinkql.logical import expression
 from sinkql.logical.expression import allow_deep_trees
 from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
 from sinkql.logical.type import decoded, encoded
-from sinkql.physical.copartitioned import Copartitioned, copartitioned
-from sinkql.physical.graph import Graph
+from sinkql.physical.graph import Copartitioned, Graph, copartitioned
 from sinkql.physical.identity import plan_of
 from sinkql.physical.operator import (
     VIEW,

@@ -13,7 +13,7 @@ import msgspec
 
 from sinkql.logical.expression import Expression, Reference
 from sinkql.logical.expression import walk as walk_expression
-from sinkql.logical.threshold import Comparison
+from sinkql.logical.relation import Comparison
 from sinkql.physical.window import Order, WindowCall
 
 Change = Literal["append", "upsert", "retract"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sinkql import logical
 from sinkql.connector_api.types import composed_type, nested_type
-from sinkql.logical.array import leaf
+from sinkql.logical.nested import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT as BIGINT
 from sinkql.logical.type import BOOLEAN as BOOLEAN

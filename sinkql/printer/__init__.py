@@ -4,7 +4,7 @@
 * `statement`: a statement to its text; those that have no family are written here.
 * `dml`: tables, indexes, and the statements that change rows.
 * `create`: sources, formats, tables that a source feeds.
-* `relation`: views and sinks.
+* `create`: views and sinks.
 * `alter`: ALTER and its actions.
 * `clause`: names, values and options to their text.
 """

@@ -6,9 +6,15 @@ from sinkql import ast, keywords
 from sinkql.keywords import Keywords
 from sinkql.printer import clause, dml
 from sinkql.printer.alter import alter
-from sinkql.printer.create import create_progress, create_source, create_table_from
+from sinkql.printer.create import (
+    create_progress,
+    create_sink,
+    create_sinks,
+    create_source,
+    create_table_from,
+    create_view,
+)
 from sinkql.printer.redaction import without_secrets
-from sinkql.printer.relation import create_sink, create_sinks, create_view
 
 _STAGES = {
     "RAW": "RAW PLAN",

@@ -15,22 +15,20 @@ from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.explain import to_text
 from sinkql.keywords import Keywords, OptionWords
-from sinkql.lowering.in_line import check_index
 from sinkql.lowering.job import lower
-from sinkql.lowering.spark.job import job_sql
+from sinkql.lowering.materialized_view import check_index
+from sinkql.lowering.spark.query import job_sql
 from sinkql.parser import parse
 from sinkql.planner import plan_change, plan_drop
 from sinkql.planner.edit import transaction
-from sinkql.planner.edit.alter import plan_alter
+from sinkql.planner.edit.alter import find_published, plan_alter
 from sinkql.planner.edit.drop import check_targets
-from sinkql.planner.edit.publish import find_published
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
-from sinkql.planner.item.present import built_in, definition_diff, existing_item
 from sinkql.planner.item.setting import plan_setting
-from sinkql.planner.item.sinks import expand
+from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import implied, item_name, kind_of
+from sinkql.planner.item.statement import built_in, definition_diff, existing_item, implied, item_name, kind_of
 from sinkql.planner.name import RELATION_KINDS, find, short_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql

@@ -20,9 +20,8 @@ from sinkql.catalog.sqlite.database import Memory
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.system.general import select_or_plan
 from sinkql.catalog.system.item import SystemCatalog
-from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.query import select
-from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
+from sinkql.catalog.system.show import LISTINGS, check_variable, checked_query, conditions_of
 from sinkql.catalog.system.system_names import System, over_system
 from sinkql.connector_api.registry import discover
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, UnaskedError, line_and_column, too_deep
@@ -33,10 +32,10 @@ from sinkql.parser.read import lexer
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.connection import validation
-from sinkql.planner.item.sinks import expand
+from sinkql.planner.item.sink import expand
 from sinkql.planner.item.statement import item_name, kind_of, own_name
 from sinkql.planner.name import find_shown, short_name
-from sinkql.planner.query.once import plan_one_shot
+from sinkql.planner.query.plan import plan_one_shot
 from sinkql.planner.scope import Scope
 from sinkql.planner.syntax.file_query import NamedFile, may_name_files, named_files
 from sinkql.program.compiler import Compiler, RowsNotice

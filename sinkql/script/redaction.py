@@ -187,9 +187,9 @@ def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
 def _says_secret(lexeme: Lexeme) -> bool:
     if lexeme.keyword == "SECRET":
         return True
-    from sinkql.parser.read import grammar  # Lark loads only where a statement is looked at
+    from sinkql.parser.read import automaton  # Lark loads only where a statement is looked at
 
-    return lexeme.keyword not in grammar.keywords() and nearest(lexeme.text, ["SECRET"], cutoff=0.75) is not None
+    return lexeme.keyword not in automaton.keywords() and nearest(lexeme.text, ["SECRET"], cutoff=0.75) is not None
 
 
 _ROLES: dict[str, tuple[Role, tuple[str, ...]]] = {

@@ -1,7 +1,7 @@
 """Statements' effects: the one object that embedders and the faces use.
 
 * `session`: `Session`: one catalog, statements run against it, and its sinks.
-* `workspace`: what statements use of a session.
+* `result`: what statements use of a session.
 * `dispatch`: a statement to the function that does it.
 * `transaction`: statements between BEGIN and COMMIT.
 * `item`: statements that create, alter and drop items, and what they may reach outside.

@@ -6,22 +6,18 @@ from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import setting
 from sinkql.planner.item.setting import plan_setting
-from sinkql.session.item import naming
+from sinkql.session.item import alter as item_alter
 from sinkql.session.item.alter import alter, validate
 from sinkql.session.item.create import create, create_many
 from sinkql.session.item.drop import drop
 from sinkql.session.item.references import alter_references
-from sinkql.session.result import Result
+from sinkql.session.result import Result, Workspace
 from sinkql.session.row import dml as change
 from sinkql.session.row.query import select
 from sinkql.session.row.subscribe import subscribe
-from sinkql.session.show.explain import explain
-from sinkql.session.show.show import show, show_create, show_variable
-from sinkql.session.sink.error_recovery import skip
-from sinkql.session.sink.maintenance import optimize
-from sinkql.session.sink.publish import publish
-from sinkql.session.sink.replay import replay
-from sinkql.session.workspace import Workspace
+from sinkql.session.show import explain, show, show_create, show_variable
+from sinkql.session.sink.error_recovery import replay, skip
+from sinkql.session.sink.maintenance import optimize, publish
 
 
 def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
@@ -36,15 +32,15 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
         case ast.ShowVariable():
             return show_variable(statement, workspace.catalog)
         case ast.Alter(action=ast.Rename() | ast.Swap()):
-            return naming.rename(statement, workspace.catalog)
+            return item_alter.rename(statement, workspace.catalog)
         case ast.Alter(action=ast.Publish()):
             return publish(statement, workspace)
         case ast.Alter(action=ast.Skip()):
             return skip(statement, workspace)
         case ast.Alter(action=ast.SetOwner()):
-            return naming.change_owner(statement, workspace.catalog)
+            return item_alter.change_owner(statement, workspace.catalog)
         case ast.CommentOn():
-            return naming.comment(statement, workspace.catalog)
+            return item_alter.comment(statement, workspace.catalog)
         case ast.Alter(action=ast.AddReferences() | ast.DropReferences() | ast.RefreshReferences() as action):
             return alter_references(statement, action, workspace.catalog)
         case ast.Alter():

@@ -1,18 +1,25 @@
-"""What a statement did, as a value: a tag, notices, and a table where it gives one."""
+"""What a statement did, as a value: a tag, notices, and a table where it gives one.
+
+What statements use of the session that runs them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sinkql import logical
+from sinkql import logical, physical
+from sinkql.catalog.catalog import Catalog
+from sinkql.connector_api.stream import Context
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import Notice
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from sinkql.runtime.spark.adhoc import AdhocSpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +57,21 @@ class Result:
     def df(self) -> pd.DataFrame:
         """Return the rows as a pandas DataFrame; raises ImportError where pandas is not installed."""
         return self.arrow().to_pandas()
+
+
+class Workspace(Protocol):
+    """A session, for the statements that need more of it than its catalog."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Return the catalog as statements see it: while a transaction is open, its draft."""
+
+    @property
+    def spark(self) -> AdhocSpark:
+        """Return what runs queries; it starts Spark at the first one."""
+
+    def tell(self, text: str) -> None:
+        """Say how far a statement is that takes long."""
+
+    def context(self, job: physical.Job) -> Context:
+        """Return what the parts of a job may use: its folder, secrets' values, object stores."""

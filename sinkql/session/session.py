@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from sinkql import ast, logical, physical
 from sinkql.catalog.address import ServerUrl, address_of
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.coordination.shared_store import open_notes
-from sinkql.catalog.coordination.ticks import TickTable
+from sinkql.catalog.coordination.shared_store import TickTable, open_notes
 from sinkql.catalog.memory import Broken
 from sinkql.catalog.secret.hash_key import hash_key
 from sinkql.catalog.sqlite.private_file import make_private_folder
 from sinkql.connector_api.registry import Registry, discover
+from sinkql.connector_api.requests import wait_store
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.wait_request import wait_store
 from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import readers_of, view_id, view_jobs
@@ -31,7 +30,7 @@ from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.result import Result
 from sinkql.session.row.query import preview
 from sinkql.session.sink import run
-from sinkql.session.sink.started import RunningSinks
+from sinkql.session.sink.process import RunningSinks
 from sinkql.session.sink.wait_for_target import TargetWait
 from sinkql.session.transaction import Transaction
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
-from sinkql.catalog.draft import Draft
+from sinkql.catalog.operation import Draft
 from sinkql.errors import Notice, SinkqlError
 from sinkql.planner.edit.transaction import check_allowed
 from sinkql.session.item.drop import WAIT_SECONDS, forget_tables, stopped_sinks

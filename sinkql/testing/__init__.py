@@ -5,7 +5,7 @@
 * `sources`: the rows that a test gives a source, as the source's reader gives them to a batch.
 * `rows`: a test's rows ↔ rows of typed values.
 * `target`: the batches of one sink or view, and a writer that keeps its rows in memory.
-* `difference`: `assert_rows`.
+* `rows`: `assert_rows`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from sinkql.testing.difference import assert_rows
 from sinkql.testing.pipeline import Pipeline, compiled, described
+from sinkql.testing.rows import assert_rows
 
 __all__ = ["Pipeline", "assert_rows", "load", "loads"]
 

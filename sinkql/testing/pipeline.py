@@ -26,15 +26,14 @@ from sinkql.planner.name import as_name, find, short_name, with_article
 from sinkql.printer.clause import name as print_name
 from sinkql.program import compile_text
 from sinkql.runtime.batch.clock import machine_ms, with_clock
-from sinkql.script.file import read_script, script_files
+from sinkql.script.split import read_script, script_files
 from sinkql.script.variable import substitute
 from sinkql.session.deploy.script_catalog import Script, read_scripts
 from sinkql.session.row.dml import RowConverter, duplicate
 from sinkql.session.row.query import rows_now
 from sinkql.table.row import Row
-from sinkql.testing.constant import RowsOfQuery
 from sinkql.testing.rows import Given, alike, names_of, value_of
-from sinkql.testing.sources import GivenReader, GivenSource
+from sinkql.testing.sources import GivenReader, GivenSource, RowsOfQuery
 from sinkql.testing.target import Target, ViewTarget
 
 Rows = Given | Iterable[Given]

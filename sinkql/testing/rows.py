@@ -1,4 +1,7 @@
-"""A test's rows, which are dictionaries, ↔ rows of typed values."""
+"""A test's rows, which are dictionaries, ↔ rows of typed values.
+
+Rows that are there beside rows that were expected → nothing, or an AssertionError that shows how they differ.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,10 @@ from uuid import UUID
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
-from sinkql.logical.array import UNEVEN, UnevenError, squared
-from sinkql.logical.interval import show_interval
 from sinkql.logical.jsonb import jsonb
-from sinkql.logical.nested import entries
+from sinkql.logical.nested import UNEVEN, UnevenError, entries, squared
 from sinkql.logical.range import SUBTYPES
+from sinkql.logical.time import show_interval
 from sinkql.logical.type import DAY, RANGES
 from sinkql.planner.expression.literal import literal
 from sinkql.table.row import Row, normal
@@ -163,3 +165,48 @@ def ordered(values: Iterable[Any]) -> list[tuple[bool, Any]]:
 def alike(row: Row) -> Row:
     """Return what stands for a row among rows that are compared: NaN equals NaN."""
     return tuple(map(comparable, row))
+
+
+def assert_rows(actual: Iterable[Given], expected: Iterable[Given]) -> None:
+    """Raise AssertionError unless the rows are those that were expected, in any order, each as often.
+
+    The message has a line for each row that is missing (-) or was not expected (+).
+    """
+    __tracebackhide__ = True
+    there, wanted = list(actual), list(expected)
+    missing, extra = _without(wanted, there), _without(there, wanted)
+    if missing or extra:
+        equal = len(wanted) - len(missing)
+        head = f"{_many(missing)} missing (-), {_many(extra)} not expected (+), {equal} as expected"
+        raise AssertionError("\n".join([head, *_table(missing, extra)]))
+
+
+def _many(rows: Sequence[Given]) -> str:
+    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
+
+
+def _without(rows: Sequence[Given], others: Sequence[Given]) -> list[Given]:
+    """Return the rows for which there is none among the others; each of these stands for one."""
+    left = [_comparable(each) for each in others]
+    found = []
+    for row in rows:
+        if _comparable(row) in left:
+            left.remove(_comparable(row))
+        else:
+            found.append(row)
+    return found
+
+
+def _comparable(row: Given) -> dict[str, Any]:
+    return dict(zip(row, alike(tuple(row.values())), strict=True))
+
+
+def _table(missing: Sequence[Given], extra: Sequence[Given]) -> list[str]:
+    """Return a table of the rows, like ones beside each other; a column that a row has not is empty."""
+    columns = list(dict.fromkeys(name for row in (*extra, *missing) for name in row))
+    marked = [*(("-", row) for row in missing), *(("+", row) for row in extra)]
+    shown = [[mark, *(repr(row[name]) if name in row else "" for name in columns)] for mark, row in marked]
+    shown.sort(key=lambda line: (line[1:2], line[1:], line[0]))
+    lines = [["", *columns], *shown]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns) + 1)]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -1,4 +1,7 @@
-"""What a test gives a source, batch by batch → what the source's reader gives a job."""
+"""What a test gives a source, batch by batch → what the source's reader gives a job.
+
+The rows that a query says itself, as a source of a test: all of them are in the first batch.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sinkql import logical, physical
-from sinkql.connector_api.on_error import RecordErrorPolicy, on_error
-from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.source_options import RecordErrorPolicy, on_error
 from sinkql.connector_api.stream import Decoding, Limit, Offsets, Reader, RowError, Split, Tally, UndecodableError
-from sinkql.connector_api.types import arrow_type
+from sinkql.connector_api.types import arrow_type, python_values
+from sinkql.connectors.constant.reader import ConstantReader
 from sinkql.errors import SinkqlError
 from sinkql.table.row import Row
 from sinkql.testing.rows import alike
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +171,30 @@ def _consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
         rows.setdefault(alike(row), row)
         counts[alike(row)] += diff
     return [(rows[key], diff) for key, diff in counts.items() if diff]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfQuery(Reader):
+    """Read them. Offsets: `batch`, how many batches were read."""
+
+    read_: physical.Read
+
+    def initial(self, *, at_end: bool) -> Offsets:
+        """Return the beginning."""
+        return {"batch": 0}
+
+    def target(self, start: Offsets) -> Offsets:
+        """Return a batch further."""
+        return {"batch": max(1, start["batch"])}
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        """Return the end."""
+        return until if until is not None else self.target(start)
+
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        """Return the rows as one split where the first batch is among those."""
+        return [{}] if start["batch"] == 0 < end["batch"] else []
+
+    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        yield from ConstantReader.of(self.read_).read(split, tally)

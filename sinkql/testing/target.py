@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import physical
-from sinkql.connector_api.rows import python_values
 from sinkql.connector_api.stream import (
     Checkpoint,
     Committed,
@@ -24,6 +23,7 @@ from sinkql.connector_api.stream import (
     WriteTask,
     claim_checkpoint,
 )
+from sinkql.connector_api.types import python_values
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.loop import BatchLoop

@@ -16,8 +16,8 @@ from sinkql.capture import open_reader
 from sinkql.capture.control import CaptureIntervals, CaptureProgress, SubscribedSink
 from sinkql.capture.log import LogDirectory
 from sinkql.capture.log_store import DamagedEntryError
+from sinkql.capture.object_log_store import log_folder
 from sinkql.capture.runner import CaptureRunner
-from sinkql.capture.storage import log_folder
 from sinkql.connector_api.cdc import CapturedSource, LogPath, LogRetention, source_options, table_options
 from sinkql.connector_api.planning import SourceKind, SourcePlan
 from sinkql.connector_api.registry import Registry, discover

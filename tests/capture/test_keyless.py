@@ -112,7 +112,7 @@ def test_rows_are_computed_again_where_the_log_is_lost_that_knew_what_the_snapsh
 
 
 def test_a_large_table_is_read_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.capture.content._SPLIT_ROWS", 5)
+    monkeypatch.setattr("sinkql.capture.data_file._SPLIT_ROWS", 5)
     log = LogWriter.open(LogDirectory.local(tmp_path), 1, new_id="log")
     log.add("open", to=position(1), at=0.0)
     began = SnapshotGeneration(0, "t", 1, run="r")

@@ -20,7 +20,7 @@ from sinkql.capture.control import SubscribedSink
 from sinkql.connector_api.cdc import CapturedTable, RowsChanged, TableRows, Transactions, source_options, table_options
 from sinkql.errors import LostStateError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.rebuild import rebuild_state
+from sinkql.runtime.batch.state import rebuild_state
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import KeyedRuns, RunLocation, bucket_folder
 from sinkql.state_store.directory import StateDirectory

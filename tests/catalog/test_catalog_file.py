@@ -16,8 +16,8 @@ import pytest
 
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.sqlite.database import Database
-from sinkql.catalog.sqlite.layout import VERSION
 from sinkql.catalog.sqlite.private_file import check_ours, coded, make_private
+from sinkql.catalog.sqlite.schema import VERSION
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems
 from sinkql.cli.main import run_command as run

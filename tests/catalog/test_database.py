@@ -20,7 +20,7 @@ from sinkql.catalog import store
 from sinkql.catalog.coordination.control import Control
 from sinkql.catalog.sqlite.connection import Connection
 from sinkql.catalog.sqlite.database import Database
-from sinkql.catalog.sqlite.layout import APPLICATION_ID, UPGRADES, VERSION, Layout
+from sinkql.catalog.sqlite.schema import APPLICATION_ID, UPGRADES, VERSION, Layout
 from sinkql.catalog.system import LAYOUT, RELATIONS
 from sinkql.errors import SinkqlError
 from support.patience import PATIENCE_S, ended, joined

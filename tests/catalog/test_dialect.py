@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.catalog.postgres.dialect import for_postgres
+from sinkql.catalog.postgres.connection import for_postgres
 from sinkql.catalog.sqlite.schema import NAMES, TABLES
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from sinkql.catalog.address import Address
 from sinkql.catalog.sqlite.database import Database
-from sinkql.catalog.sqlite.layout import UPGRADES, Layout
+from sinkql.catalog.sqlite.schema import UPGRADES, Layout
 from sinkql.catalog.store import Connection
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems

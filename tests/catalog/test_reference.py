@@ -15,9 +15,9 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
-from sinkql.catalog.secret import aws as reference_aws
+from sinkql.catalog.secret import providers
+from sinkql.catalog.secret import providers as reference_aws
 from sinkql.catalog.secret import providers as reference_vault
-from sinkql.catalog.secret import reference
 from sinkql.errors import SinkqlError
 from support.aws import KEYS, Aws, aws
 from support.patience import PATIENCE_S, joined
@@ -25,7 +25,7 @@ from support.vault import ROOT, Vault, vault
 
 pytestmark = pytest.mark.server
 
-resolve = partial(reference.resolve, project=Path())
+resolve = partial(providers.resolve, project=Path())
 
 _CANARY = "canary-77d0e1b4"
 _HIDDEN = (_CANARY, ROOT, *KEYS.values())
@@ -124,7 +124,7 @@ class _Broken(_Locked):
 def test_keyring_that_does_not_open_is_told(
     ring: None, monkeypatch: pytest.MonkeyPatch, backend: type[_Locked], code: str
 ) -> None:
-    monkeypatch.setattr(reference, "_PATIENCE_S", 0.2 if backend is _Waiting else 10.0)
+    monkeypatch.setattr(providers, "_REFERENCE_PATIENCE_S", 0.2 if backend is _Waiting else 10.0)
     keyring.set_keyring(backend())
     assert _refused("keyring", "lake", "writer").code == code
 
@@ -372,7 +372,7 @@ def test_keys_that_are_none_or_wrong_are_told(manager: Aws, monkeypatch: pytest.
 def test_aws_that_does_not_answer_is_told(
     manager: Aws, monkeypatch: pytest.MonkeyPatch, closed: str, silent: str, kind: str
 ) -> None:
-    monkeypatch.setattr(reference_aws, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(reference_aws, "_AWS_PATIENCE_S", 0.2)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{closed if kind == 'closed' else silent}")
     assert _refused("aws_secret", "text").code == "SQ4142"
 

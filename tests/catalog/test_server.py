@@ -23,7 +23,7 @@ from sinkql.catalog.postgres import database as database_module
 from sinkql.catalog.postgres.connection import Connection
 from sinkql.catalog.postgres.database import ServerDatabase
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
-from sinkql.catalog.sqlite.layout import VERSION
+from sinkql.catalog.sqlite.schema import VERSION
 from sinkql.catalog.system import LAYOUT
 from sinkql.cli.context import names_of
 from sinkql.cli.main import run_command as run

@@ -11,7 +11,7 @@ import pytest
 from sinkql.catalog.address import Address
 from sinkql.catalog.coordination.control import Control
 from sinkql.catalog.open_store import open_store
-from sinkql.catalog.sqlite.layout import UPGRADES, VERSION, Layout
+from sinkql.catalog.sqlite.schema import UPGRADES, VERSION, Layout
 from sinkql.catalog.store import Connection, Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError

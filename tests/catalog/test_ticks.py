@@ -10,10 +10,10 @@ from unittest.mock import patch
 import pytest
 
 from sinkql.catalog.address import Address
-from sinkql.catalog.coordination.ticks import TickTable
+from sinkql.catalog.coordination.shared_store import TickTable
 from sinkql.catalog.open_store import open_store
 from sinkql.catalog.system import LAYOUT
-from sinkql.runtime.batch.tick import Ticks
+from sinkql.runtime.batch.timeline import Ticks
 from sinkql.storage import failpoint
 from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog
 

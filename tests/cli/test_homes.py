@@ -134,5 +134,5 @@ def test_a_home_is_asked_for_in_one_place() -> None:
     named = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if asks.search(path.read_text())}
     assert named == {
         "local_path.py",
-        "shell/editor/command.py",  # prompt_toolkit's own completion
+        "shell/editor/completer.py",  # prompt_toolkit's own completion
     }

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.confluent.avro.avro import AvroMessages, Writers
 from sinkql.connectors.confluent.avro.columns import columns_of
+from sinkql.connectors.confluent.avro.decode import AvroMessages, Writers
 from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of

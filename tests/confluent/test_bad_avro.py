@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from sinkql import physical
-from sinkql.connectors.confluent.avro.avro import AvroMessages, Writers
 from sinkql.connectors.confluent.avro.columns import columns_of
+from sinkql.connectors.confluent.avro.decode import AvroMessages, Writers
 from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.errors import SinkqlError
 from support.registry import StubRegistry, stub_registry

@@ -14,11 +14,10 @@ import pytest
 
 from sinkql import physical
 from sinkql.connector_api.stream import DecodedMessages
-from sinkql.connectors.confluent.avro.avro import Writers
 from sinkql.connectors.confluent.avro.columns import columns_of, rows_of
-from sinkql.connectors.confluent.avro.decode import AvroChanges
+from sinkql.connectors.confluent.avro.decode import AvroChanges, Writers
 from sinkql.connectors.confluent.avro.resolution import parse
-from sinkql.decode.change import PLACEHOLDER
+from sinkql.decode.messages import PLACEHOLDER
 
 _AT = datetime(2026, 1, 2, 3, 4, 5, 678_000)
 _MICROS = 1_767_323_045_678_000

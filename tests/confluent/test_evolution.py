@@ -17,9 +17,8 @@ import pytest
 
 from confluent.test_avro import plain
 from sinkql import physical
-from sinkql.connectors.confluent.avro.avro import AvroMessages, Writers
 from sinkql.connectors.confluent.avro.columns import columns_of, rows_of
-from sinkql.connectors.confluent.avro.decode import AvroChanges
+from sinkql.connectors.confluent.avro.decode import AvroChanges, AvroMessages, Writers
 from sinkql.connectors.confluent.avro.resolution import parse
 from support.registry import StubRegistry, stub_registry
 

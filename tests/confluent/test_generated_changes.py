@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confluent.test_avro import HEAD, columns, named, plain, types, value
-from sinkql.connectors.confluent.avro.avro import Writers
-from sinkql.connectors.confluent.avro.decode import AvroChanges
+from sinkql.connectors.confluent.avro.decode import AvroChanges, Writers
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of
 

@@ -27,7 +27,7 @@ import pytest
 from crash.pipeline import Pipeline, write_input
 from sinkql.connector_api.stream import Context, JobOffsets
 from sinkql.connectors.files import reader
-from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.connectors.iceberg.commit.proposal import publish
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders

@@ -27,9 +27,8 @@ def answers() -> Iterator[str]:
 
 def _texts(seed: random.Random) -> Iterator[str]:
     from sinkql.decode.text_value import value_of
-    from sinkql.logical.array import read_array
     from sinkql.logical.jsonb import jsonb, nested_deeply
-    from sinkql.logical.nested import read_map, read_record
+    from sinkql.logical.nested import read_array, read_map, read_record
 
     pieces: dict[Callable[[str], Any], tuple[str, tuple[str, ...]]] = {
         read_array: ("{}", ("{", "}", ",", '"', "\\", " ", "a", "1", "NULL", "\n")),

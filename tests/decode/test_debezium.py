@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from sinkql import physical
-from sinkql.decode.change import PLACEHOLDER
 from sinkql.decode.debezium import JsonChanges
+from sinkql.decode.messages import PLACEHOLDER
 
 _TIME = "io.debezium.time."
 _CONNECT = "org.apache.kafka.connect.data."

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sinkql import physical
-from sinkql.decode.change import PLACEHOLDER
 from sinkql.decode.debezium import JsonChanges
+from sinkql.decode.messages import PLACEHOLDER
 
 _REFUSED = object()
 _AT = datetime(2026, 1, 2, 3, 4, 5, 678_000)

@@ -27,7 +27,7 @@ _WRONG = {op.POSSESSIVE_REPEAT, op.ATOMIC_GROUP}
 _LOOKS_WRONG = re.compile(r"[*+?}]\+|\(\?>")
 _HOLDS_NONE = {" /*+ OPTIONS('upsert-enabled' = 'false') */", "~!@#%^&|`?+-*/<>="}
 """Texts that are no patterns, and would be wrong ones."""
-_OF_JAVA = {"sinkql/lowering/spark/pattern.py", "tests/expressions/tried.py"}
+_OF_JAVA = {"sinkql/lowering/spark/string.py", "tests/expressions/tried.py"}
 """Modules of which the texts that look so are for Java, which matches them rightly."""
 _OF_OURS = {"sinkql.logical.function._ENTRY"}
 """Patterns that only texts in the code itself go through."""

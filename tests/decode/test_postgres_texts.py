@@ -14,8 +14,7 @@ import pytest
 from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_records import Form
 from sinkql.decode.text_value import value_of
-from sinkql.logical.array import read_array
-from sinkql.logical.nested import read_record
+from sinkql.logical.nested import read_array, read_record
 from sinkql.physical import Column
 from support.postgres import Postgres
 

@@ -16,8 +16,7 @@ from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
-from sinkql.session.deploy.deployment import Deployment, plan_deployment
-from sinkql.session.deploy.saved import decode, encode
+from sinkql.session.deploy.deployment import Deployment, decode, encode, plan_deployment
 from sinkql.session.deploy.script_catalog import Script
 from support.words import WORDS
 

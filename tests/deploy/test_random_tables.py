@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from sinkql import logical
 from sinkql.connector_api.registry import discover
-from sinkql.connectors.iceberg.table.types import table_schema
+from sinkql.connectors.iceberg.table.schema import table_schema
 from sinkql.errors import SinkqlError
 from sinkql.physical import Column
 from sinkql.runtime.local.engine import LocalEngine

@@ -9,7 +9,7 @@ from datetime import timedelta
 from sinkql.connector_api.option_help import OptionHelp, offered
 from sinkql.connector_api.options import label
 from sinkql.connector_api.registry import Registry
-from sinkql.planner.item.cluster import ClusterOptions
+from sinkql.planner.item.connection import ClusterOptions
 
 _HEAD = """# Options
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 import sinkql
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.secret import aws
+from sinkql.catalog.secret import providers
 from sinkql.catalog.sqlite import connection
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import RowError, Split, Tally
@@ -33,7 +33,7 @@ from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.local import task
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.jvm import Jvm
-from sinkql.script.file import script_files
+from sinkql.script.split import script_files
 from sinkql.session import Session
 from sinkql.shell import terminal
 from sinkql.shell.terminal import run_shell
@@ -124,7 +124,7 @@ def test_password_as_text_in_a_compiled_program_is_noticed(tmp_path: Path, monke
 
 def test_answer_of_aws_that_is_an_error_of_its_own_is_told() -> None:
     answer = {"Error": {"Code": "InternalServiceError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}
-    assert aws._answered("login", "app/login", answer).code == "SQ4147"
+    assert providers._aws_answered("login", "app/login", answer).code == "SQ4147"
 
 
 @pytest.mark.parametrize(

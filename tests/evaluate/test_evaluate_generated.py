@@ -21,7 +21,7 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import spark_type
-from sinkql.runtime.spark.carriage import from_spark, to_spark
+from sinkql.runtime.spark.arrow import from_spark, to_spark
 
 pytestmark = pytest.mark.long
 

@@ -14,7 +14,7 @@ from expressions import vectors
 from sinkql import evaluate
 from sinkql.logical.expression import single
 from sinkql.lowering.spark.expression import spark_sql
-from sinkql.runtime.spark.carriage import to_spark
+from sinkql.runtime.spark.arrow import to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

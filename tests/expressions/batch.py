@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from sinkql import logical
 from sinkql.connector_api.types import parse_type
-from sinkql.lowering.spark.collect import collect_sql
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import spark_type
+from sinkql.lowering.spark.window import collect_sql
 
 # how the wire text of a value becomes a value
 _DECODED = {

@@ -8,7 +8,7 @@ import struct
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from sinkql.logical.array import read_array
+from sinkql.logical.nested import read_array
 
 
 def equal(got: Any, expected: str | None, type_: str, rule: str | None) -> bool:

@@ -10,8 +10,7 @@ import pytest
 
 from expressions import vectors
 from sinkql import evaluate
-from sinkql.connector_api.rows import python_values
-from sinkql.connector_api.types import arrow_type
+from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.expression import spark_sql
 

@@ -14,7 +14,7 @@ from expressions import vectors
 from sinkql import ast, evaluate
 from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.spark.query import QuerySql
-from sinkql.planner.query.once import OneShotQuery, plan_one_shot
+from sinkql.planner.query.plan import OneShotQuery, plan_one_shot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from sinkql.logical.expression import without_spans
 from sinkql.planner.expression.typed_expression import settled
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.planner.query.plan import QueryPlan, plan_query
-from sinkql.planner.query.scalar import scalar
 from sinkql.planner.query.scope import Scope
+from sinkql.planner.query.translate import scalar
 
 _TABLE = "materialize.public.t"
 

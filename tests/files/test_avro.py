@@ -20,8 +20,8 @@ import pytest
 from files.test_files_reader import _put
 from files.test_stored import _read
 from sinkql import compile as compile_sql
-from sinkql.connectors.files import avro
-from sinkql.connectors.files.avro import _long
+from sinkql.connectors.files import typed_formats
+from sinkql.connectors.files.typed_formats import _long
 from sinkql.errors import SinkqlError
 
 _MARK = bytes(range(16))
@@ -249,7 +249,7 @@ def test_a_block_is_not_unpacked_beyond_what_may_be_in_memory(
 ) -> None:
     _put(tmp_path, "a.avro", _packed(codec, 1, 5000))
     assert len(_read(tmp_path, {"c0": "bigint"}, "AVRO")[0]) == 5000
-    monkeypatch.setattr(avro, "_LARGEST", 1 << 13)
+    monkeypatch.setattr(typed_formats, "_LARGEST", 1 << 13)
     with pytest.raises(SinkqlError, match=r"has more than \d+ MiB") as error:
         _read(tmp_path, {"c0": "bigint"}, "AVRO")
     assert error.value.code == "SQ3102"

@@ -18,7 +18,7 @@ from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
 from sinkql.object_store import s3
-from sinkql.object_store.renewal import now
+from sinkql.object_store.store import now
 from support.proxy import Rule, proxy
 from support.seaweed import ROLE, SECRET, Seaweed
 from support.silent import silent

@@ -11,9 +11,9 @@ import pytest
 
 from files.test_files_reader import _ALL, _CSV, _drain, _put, _reader, _rows
 from sinkql.connector_api.stream import Limit, Offsets
-from sinkql.connectors.files import compression as compression_module
 from sinkql.connectors.files import content, reader
-from sinkql.connectors.files.compression import Compression, Written
+from sinkql.connectors.files import content as compression_module
+from sinkql.connectors.files.content import Compression, Written
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import whole_lines
 from sinkql.errors import SinkqlError

@@ -15,9 +15,9 @@ import pytest
 from crash.pipeline import Pipeline
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Context
+from sinkql.connectors.files.content import SeenFile
 from sinkql.connectors.files.processed_files import ProcessedFilesLog
 from sinkql.connectors.files.reader import FilesReader
-from sinkql.connectors.files.seen import SeenFile
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.storage import failpoint

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinkql.connector_api.types import arrow_type, parse_type
-from sinkql.connectors.iceberg.file.range import ranges
+from sinkql.connectors.iceberg.file.arrow_types import ranges
 from sinkql.errors import SinkqlError
 from sinkql.logical import Type
 from sinkql.logical.nested import write_nested

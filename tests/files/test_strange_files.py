@@ -87,7 +87,7 @@ def test_a_file_that_the_system_does_not_let_read_is_an_error(
         raise PermissionError(13, "Permission denied")
 
     if what == "open":
-        monkeypatch.setattr("sinkql.connectors.files.seen.os.open", refuse)
+        monkeypatch.setattr("sinkql.connectors.files.content.os.open", refuse)
     else:
         monkeypatch.setattr("sinkql.connectors.files.content._bytes", refuse)
     with pytest.raises(SinkqlError, match=r'cannot read ".*a\.json": Permission denied') as error:

@@ -12,7 +12,7 @@ import pytest
 
 from files.test_files_reader import _ALL, _lines, _put, _reader
 from sinkql.connector_api.stream import Offsets
-from sinkql.connectors.files import discovery, unchanged
+from sinkql.connectors.files import discovery, local_listing
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
@@ -29,7 +29,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         return below(folder, path, *rest)  # type: ignore[arg-type]  # as it is
 
     monkeypatch.setattr(Folder, "_below", told)
-    monkeypatch.setattr(unchanged, "_TICK_NS", 0)
+    monkeypatch.setattr(local_listing, "_TICK_NS", 0)
     _at_second(1, monkeypatch)
     return found
 
@@ -126,11 +126,11 @@ def test_a_folder_whose_times_do_not_tell_is_listed_each_time(
 ) -> None:
     match how:
         case "just changed":
-            monkeypatch.setattr(unchanged, "_TICK_NS", 3_600_000_000_000)
+            monkeypatch.setattr(local_listing, "_TICK_NS", 3_600_000_000_000)
         case "another file system":
-            monkeypatch.setattr(unchanged, "_KEEP_TIMES", ())
+            monkeypatch.setattr(local_listing, "_KEEP_TIMES", ())
         case _:
-            monkeypatch.setattr(unchanged, "_MOUNTS", tmp_path / "none")
+            monkeypatch.setattr(local_listing, "_MOUNTS", tmp_path / "none")
     reader, at = _quiet(tmp_path, listed)
     assert _names(reader, at) == []
     assert listed[0] == tmp_path / "in"
@@ -150,20 +150,20 @@ def test_a_file_system_is_told_by_its_device_and_a_subvolume_by_its_place(
         ("0:46", "/twice", "fuse.x"),
     )
     mounts.write_text("".join(f"1 2 {d} / {place} rw shared:1 - {type_} x rw\n" for d, place, type_ in lines))
-    monkeypatch.setattr(unchanged, "_MOUNTS", mounts)
+    monkeypatch.setattr(local_listing, "_MOUNTS", mounts)
     found = [
-        unchanged._keeps_times(folder, os.makedev(0, device))
+        local_listing._keeps_times(folder, os.makedev(0, device))
         for folder, device in (("/data set/in", 41), ("/data set/in", 42), ("/", 40), ("/other", 99))
     ]
     assert found == [True, False, True, False]
     volumes = ("/volumes/a", "/volumes/network/a", "/twice")
-    assert [unchanged._keeps_times(folder, os.makedev(0, 99)) for folder in volumes] == [True, False, False]
+    assert [local_listing._keeps_times(folder, os.makedev(0, 99)) for folder in volumes] == [True, False, False]
 
 
 def test_a_quiet_folder_is_listed_each_minute_whatever_its_times_say(
     tmp_path: Path, listed: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unchanged, "_stamp", lambda status: (status.st_dev, status.st_ino, 0, 0))
+    monkeypatch.setattr(local_listing, "_stamp", lambda status: (status.st_dev, status.st_ino, 0, 0))
     reader, at = _quiet(tmp_path, listed)
     _put(tmp_path, "c.json", _lines(range(1)))
     assert _names(reader, at) == []

@@ -13,7 +13,7 @@ from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
 from sinkql.explain import to_text
 from sinkql.lowering.job import lower_sink
-from sinkql.lowering.spark.job import job_sql
+from sinkql.lowering.spark.query import job_sql
 from sinkql.object_store.store import ObjectStore
 from sinkql.parser import parse
 from sinkql.planner import plan as plan_statement
@@ -21,7 +21,7 @@ from sinkql.planner import plan_drop
 from sinkql.planner.edit.alter import plan_alter
 from sinkql.planner.edit.drop import check_targets
 from sinkql.planner.item.setting import plan_setting
-from sinkql.planner.item.sinks import expand
+from sinkql.planner.item.sink import expand
 from sinkql.printer import to_sql
 from support.words import WORDS
 

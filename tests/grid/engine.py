@@ -27,7 +27,7 @@ from sinkql import logical
 from sinkql.logical.type import parse_type
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import spark_type
-from sinkql.runtime.spark.carriage import from_spark, to_spark
+from sinkql.runtime.spark.arrow import from_spark, to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

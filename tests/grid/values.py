@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sinkql.logical.array import read_array
 from sinkql.logical.expression import Interval, single
-from sinkql.logical.interval import show_interval
+from sinkql.logical.nested import read_array
+from sinkql.logical.time import show_interval
 from sinkql.logical.type import Type
 
 _WIDE = Context(prec=2000, rounding=ROUND_HALF_UP)

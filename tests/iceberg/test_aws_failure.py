@@ -9,9 +9,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from sinkql import logical
-from sinkql.connectors.aws.check import validate
+from sinkql.connectors.aws.store import validate
 from sinkql.errors import SinkqlError
-from sinkql.object_store.aws_failure import failure
+from sinkql.object_store.s3 import failure
 from support.access import Access
 
 _ROLE = "arn:aws:iam::123456789012:role/lake"

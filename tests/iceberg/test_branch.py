@@ -11,7 +11,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
-from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.connectors.iceberg.commit.proposal import publish
 from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, SinkqlError

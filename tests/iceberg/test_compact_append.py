@@ -43,8 +43,8 @@ from pyiceberg.types import (
 
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, own_files, rewrite
-from sinkql.connectors.iceberg.compact.choose import due
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Steps
+from sinkql.connectors.iceberg.compact.selection import due
 from sinkql.connectors.iceberg.file import reader
 from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.deletes import live_files, write_position_deletes

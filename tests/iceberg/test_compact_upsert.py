@@ -17,8 +17,7 @@ from sinkql.connectors.iceberg.compact import upsert as compact_upsert
 from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.key_index import compaction
 from sinkql.connectors.iceberg.key_index.index import Index
-from sinkql.connectors.iceberg.key_index.live import live_rows
-from sinkql.connectors.iceberg.key_index.run import Entries
+from sinkql.connectors.iceberg.key_index.run import Entries, live_rows
 from sinkql.connectors.iceberg.write import upsert
 from sinkql.storage.sorted_run import MergePolicy
 from support import strangers

@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from sinkql import logical
 from sinkql.connectors.aws.store import S3
-from sinkql.connectors.iceberg.storage.access import Stores
+from sinkql.connectors.iceberg.storage import Stores
 from sinkql.connectors.iceberg.table import rest_catalog as rest_catalogs
 from sinkql.connectors.iceberg.table.catalog import open_catalog, validate
 from sinkql.connectors.iceberg.table.failure import explain, transient

@@ -15,7 +15,7 @@ from sinkql import physical
 from sinkql.connectors.aws.store import Role, open_store
 from sinkql.connectors.iceberg.table.rest_catalog import account, s3_tables_region, s3_tables_url, s3_tables_warehouse
 from sinkql.errors import SinkqlError
-from sinkql.object_store.signing import signing_session
+from sinkql.object_store.s3 import signing_session
 from sinkql.object_store.store import ObjectStore
 from support.aws import KEYS, Aws, aws
 from support.dropping import check_dropping

@@ -20,11 +20,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from sinkql import logical, physical
 from sinkql.connectors.gcp import connector
 from sinkql.connectors.gcp.store import ServiceAccount, open_store
-from sinkql.connectors.iceberg.storage.access import storage_properties
+from sinkql.connectors.iceberg.storage import storage_properties
 from sinkql.connectors.iceberg.table.catalog import validate
 from sinkql.connectors.iceberg.table.reader import lines
 from sinkql.errors import SinkqlError
-from sinkql.object_store.renewal import now
+from sinkql.object_store.store import now
 from support.access import Access
 from support.google import Google, google, new_key
 from support.google_server import CATALOG, RULES

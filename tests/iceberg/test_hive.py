@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
 from sinkql import physical
-from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.connectors.iceberg.commit.proposal import publish
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import FencedError, SinkqlError

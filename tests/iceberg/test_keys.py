@@ -19,8 +19,7 @@ from sinkql.connectors.aws.store import Role, open_store
 from sinkql.connectors.iceberg.table import rest_catalog
 from sinkql.connectors.iceberg.table.reader import lines
 from sinkql.errors import SinkqlError
-from sinkql.object_store.renewal import now
-from sinkql.object_store.store import ObjectStore
+from sinkql.object_store.store import ObjectStore, now
 from support.lake import Lake, Sink
 from support.proxy import Rule, proxy
 from support.seaweed import ROLE, SECRET, Seaweed

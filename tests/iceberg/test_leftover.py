@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from sinkql.connector_api.stream import StaleFilesError
-from sinkql.connectors.iceberg.commit import leftover
+from sinkql.connectors.iceberg.commit import maintenance
 from sinkql.storage import failpoint
 from support import strangers
 from support.eager import compact_eagerly
@@ -26,7 +26,7 @@ def on_disk(lake: Lake, name: str) -> set[str]:
 
 def older(paths: set[str]) -> None:
     for path in paths:
-        os.utime(path, (time.time() - leftover._OLD - 60,) * 2)
+        os.utime(path, (time.time() - maintenance._OLD - 60,) * 2)
 
 
 def fails(sink: Sink, point: str, patch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_young_file_goes_once_it_is_old(lake: Lake, name: str, monkeypatch: pyte
     sink.writer.maintain()
     assert left <= on_disk(lake, name)
     older(left)
-    due = time.monotonic() + leftover._EVERY
+    due = time.monotonic() + maintenance._EVERY
     for later, gone in ((-60, False), (60, True)):
         monkeypatch.setattr(time, "monotonic", lambda now=due + later: now)
         sink.put((2, "a"))

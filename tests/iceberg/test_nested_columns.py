@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connectors.iceberg.file.data_file import cast
-from sinkql.connectors.iceberg.table.types import table_schema
+from sinkql.connectors.iceberg.table.schema import table_schema
 
 
 def test_an_array_is_a_struct_at_every_level() -> None:

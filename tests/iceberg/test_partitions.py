@@ -71,7 +71,7 @@ def check_places(table: Table) -> None:
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 def test_rows_lie_in_their_partitions(lake: Lake, upsert: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.file.spread._ROWS", 8)
+    monkeypatch.setattr("sinkql.connectors.iceberg.file.partitioned_writer._ROWS", 8)
     sink, random_ = parted(lake, upsert=upsert), random.Random(upsert)
     sink.start()
     rows: list[tuple[int, str | None]] = []

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from sinkql.connectors.iceberg.compact.selection import choose
-from sinkql.connectors.iceberg.file.name import rewritten_name
+from sinkql.connectors.iceberg.file.data_file import rewritten_name
 from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.connectors.iceberg.key_index.layer import DeleteRecord, FileRecord, IndexLocation, Layer
 

@@ -16,7 +16,7 @@ import pytest
 
 from sinkql import physical
 from sinkql.connector_api.stream import PlanChange
-from sinkql.connectors.iceberg.commit.present import current_rows
+from sinkql.connectors.iceberg.commit.table_facts import current_rows
 from sinkql.connectors.iceberg.table import reader
 from sinkql.connectors.iceberg.table.reader import lines
 from sinkql.errors import SinkqlError

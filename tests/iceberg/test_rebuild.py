@@ -19,7 +19,7 @@ from sinkql import physical
 from sinkql.connector_api.stream import NO_PLAN, Checkpoint, Committed, PlanChange, WriteResult
 from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
 from sinkql.connectors.iceberg.write import refresh_collect, refresh_diff
-from sinkql.connectors.iceberg.write.digest import digests
+from sinkql.connectors.iceberg.write.refresh_collect import digests
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.hash_key import PUBLIC_KEY
 from support.lake import Lake, Sink

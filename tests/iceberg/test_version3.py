@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
 from sinkql.connectors.iceberg.commit import manifest_cache
 from sinkql.connectors.iceberg.commit.maintenance import expired
-from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.connectors.iceberg.commit.proposal import publish
 from sinkql.connectors.iceberg.file import reader
 from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
 from sinkql.connectors.iceberg.file.manifest import origins, vector_of, vector_place

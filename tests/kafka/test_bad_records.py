@@ -20,7 +20,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import RowError, Tally
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
-from sinkql.runtime.sink.replay import run_replay_request
+from sinkql.runtime.sink.requests import run_replay_request
 from support.kafka import Kafka
 from support.registry import stub_registry
 from support.running import MemoryControl

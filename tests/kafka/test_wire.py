@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from sinkql.connectors.kafka import wire
+from sinkql.connectors.kafka import ssh_proxy
 
 _TAGS = b"\1\7\2xy"
 """One tagged field, which nobody knows."""
@@ -18,7 +18,7 @@ def _text(text: str | None, *, compact: bool) -> bytes:
     return (bytes([len(text) + 1]) if compact else struct.pack(">h", len(text))) + text.encode()
 
 
-def _metadata(version: int, *brokers: wire.Address) -> bytes:
+def _metadata(version: int, *brokers: ssh_proxy.Address) -> bytes:
     compact = version >= 9
     found = [_TAGS] if compact else []
     found.append(struct.pack(">i", 5) if version >= 3 else b"")
@@ -30,7 +30,7 @@ def _metadata(version: int, *brokers: wire.Address) -> bytes:
     return b"".join([*found, b"topics"])
 
 
-def _coordinator(version: int, *brokers: wire.Address) -> bytes:
+def _coordinator(version: int, *brokers: ssh_proxy.Address) -> bytes:
     compact = version >= 3
     found = [_TAGS if compact else b"", struct.pack(">i", 5) if version >= 1 else b""]
     if version >= 4:
@@ -54,14 +54,14 @@ def test_brokers_of_an_answer_get_other_addresses(api: int, version: int) -> Non
     old = old[:1] if api == 10 and version < 4 else old
     new = [("127.0.0.1", 40_000 + number) for number in range(len(old))]
     answer = made(version, *old)
-    assert old == wire.named((api, version), answer)
-    assert made(version, *new) == wire.changed((api, version), answer, dict(zip(old, new, strict=True)))
+    assert old == ssh_proxy.named((api, version), answer)
+    assert made(version, *new) == ssh_proxy.changed((api, version), answer, dict(zip(old, new, strict=True)))
 
 
 def test_a_long_name_has_its_length_in_several_bytes() -> None:
     host = "x" * 200
-    answer = wire.changed((3, 9), _metadata(9, ("a", 1)), {("a", 1): (host, 2)})
-    assert [(host, 2)] == wire.named((3, 9), answer)
+    answer = ssh_proxy.changed((3, 9), _metadata(9, ("a", 1)), {("a", 1): (host, 2)})
+    assert [(host, 2)] == ssh_proxy.named((3, 9), answer)
     assert answer.endswith(b"topics")
 
 
@@ -75,14 +75,14 @@ def test_clients_are_told_of_no_version_that_names_brokers_elsewhere(version: in
             struct.pack(">hhh", *each) + (_TAGS if compact else b"") for each in entries
         )  # fmt: skip
 
-    found = wire.changed((18, version), answer((0, 3, 13), (1, 4, 12), (3, 0, 13), (17, 0, 1)), {})
+    found = ssh_proxy.changed((18, version), answer((0, 3, 13), (1, 4, 12), (3, 0, 13), (17, 0, 1)), {})
     assert answer((0, 3, 9), (1, 4, 12), (3, 0, 12), (17, 0, 1)) == found
     unknown = b"\0\x23" + answer((18, 0, 4))[2:]
-    assert unknown == wire.changed((18, version), unknown, {})
+    assert unknown == ssh_proxy.changed((18, version), unknown, {})
 
 
 def test_only_answers_that_name_brokers_are_looked_into() -> None:
-    answers = wire.Answers()
+    answers = ssh_proxy.Answers()
     for correlation, api in enumerate((0, 3, 1)):
         answers.request(struct.pack(">hhi", api, 9, correlation))
     found = [answers.question(struct.pack(">i", correlation)) for correlation in (0, 1, 1, 2)]

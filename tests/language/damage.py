@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from golden import casefile
 from language.sentences import sentences
 from sinkql.errors import SinkqlError
-from sinkql.parser.read import grammar, lexer
+from sinkql.parser.read import automaton, lexer
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _SIGNS = (*"()[]{},;.:=|-*'\"$`#\\", "=>", "||", "--", "/*", "*/", "$$", "E'", "X'", "::", "<", "\n", "1", "a")
@@ -63,7 +63,7 @@ def _of_words(text: str, random: Random) -> str:
         case 2:
             return text[:start] + following + text[end:start_next] + word + text[end_next:]
         case _:
-            other = random.choice((random.choice(sorted(grammar.keywords())), random.choice(_SIGNS)))
+            other = random.choice((random.choice(sorted(automaton.keywords())), random.choice(_SIGNS)))
             return text[:start] + other + text[end:]
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from sinkql.parser.read import grammar
+from sinkql.parser.read import automaton
 from support.words import WORDS
 
 # rules within rules, until the shortest way to an end is taken
@@ -51,7 +51,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 @cache
 def _height() -> dict[str, int]:
     """Return how deep each rule is at least."""
-    rules = grammar.rules()
+    rules = automaton.rules()
     found: dict[str, int] = {}
     while len(found) < len(rules):
         for name, expansions in rules.items():
@@ -66,7 +66,7 @@ def _height() -> dict[str, int]:
 
 
 def _terminal(name: str) -> bool:
-    return name not in grammar.rules()
+    return name not in automaton.rules()
 
 
 @st.composite
@@ -91,7 +91,7 @@ def sentence(random: Random) -> tuple[str, frozenset[str]]:
         expansions = _expansions(name, deep=depth >= _DEPTH)
         if depth < _DEPTH and wanted not in used and wanted in _leads_to(name):
             expansions = tuple(
-                each for each in grammar.rules()[name] if any(wanted in _leads_to(symbol) for symbol in each)
+                each for each in automaton.rules()[name] if any(wanted in _leads_to(symbol) for symbol in each)
             )
         if name.startswith("__name_star") and random.random() < _SHORT:
             expansions = (min(expansions, key=len),)
@@ -107,7 +107,7 @@ def _leads_to(name: str) -> frozenset[str]:
         each = waiting.pop()
         if each not in found and not _terminal(each):
             found.add(each)
-            waiting += [symbol for expansion in grammar.rules()[each] for symbol in expansion]
+            waiting += [symbol for expansion in automaton.rules()[each] for symbol in expansion]
     return frozenset(found)
 
 
@@ -117,8 +117,8 @@ def _statements() -> tuple[str, ...]:
     found, waiting = [], ["start"]
     while waiting:
         name = waiting.pop()
-        alone = [expansion[0] for expansion in grammar.rules()[name] if len(expansion) == 1]
-        between = len(alone) == len(grammar.rules()[name]) and not any(_terminal(each) for each in alone)
+        alone = [expansion[0] for expansion in automaton.rules()[name] if len(expansion) == 1]
+        between = len(alone) == len(automaton.rules()[name]) and not any(_terminal(each) for each in alone)
         if between:
             waiting += alone
         else:
@@ -128,7 +128,7 @@ def _statements() -> tuple[str, ...]:
 
 @cache
 def _expansions(name: str, *, deep: bool) -> tuple[tuple[str, ...], ...]:
-    expansions = grammar.rules()[name]
+    expansions = automaton.rules()[name]
     if not deep:
         return expansions
     heights = [max((_height().get(each, 0) for each in expansion), default=0) for expansion in expansions]
@@ -139,7 +139,7 @@ def _expansions(name: str, *, deep: bool) -> tuple[tuple[str, ...], ...]:
 def _written(terminal: str) -> tuple[str, ...]:
     if terminal in _TEXTS:
         return _TEXTS[terminal]
-    signs = {name: sign for sign, name in grammar.symbols().items()}
+    signs = {name: sign for sign, name in automaton.symbols().items()}
     return (signs[terminal],) if terminal in signs else (terminal, terminal, terminal.lower())
 
 

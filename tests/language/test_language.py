@@ -94,7 +94,7 @@ def test_input_that_ends_too_early_is_blamed_behind_its_last_character() -> None
 
 
 def test_importing_the_parser_builds_no_tables() -> None:
-    program = "import sinkql.parser, sinkql.parser.read.grammar as g; print(g._tables.cache_info().currsize)"
+    program = "import sinkql.parser, sinkql.parser.read.automaton as g; print(g._tables.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "0\n"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from sinkql import ast, keywords
-from sinkql.parser.read import grammar
+from sinkql.parser.read import automaton
 from support.words import WORDS as VOCABULARY
 
 OPTION_LABELS = VOCABULARY.labels
-WORDS = sorted(grammar.keywords() | keywords.QUOTED | keywords.SHOWN)
+WORDS = sorted(automaton.keywords() | keywords.QUOTED | keywords.SHOWN)
 _CHARACTERS = st.characters(exclude_characters="\0", codec="utf-8")
 TEXT = st.text(_CHARACTERS, max_size=8)
 _PLAIN = st.sampled_from(["a", "orders", "_x$1", "größe", "x2"])

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from leak.scanner import canary, files_in, hits, text_of
-from sinkql.catalog.sqlite.backup import back_up
+from sinkql.catalog.sqlite.database import back_up
 from sinkql.catalog.system import RELATIONS
 from sinkql.cli.main import run_command as run
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
-from sinkql.shell.editor.history import SafeHistory
+from sinkql.shell.editor.prompt import SafeHistory
 from support.words import WORDS
 
 pytestmark = pytest.mark.long

@@ -14,7 +14,7 @@ from sinkql.catalog.system.resolve import VIEWS
 from sinkql.cli.main import cli
 from sinkql.keywords import OPTION_NAMES, QUERY, SECRET_FUNCTIONS
 from sinkql.parser.hint.other_dialects import habits
-from sinkql.parser.read import grammar
+from sinkql.parser.read import automaton
 from sinkql.planner.function import call, set_returning
 from sinkql.session import Session
 from support.words import WORDS
@@ -171,7 +171,7 @@ def test_options_that_are_given_a_value_are_there() -> None:
 def test_words_in_capitals_are_of_the_language() -> None:
     """A word that is none of SQL, and right, goes into the set of words of elsewhere."""
     names = WORDS.labels | WORDS.words | OPTION_NAMES | QUERY | {value for _, value in WORDS.choices}
-    known = {word for name in names for word in name.split()} | set(re.findall(r'"([A-Z_0-9]+)"i', grammar.text()))
+    known = {word for name in names for word in name.split()} | set(re.findall(r'"([A-Z_0-9]+)"i', automaton.text()))
     named = _named(r"(?<![\w'.$%{-])[A-Z][A-Z0-9]+(?![\w'-])")
     wrong = {each: text for each, text in named.items() if each not in known | _WORD_OPTIONS | _WORDS_ELSEWHERE}
     assert wrong == {}

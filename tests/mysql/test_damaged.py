@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sinkql.connectors.mysql.binlog import INCIDENT, BinlogReader
-from sinkql.connectors.mysql.position import DomainTransactions
+from sinkql.connectors.mysql.gtid import DomainTransactions
 from sinkql.errors import SinkqlError
 
 

@@ -12,7 +12,7 @@ from capture.pipeline import drain
 from mysql.captured import received, stream_of, table_of
 from postgres.pipeline import capturing
 from sinkql.connector_api.cdc import RowsChanged
-from sinkql.connectors.mysql.position import NumberedTransactions
+from sinkql.connectors.mysql.gtid import NumberedTransactions
 from sinkql.connectors.mysql.snapshot import ServerSnapshot
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session

@@ -16,8 +16,7 @@ from sinkql import physical
 from sinkql.connector_api.cdc import CapturedTable
 from sinkql.connectors.mysql.binlog import BinlogReader, TransactionPart
 from sinkql.connectors.mysql.binlog_client import prepare_session
-from sinkql.connectors.mysql.gtid import set_bytes, tagged
-from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
+from sinkql.connectors.mysql.gtid import DomainTransactions, NumberedTransactions, set_bytes, tagged
 from sinkql.connectors.mysql.snapshot import _owned
 from sinkql.connectors.mysql.table import changed_rows, match
 from sinkql.connectors.mysql.table_map import TableMap

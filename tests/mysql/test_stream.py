@@ -14,7 +14,7 @@ import pytest
 from mysql.captured import received, stream_of, table_of
 from sinkql.connector_api.cdc import CapturedTable, Event, PositionAdvanced, RowsChanged, SchemaChanged
 from sinkql.connectors.mysql import stream as module
-from sinkql.connectors.mysql.setting import check_settings
+from sinkql.connectors.mysql.purify import check_settings
 from sinkql.connectors.mysql.stream import MySqlStream
 from sinkql.errors import SinkqlError, TableError
 from support.mariadb import MYSQLD, MariaDb

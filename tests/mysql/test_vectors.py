@@ -12,8 +12,8 @@ import pytest
 from mysql.captured import received, stream_of, table_of
 from mysql.vectors import BAD, TEXTS, VECTORS
 from sinkql.connector_api.cdc import Event, RowsChanged, TableRows
-from sinkql.connectors.mysql.charset import SINGLE, decoder
 from sinkql.connectors.mysql.type import declared
+from sinkql.connectors.mysql.value import SINGLE, decoder
 from support.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

@@ -17,7 +17,7 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.operator.protocol import Bucket
 from sinkql.runtime.state.operator.temporal_filter import BoundState
-from sinkql.runtime.state.timed import DUE
+from sinkql.runtime.state.ordered_run import DUE
 
 ROW = {"b": "bigint", "e": "bigint", "x": "integer"}
 SIDES = [("b", "e"), ("b", None), (None, "e")]

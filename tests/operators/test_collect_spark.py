@@ -11,7 +11,7 @@ import pytest
 from sinkql import ast
 from sinkql.errors import Span
 from sinkql.lowering.spark.query import QuerySql
-from sinkql.planner.query.once import plan_one_shot
+from sinkql.planner.query.plan import plan_one_shot
 from sinkql.program.compiler import compile_text
 
 if TYPE_CHECKING:

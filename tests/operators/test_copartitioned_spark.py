@@ -23,8 +23,8 @@ from sinkql.errors import SinkqlError
 from sinkql.logical import Reference
 from sinkql.runtime.local.murmur3 import bucket_numbers
 from sinkql.runtime.spark import engine as spark_engine
+from sinkql.runtime.spark.arrow import Consolidation
 from sinkql.runtime.spark.engine import SparkEngine
-from sinkql.runtime.spark.netting import Consolidation
 from sinkql.state_store.directory import StateDirectory
 
 if TYPE_CHECKING:

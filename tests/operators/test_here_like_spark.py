@@ -19,7 +19,7 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Listed, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
 from sinkql.connector_api.stream import Split
-from sinkql.lowering.together import fuse_joins
+from sinkql.lowering.common_subplan import fuse_joins
 from sinkql.runtime.local import in_process
 from sinkql.runtime.spark.engine import SparkEngine
 

@@ -41,14 +41,14 @@ from operators.pipeline import Change, Pipeline, Row, output, plain, source
 from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.together import fuse_joins
+from sinkql.lowering.common_subplan import fuse_joins
 from sinkql.row_hash import Hashes
 from sinkql.runtime.local import engine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
+from sinkql.runtime.state.join import ROWS
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
-from sinkql.runtime.state.pairs import ROWS
 from sinkql.runtime.state.report import collect
 from sinkql.state_store.directory import StateDirectory
 from support.arrow_memory import most_of

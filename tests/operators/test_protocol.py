@@ -14,7 +14,7 @@ from operators.pipeline import Pipeline, columns, source
 from operators.tallying import RowTally
 from sinkql import physical
 from sinkql.runtime.batch.engine import Engine
-from sinkql.runtime.local.fusion import fusable
+from sinkql.runtime.local.task import fusable
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import KINDS

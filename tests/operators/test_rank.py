@@ -130,7 +130,7 @@ def test_ranks_show_ties_and_offsets(function: Any, last: int | None, reach: int
     rng = random.Random(f"{function}{last}")
     operator = rank(terms("k", "x desc"), function=function, first=2, last=last, number="number")
     pipeline = Pipeline(tmp_path, operator)
-    with patch("sinkql.runtime.state.operator.head._TOGETHER", reach):
+    with patch("sinkql.runtime.state.operator.rank._TOGETHER", reach):
         for size in SIZES[:6]:
             pipeline.batch(e=changes(rng, pipeline.inputs["e"], size, retract=True))
             check(pipeline, operator)

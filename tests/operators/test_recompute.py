@@ -20,7 +20,7 @@ from sinkql.errors import SinkqlError
 from sinkql.physical import Frame, FrameBound
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.operator.recompute import WIDEST
-from sinkql.runtime.state.window.registry import collects
+from sinkql.runtime.state.window.compute import collects
 from sinkql.runtime.state.window.rows import Rows
 
 SIZES = (4, 0, 12, 20, 3)

@@ -1,7 +1,7 @@
 """AWS connections as object stores: properties, and what never shows."""
 
+from sinkql.connector_api.options import reveal, secret_data
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.secret import reveal, secret_data
 from sinkql.logical import SecretName, SecretText
 
 KEYS = {

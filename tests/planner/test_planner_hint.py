@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.connector_api.type_hint import type_hint
-from sinkql.connector_api.types import column_type
+from sinkql.connector_api.types import column_type, type_hint
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from prompt_toolkit.document import Document
 from sinkql.session import Session
 from sinkql.shell.command.command_list import BY_NAME
 from sinkql.shell.editor.completer import SqlCompleter
-from sinkql.shell.editor.history import may_be_kept
+from sinkql.shell.editor.prompt import may_be_kept
 from sinkql.shell.setting import Settings
 
 session = Session()

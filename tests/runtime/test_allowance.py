@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sinkql.runtime.batch.allowance import MaintenanceBudget
+from sinkql.runtime.batch.pacing import MaintenanceBudget
 
 
 @dataclass

@@ -57,7 +57,7 @@ def _value(type_: str, pick: random.Random) -> Any:
 def test_buckets_are_those_of_spark(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
-    from sinkql.runtime.spark.carriage import to_spark
+    from sinkql.runtime.spark.arrow import to_spark
 
     pick, types = random.Random(5), [*sorted(HASHED), *_NUMERICS]
     columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]
@@ -77,7 +77,7 @@ def test_buckets_are_those_of_spark(spark: SparkSession) -> None:
 
 
 def test_keys_have_the_identity_that_spark_gives_them(spark: SparkSession) -> None:
-    from sinkql.runtime.spark.carriage import to_spark
+    from sinkql.runtime.spark.arrow import to_spark
 
     pick, types = random.Random(6), [*sorted(HASHED), *_NUMERICS]
     columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]

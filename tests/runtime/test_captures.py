@@ -11,7 +11,7 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.cdc import CapturedSource, LogRetention
 from sinkql.runtime.process import capture_processes as module
-from sinkql.runtime.process.desk import CaptureAssignment
+from sinkql.runtime.process.capture_processes import CaptureAssignment
 
 
 class _Dead:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sinkql.runtime.spark.carriage import from_spark
+from sinkql.runtime.spark.arrow import from_spark
 
 
 def test_lists_that_spark_gives_have_their_offsets() -> None:

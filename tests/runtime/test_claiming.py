@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sinkql.runtime.sink import claiming
-from sinkql.runtime.sink.claiming import ClaimQueue
+from sinkql.runtime.sink import host
+from sinkql.runtime.sink.host import ClaimQueue
 from sinkql.runtime.spark.session import CancelledError
 from support.patience import PATIENCE_S, joined
 
@@ -89,7 +89,7 @@ def test_the_first_claim_is_alone_until_one_was_made_and_then_there_are_a_few_at
 
 
 def test_a_claim_that_hangs_keeps_no_other_waiting_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "_PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(host, "_PATIENCE_SECONDS", 0.02)
     hung, fine = threading.Event(), threading.Event()
     fine.set()
     with _claims() as claims:
@@ -149,7 +149,7 @@ def test_those_whose_turn_it_is_not_are_left_alone() -> None:
 
 
 def test_all_that_wait_can_be_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "_REST_SECONDS", PATIENCE_S)
+    monkeypatch.setattr(host, "_REST_SECONDS", PATIENCE_S)
     stopped, turns, refused = threading.Event(), ClaimQueue(), list[str]()
 
     def claim() -> None:

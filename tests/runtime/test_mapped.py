@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinkql.lowering.spark.sql import quoted
-from sinkql.runtime.spark.mapped import map_in_arrow
+from sinkql.runtime.spark.arrow import map_in_arrow
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JNetworkError
 
 from runtime.conftest import SparkOfNoProcess
 from sinkql.runtime.process.application import _Spark
-from sinkql.runtime.process.stopping import StopSignal
+from sinkql.runtime.process.signals import StopSignal
 from sinkql.runtime.process.supervisor import _signals
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.session import CancelledError, SparkSettings, SparkStart

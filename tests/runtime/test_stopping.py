@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sinkql.runtime.process.signals import become_child, hold_signals
-from sinkql.runtime.process.stopping import StopSignal
+from sinkql.runtime.process.signals import StopSignal, become_child, hold_signals
 from sinkql.runtime.process.supervisor import _signals
 from support.patience import PATIENCE_S
 

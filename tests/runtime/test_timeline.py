@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, Split, Tally, ViewLogReader
-from sinkql.runtime.batch.tick import Ticks
-from sinkql.runtime.batch.timeline import Timeline
+from sinkql.runtime.batch.timeline import Ticks, Timeline
 from sinkql.storage.numbered_log import FolderNumberedLog
 
 _LIMIT = Limit(1000)

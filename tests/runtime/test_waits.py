@@ -9,11 +9,11 @@ import pytest
 
 from runtime.test_batch import open_loop
 from sinkql import physical
+from sinkql.connector_api.requests import is_wait_done, request_wait, wait_store
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.wait_request import is_wait_done, request_wait, wait_store
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.waits import WaitReplies, WaitRequests
+from sinkql.runtime.sink.requests import WaitReplies, WaitRequests
 from sinkql.storage.key_value import KeyValueStore
 from support.running import contexts, counter, drain, job, output
 

@@ -8,7 +8,7 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.control import Desired
-from sinkql.runtime.sink.watch import DesiredStates
+from sinkql.runtime.sink.host import DesiredStates
 from support.running import MemoryControl
 
 SINKS = [f"sink{number}" for number in range(100)]

@@ -18,8 +18,7 @@ from sinkql.connector_api.planning import PlanningContext, SourceKind, SourcePla
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError, as_data
-from sinkql.runtime.process.capture_processes import captures_running
-from sinkql.runtime.process.desk import CaptureAssignment
+from sinkql.runtime.process.capture_processes import CaptureAssignment, captures_running
 from sinkql.session.session import Session
 from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
 from sinkql.session.sink.workload import CatalogWorkload

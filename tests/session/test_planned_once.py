@@ -17,7 +17,7 @@ from sinkql import ast, physical
 from sinkql.errors import Span
 from sinkql.parser.read import lexer
 from sinkql.planner.item.statement import plan
-from sinkql.planner.query.once import plan_one_shot
+from sinkql.planner.query.plan import plan_one_shot
 from sinkql.planner.query.select import plan_select
 from sinkql.planner.syntax.grammar import select
 from sinkql.session import Session

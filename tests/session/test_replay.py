@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.replay import run_replay_request
+from sinkql.runtime.sink.requests import run_replay_request
 from sinkql.session.session import Session
 from sinkql.storage.key_value import FolderStore, KeyValueStore
 from support.catalog import server_address

@@ -12,7 +12,7 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
-from sinkql.session.sink.started import RunningSinks
+from sinkql.session.sink.process import RunningSinks
 from sinkql.session.sink.wait_for_target import TargetWait
 from sinkql.storage.key_value import EmptyStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session.script import NAME, PIPELINE, SINK, fails, sink_id
-from sinkql.catalog.system.listing import LISTINGS
+from sinkql.catalog.system.show import LISTINGS
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 

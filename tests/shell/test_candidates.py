@@ -12,7 +12,7 @@ from sinkql.parser.assist.completion import OptionPlace, QueriedRelation, candid
 from sinkql.parser.assist.highlight import highlights
 from sinkql.session import Session
 from sinkql.shell.command.help import topics
-from sinkql.shell.editor import option
+from sinkql.shell.editor import candidates as editor_candidates
 from support.words import WORDS
 
 _SINK = "CREATE SINK s FROM daily INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') "
@@ -154,8 +154,8 @@ def test_marks_know_a_keyword_from_a_name_of_the_same_spelling() -> None:
 def test_what_cannot_be_used_yet_is_not_offered(tmp_path: Path) -> None:
     with Session(tmp_path / "catalog.db") as session:
         lake = OptionPlace("CONNECTION", "ICEBERG CATALOG")
-        providers = [text for text, _ in option.values(lake, "STORAGE PROVIDER", session, "'")]
-        types = [text for text, _ in option.values(lake, "CATALOG TYPE", session, "'")]
+        providers = [text for text, _ in editor_candidates.values(lake, "STORAGE PROVIDER", session, "'")]
+        types = [text for text, _ in editor_candidates.values(lake, "CATALOG TYPE", session, "'")]
     assert providers == ["'s3'", "'gcs'"]
     assert types == ["'glue'", "'hive'", "'memory'", "'rest'", "'s3tablesrest'", "'sql'"]
 
@@ -172,6 +172,6 @@ def test_options_of_a_format_are_its_own(session: Session, text: str, offered: s
     start = f"CREATE SOURCE s FROM FILES (PATH = 'x') {text}"
     place = candidates(start, len(start), session.catalog.registry.vocabulary).options
     assert place is not None
-    found = {label.removesuffix(" = ") for label, _ in option.labels(place, session)}
+    found = {label.removesuffix(" = ") for label, _ in editor_candidates.labels(place, session)}
     assert offered <= found
     assert not found & {"PATH", "GLOB"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from sinkql.shell.screen.clock import clock
+from sinkql.shell.screen.screen import clock
 from support.patience import PATIENCE_S
 
 

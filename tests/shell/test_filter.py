@@ -12,7 +12,7 @@ import pytest
 
 from shell.conftest import ITEMS
 from sinkql.session import Session
-from sinkql.shell.editor.history import may_be_kept
+from sinkql.shell.editor.prompt import may_be_kept
 from sinkql.shell.setting import RowFormat
 from sinkql.shell.terminal import run_shell
 from support.command import run
@@ -209,7 +209,7 @@ def test_what_may_hold_a_secret_is_not_kept(text: str, kept: bool) -> None:
 
 
 def test_the_history_file_is_its_owners(tmp_path: Path) -> None:
-    from sinkql.shell.editor.history import SafeHistory
+    from sinkql.shell.editor.prompt import SafeHistory
 
     path = tmp_path / "history"
     path.write_text("")

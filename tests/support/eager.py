@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sinkql.connectors.iceberg.commit import leftover, maintenance
-from sinkql.connectors.iceberg.compact import choose, selection
+from sinkql.connectors.iceberg.commit import maintenance
+from sinkql.connectors.iceberg.compact import selection
 from sinkql.connectors.iceberg.key_index import compaction
 from sinkql.connectors.iceberg.write import writer
 from sinkql.runtime.batch import loop
@@ -15,8 +15,8 @@ from sinkql.runtime.batch import loop
 
 def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
     """Let two files of like size be one too many, fold the index each time, and wait for no left file to be old."""
-    patch.setattr(leftover, "_OLD", -10.0)
-    patch.setattr(choose, "_TIERS", replace(choose._TIERS, fan=2))
+    patch.setattr(maintenance, "_OLD", -10.0)
+    patch.setattr(selection, "_TIERS", replace(selection._TIERS, fan=2))
     files, deletes = replace(selection._LEAST.files, fan=3), replace(selection._LEAST.deletes, fan=3)
     patch.setattr(
         selection, "_LEAST", replace(selection._LEAST, files=files, deletes=deletes, as_well=(2, 2), dead_rows=1)

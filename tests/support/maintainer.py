@@ -30,6 +30,7 @@ from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.file.data_file import FileEntry, for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.deletes import (
     LiveFiles,
+    Positions,
     live_files,
     read_dead,
     read_position_deletes,
@@ -37,7 +38,6 @@ from sinkql.connectors.iceberg.file.deletes import (
 )
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of
 from sinkql.connectors.iceberg.file.partition import Partitions, PartitionValue
-from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.storage import failpoint
 from support.strangers import REWRITTEN
 

@@ -16,7 +16,7 @@ import pytest
 from capture.pipeline import drained
 from sinkql.errors import LostStateError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.rebuild import rebuild_state
+from sinkql.runtime.batch.state import rebuild_state
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sinkql.connector_api.stream import StaleFilesError
-from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.connectors.iceberg.commit.proposal import publish
 from support.eager import compact_eagerly
 from support.fault import armed
 from support.lake import Lake, Pairs, Sink

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sinkql import logical, physical
-from sinkql.connector_api.rows import python_values
 from sinkql.connector_api.stream import Context, Tally
+from sinkql.connector_api.types import python_values
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower_relation
 from sinkql.session import Session

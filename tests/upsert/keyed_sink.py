@@ -22,10 +22,10 @@ from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact.compaction import Attempt
 from sinkql.connectors.iceberg.compact.selection import choose
 from sinkql.connectors.iceberg.compact.upsert import UpsertCompaction
+from sinkql.connectors.iceberg.key_index.change import one_each
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
-from sinkql.connectors.iceberg.key_index.vector import one_each
 from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
 from sinkql.connectors.iceberg.write.upsert_task import UpsertTask
 from sinkql.state_store.directory import StateDirectory

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sinkql.connectors.iceberg.key_index import live
+from sinkql.connectors.iceberg.key_index import run
 from sinkql.connectors.iceberg.key_index.compaction import compact_runs
 from sinkql.connectors.iceberg.key_index.index import Index, Run
 from sinkql.connectors.iceberg.key_index.layer import FileRecord, Layer
-from sinkql.connectors.iceberg.key_index.live import live_rows, lives
-from sinkql.connectors.iceberg.key_index.run import TOMBSTONE, Entries, map_run, probe, write_run
+from sinkql.connectors.iceberg.key_index.run import TOMBSTONE, Entries, live_rows, lives, map_run, probe, write_run
 
 Places = dict[tuple[int, int], tuple[int, int]]
 
@@ -43,7 +42,7 @@ def changes(rng: random.Random, file: int, rows: int) -> Places:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_live_rows_of_files_are_those_that_a_dict_has(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_AT_ONCE", 7)
+    monkeypatch.setattr(run, "_AT_ONCE", 7)
     rng = random.Random(seed)
     model: Places = {}
     runs: list[Entries] = []

@@ -23,13 +23,11 @@ from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, Nested
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact import selection
 from sinkql.connectors.iceberg.file import partitioned_writer, reader
-from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
+from sinkql.connectors.iceberg.file.data_file import for_tasks, has_rows_of, write_data_file
+from sinkql.connectors.iceberg.file.deletes import live_files, read_dead, read_vector
 from sinkql.connectors.iceberg.file.manifest import vector_of
-from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.file.partition import Partitions, divide
 from sinkql.connectors.iceberg.file.sort_order import sorted_numbers
-from sinkql.connectors.iceberg.file.vector import read_vector
 from sinkql.connectors.iceberg.key_index import compaction, run
 from sinkql.connectors.iceberg.key_index.run import TIERS
 from sinkql.connectors.iceberg.write import upsert_task

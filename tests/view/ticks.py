@@ -21,7 +21,7 @@ from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.lowering.job import lower
 from sinkql.runtime.batch.clock import CLOCK, with_clock
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.tick import Ticks
+from sinkql.runtime.batch.timeline import Ticks
 from sinkql.session import Session
 from sinkql.storage.numbered_log import FolderNumberedLog
 from support.running import contexts

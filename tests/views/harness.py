@@ -25,8 +25,7 @@ from sinkql.lowering.job import lower
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.testing.constant import RowsOfQuery
-from sinkql.testing.sources import GivenReader, GivenSource, Refused
+from sinkql.testing.sources import GivenReader, GivenSource, Refused, RowsOfQuery
 from sinkql.testing.target import MemoryWriter, Unwatched
 from views.rows import Row, Rows, different, plain
 

@@ -11,7 +11,7 @@ import msgspec
 
 from sinkql import physical
 from sinkql.connector_api.cdc import CapturedSource, CapturedTable, RowsChanged
-from sinkql.connectors.webhook.layout import Layout
+from sinkql.connectors.webhook.request import Layout
 from sinkql.connectors.webhook.server import WebhookServers
 from sinkql.connectors.webhook.stream import WebhookStream
 from support.patience import Deadline

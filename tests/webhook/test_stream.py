@@ -16,8 +16,8 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.cdc import RowsChanged
 from sinkql.connectors.webhook import server
-from sinkql.connectors.webhook.layout import Filter, Header, Layout
 from sinkql.connectors.webhook.plan import path_of as quoted_path_of
+from sinkql.connectors.webhook.request import Filter, Header, Layout
 from sinkql.connectors.webhook.request_log import FencedRequestLogError, Request, RequestLog, segments
 from sinkql.connectors.webhook.server import WebhookServers
 from sinkql.errors import SinkqlError

@@ -3,6 +3,6 @@
 * `process`: the time as text, and what tells a process from others.
 * `control`: leases, desired states, statuses and progress of running sinks.
 * `shared_store`: what those who run sinks, capture sources and ask for something leave for each other.
-* `ticks`: those of the timeline.
+* `shared_store`: those of the timeline.
 * `intent_log`: statements of several steps, finished after a crash.
 """

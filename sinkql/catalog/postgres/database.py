@@ -17,15 +17,14 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
 from sinkql.catalog.address import ANOTHER, Address, ServerUrl
-from sinkql.catalog.postgres import rows, schema
+from sinkql.catalog.postgres import schema
 from sinkql.catalog.postgres.connection import Connection, Link
 from sinkql.catalog.postgres.failure import busy, coded
 from sinkql.catalog.sqlite.connection import Connection as FileConnection
 from sinkql.catalog.sqlite.database import Memory
-from sinkql.catalog.sqlite.layout import Layout
 from sinkql.catalog.sqlite.private_file import make_private_folder
-from sinkql.connector_api.backend import GuardedConnection, backend_pid, is_backend_active
-from sinkql.connector_api.dead_connection import ResponseWatch
+from sinkql.catalog.sqlite.schema import Layout
+from sinkql.connector_api.dead_connection import GuardedConnection, ResponseWatch, backend_pid, is_backend_active
 from sinkql.errors import NoCatalogError
 
 BUSY_SECONDS = 30
@@ -111,7 +110,7 @@ class ServerDatabase:
             if self._shown is None:
                 self._shown = Memory.empty(self._layout, self._url, self.folder)
             with self.read() as connection, self._shown.write() as copy:
-                rows.refresh(copy, connection)
+                schema.refresh(copy, connection)
             with self._shown.read() as shown:
                 yield shown
 
@@ -119,13 +118,13 @@ class ServerDatabase:
         """Return a copy of what the database holds now, in memory, for one thread."""
         found = Memory.empty(self._layout, self._url, self.folder)
         with self.read() as connection, found.write() as copy:
-            rows.fill(copy, connection)
+            schema.fill(copy, connection)
         return found
 
     def replace(self, copy: Memory) -> None:
         """Put what a copy holds in the place of what the database does."""
         with copy.read() as source, self.write() as connection:
-            rows.replace(connection, source)
+            schema.replace(connection, source)
 
     def damage(self) -> list[str]:
         """Return nothing: the server looks after its pages itself."""

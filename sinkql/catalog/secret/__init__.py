@@ -2,6 +2,6 @@
 
 * `value`: a value as a type that does not show it; what CREATE SECRET gives.
 * `cipher`: `Cipher`: values and texts ↔ what the catalog file holds of them, encrypted.
-* `reference`: a reference → the value that is kept elsewhere; `providers`, `aws`: those of such servers.
-* `literal`: literals of options that take secrets ↔ the same in the file's text of a statement, encrypted.
+* `providers`: a reference → the value that is kept elsewhere; `providers`, `providers`: those of such servers.
+* `cipher`: literals of options that take secrets ↔ the same in the file's text of a statement, encrypted.
 """

@@ -2,17 +2,27 @@
 
 Address, token and namespace come from the environment: BAO_ADDR, BAO_TOKEN, BAO_NAMESPACE, BAO_CACERT and the like, or
 the same with VAULT_; without a token variable from ~/.vault-token, where `vault login` puts it.
+
+An id of AWS Secrets Manager → the value that it has now, or one field of it.
+
+Keys, region and endpoint come from where all AWS programs have them: the environment (AWS_…), profiles, the instance.
+
+A secret's reference → its value now, from where it is kept: environment, file, keyring, vault, AWS.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from sinkql.errors import SinkqlError
-from sinkql.local_path import home_folder
+from sinkql.local_path import home_folder, in_project
+from sinkql.object_store.s3 import silence_debug_logs
 
 _PATIENCE_S = 5.0
 
@@ -173,3 +183,224 @@ def _field(name: str, path: str, field: str, data: dict[str, Any]) -> str:
             hint=f"Its fields are: {known}.",
         )
     return value if isinstance(value, str) else json.dumps(value)
+
+
+_AWS_PATIENCE_S = 5.0
+_REFUSED = ("denied", "unrecognizedclient", "invalidclient", "signature", "expired", "notauthorized")
+
+
+def from_aws(name: str, id_: str, field: str | None = None) -> str:
+    """Return the secret's text, or that of a field of its JSON. Raises SQ4140 to SQ4147, ModuleNotFoundError."""
+    import boto3  # an extra
+    from botocore import exceptions
+    from botocore.config import Config
+
+    patience = Config(
+        connect_timeout=_AWS_PATIENCE_S,
+        read_timeout=_AWS_PATIENCE_S,
+        retries={"total_max_attempts": 2, "mode": "standard"},
+    )
+    try:
+        silence_debug_logs()
+        client = boto3.session.Session().client("secretsmanager", region_name=_region(id_), config=patience)
+        answer = client.get_secret_value(SecretId=id_)
+    except exceptions.NoRegionError:
+        raise SinkqlError(
+            "SQ4141",
+            f'the region of AWS secret "{id_}" is not set, for secret "{name}"',
+            hint="Set AWS_REGION before the job starts, or name the secret by its ARN.",
+        ) from None
+    except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError):
+        raise SinkqlError(
+            "SQ4140",
+            f'there are no AWS credentials to read secret "{name}" with',
+            hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY before the job starts, or AWS_PROFILE.",
+        ) from None
+    except exceptions.ClientError as error:
+        raise _aws_answered(name, id_, error.response) from None
+    except (exceptions.HTTPClientError, exceptions.ConnectionError, ValueError) as error:
+        raise SinkqlError(
+            "SQ4142",
+            f'AWS Secrets Manager does not answer, for secret "{name}"',
+            detail=type(error).__name__,
+            hint="Check AWS_REGION, AWS_ENDPOINT_URL and the network.",
+        ) from None
+    except exceptions.BotoCoreError as error:
+        raise _fails(name, type(error).__name__) from None
+    return _value(name, id_, field, answer)
+
+
+def _region(id_: str) -> str | None:
+    """Return the region that an ARN names, else that of AWS_REGION; None leaves it to boto3."""
+    parts = id_.split(":")
+    return parts[3] if parts[0] == "arn" and len(parts) > 3 else os.environ.get("AWS_REGION")
+
+
+def _aws_answered(name: str, id_: str, answer: Mapping[str, Any]) -> SinkqlError:
+    # not its message: that of a wrong signature holds the request's session token
+    code: str = answer.get("Error", {}).get("Code", "")
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if code == "ResourceNotFoundException":
+        return SinkqlError(
+            "SQ4144",
+            f'AWS Secrets Manager has no secret "{id_}", for secret "{name}"',
+            hint="Check the id and AWS_REGION; a secret that is scheduled for deletion cannot be read.",
+        )
+    if status in (401, 403) or any(word in code.lower() for word in _REFUSED):
+        return SinkqlError(
+            "SQ4143",
+            f'AWS denies access to secret "{name}"',
+            detail=code,
+            hint=f'Use keys that are valid, and allow them secretsmanager:GetSecretValue on "{id_}".',
+        )
+    return _fails(name, code)
+
+
+def _fails(name: str, detail: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ4147",
+        f'AWS Secrets Manager fails, for secret "{name}"',
+        detail=detail,
+        hint="Try again; if the error stays, look it up with aws secretsmanager describe-secret.",
+    )
+
+
+def _value(name: str, id_: str, field: str | None, answer: dict[str, Any]) -> str:
+    text = answer.get("SecretString")
+    if text is None:
+        try:
+            text = answer["SecretBinary"].decode()
+        except (KeyError, UnicodeDecodeError):
+            raise SinkqlError(
+                "SQ4146", f'AWS secret "{id_}" of secret "{name}" is not UTF-8 text', hint="Store it as text."
+            ) from None
+    if field is None:
+        return str(text)
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or fields.get(field) is None:
+        raise SinkqlError(
+            "SQ4145",
+            f'AWS secret "{id_}" has no field "{field}", for secret "{name}"',
+            hint=f"Its fields are: {', '.join(sorted(fields))}."
+            if isinstance(fields, dict)
+            else "Leave the field out: the secret is not a JSON object.",
+        )
+    value = fields[field]
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+_REFERENCE_PATIENCE_S = 10.0
+_PACKAGES = {"keyring": ("keyring", "keyring"), "vault": ("hvac", "vault"), "aws_secret": ("boto3", "aws")}
+"""The package that a kind of reference needs, and the extra of SinkQL that installs it."""
+
+
+def resolve(name: str, kind: str, arguments: Sequence[str], project: Path) -> str:
+    """Return the value of the secret called `name`; a relative path of a file begins in `project`.
+
+    Raises SQ4110 (variable), SQ4111 (file), SQ4120 (a package is missing), SQ4121 to SQ4123 (keyring), SQ4130 to SQ4139
+    (vault), SQ4140 to SQ4147 (AWS). No error shows a value, a token or a key, or leads to a frame that holds one.
+    """
+    try:
+        return _resolve(name, kind, arguments, project)
+    except SinkqlError as error:
+        failed = error.with_traceback(None)
+    except ModuleNotFoundError as error:
+        failed = _missing_package(error, name, kind)
+    failed.__context__ = None
+    raise failed
+
+
+def _resolve(name: str, kind: str, arguments: Sequence[str], project: Path) -> str:
+    match kind:
+        case "env_var":
+            return _from_environment(name, *arguments)
+        case "file":
+            return _from_file(name, project, *arguments)
+        case "keyring":
+            return _from_keyring(name, *arguments)
+        case "vault":
+            return from_vault(name, *arguments)
+        case "aws_secret":
+            return from_aws(name, *arguments)
+    raise AssertionError(kind)
+
+
+def _missing_package(error: ModuleNotFoundError, name: str, kind: str) -> SinkqlError:
+    """Return the error for a secret whose kind needs a package that is not installed; any other is raised again."""
+    package, extra = _PACKAGES.get(kind, ("", ""))
+    if not package or (error.name or "").partition(".")[0] != package:
+        raise error
+    return SinkqlError(
+        "SQ4120", f'secret "{name}" needs the Python package {package}', hint=f"Run pip install 'sinkql[{extra}]'."
+    )
+
+
+def _from_environment(name: str, variable: str) -> str:
+    value = os.environ.get(variable)
+    if value is None:
+        raise SinkqlError(
+            "SQ4110",
+            f'environment variable {variable} of secret "{name}" is not set',
+            hint=f"Set it before the job starts: export {variable}=….",
+        )
+    return value
+
+
+def _from_file(name: str, project: Path, path: str) -> str:
+    file = in_project(path, project)
+    try:
+        return file.read_text().removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SinkqlError(
+            "SQ4111",
+            f'file "{file}" of secret "{name}" cannot be read',
+            detail=reason,
+            hint="Check its path and permissions; a relative path begins in the project's folder.",
+        ) from None
+
+
+# --- the system's keyring --------------------------------------------------------------------------------------------
+
+
+def _from_keyring(name: str, service: str, entry: str) -> str:
+    import keyring  # an extra, as below
+    from keyring.errors import KeyringLocked, NoKeyringError
+
+    found: list[str | None] = []
+    failed: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            found.append(keyring.get_password(service, entry))
+        except Exception as error:
+            failed.append(error)
+
+    # One that is locked may ask for its password in a window, and wait.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_REFERENCE_PATIENCE_S)
+    if found:
+        if found[0] is None:
+            raise SinkqlError(
+                "SQ4123",
+                f'the keyring has no password of "{entry}" in service "{service}", for secret "{name}"',
+                hint=f"Run keyring set {service} {entry}, as the user who runs the job.",
+            )
+        return found[0]
+    if not failed or isinstance(failed[0], KeyringLocked):
+        raise SinkqlError(
+            "SQ4122",
+            f'cannot read secret "{name}": the keyring is locked',
+            hint="Unlock it, and start the job again; without a desktop use AS env_var('NAME') or AS file('path').",
+        )
+    none = isinstance(failed[0], NoKeyringError)
+    raise SinkqlError(
+        "SQ4121",
+        f'there is no keyring to read secret "{name}" from' if none else f'the keyring fails to return secret "{name}"',
+        detail=type(failed[0]).__name__,
+        hint="Run keyring diagnose; without a desktop use AS env_var('NAME') or AS file('path').",
+    )

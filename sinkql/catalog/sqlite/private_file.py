@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sinkql.catalog.address import ANOTHER, FOLDER, VARIABLE
 from sinkql.catalog.sqlite.connection import BUSY_SECONDS
-from sinkql.catalog.sqlite.layout import APPLICATION_ID
+from sinkql.catalog.sqlite.schema import APPLICATION_ID
 from sinkql.errors import LateError, SinkqlError, disk_full
 
 _SMALLEST = 512  # bytes: one page of a database

@@ -1,18 +1,18 @@
 """The system relations: views of the catalog file that answer for the dialect's mz_*, pg_* and information_schema.
 
 * `relation`: one relation, its columns and the SQL behind them; `pg_type`: the dialect's types as clients know them.
-* `namespace`: databases, schemas and owners as SQL.
+* `relation`: databases, schemas and owners as SQL.
 * `mz_catalog`, `mz_internal`, `pg_catalog`, `information_schema`: the relations of each schema.
 * `audit`: what writes down a change of an item.
 * `properties`: what of a planned item is written into the file for the relations to show.
 * `system_names`: whether a query is over system relations.
 * `view`: SQLite's SQL over the views, where SinkQL itself has written it.
-* `query`: SELECT over system relations: `postgres_query` rewrites what only Postgres's tools write, `resolve` ties
+* `query`: SELECT over system relations: `resolve` rewrites what only Postgres's tools write, `resolve` ties
   names to views and columns, `to_sqlite` makes SQLite's SQL of its clauses, `expression` of its
   expressions, `function` what SQLite calls to compute them.
 * `item`: system relations as items that any query reads; `general`: a query for which `to_sqlite` has no form is any
   query.
-* `form`: functions that are computed only here; `sqlite_function`: those that clients call.
+* `function`: functions that are computed only here; `function`: those that clients call.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sinkql.catalog.sqlite.layout import Layout
+from sinkql.catalog.sqlite.schema import Layout
 from sinkql.catalog.system.information_schema import INFORMATION
 from sinkql.catalog.system.mz_catalog import ITEMS
 from sinkql.catalog.system.mz_internal import INTERNAL
-from sinkql.catalog.system.namespace import SYSTEM_ITEMS, SYSTEM_SCHEMAS
 from sinkql.catalog.system.pg_catalog import POSTGRES
-from sinkql.catalog.system.relation import Relation, literal
+from sinkql.catalog.system.relation import SYSTEM_ITEMS, SYSTEM_SCHEMAS, Relation, literal
 
 _FIRST_OID = 30_000
 ON_PATH = ("mz_catalog", "pg_catalog")

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from sqlglot import exp
 
 from sinkql import logical
-from sinkql.catalog.system.form import FORMS
-from sinkql.catalog.system.function import SUMS, Functions
+from sinkql.catalog.system.function import FORMS, SUMS, Functions
 from sinkql.errors import NoFormError, Span
 from sinkql.logical import Type
 from sinkql.logical.expression import children, walk, with_children

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql.catalog.system import pg_type
-from sinkql.catalog.system.namespace import (
+from sinkql.catalog.system.relation import (
     DATABASES,
     ITEM_OID,
     OWNER,
@@ -12,8 +12,8 @@ from sinkql.catalog.system.namespace import (
     SCHEMA_ID,
     SCHEMAS,
     SYSTEM_ITEMS,
+    relation,
 )
-from sinkql.catalog.system.relation import relation
 
 _HEAD = f"""
 id text

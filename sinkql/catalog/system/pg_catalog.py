@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from sinkql.catalog.system import pg_type
-from sinkql.catalog.system.namespace import ITEM_OID, SCHEMA_ID
-from sinkql.catalog.system.relation import literal, relation
+from sinkql.catalog.system.relation import ITEM_OID, SCHEMA_ID, literal, relation
 
 _RELKIND = "CASE r.type WHEN 'table' THEN 'r' WHEN 'materialized-view' THEN 'm' WHEN 'view' THEN 'v' ELSE 'r' END"
 _NAMESPACES = "JOIN mz_schemas AS s ON s.id = r.schema_id"

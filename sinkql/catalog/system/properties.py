@@ -148,7 +148,7 @@ def _formats(statement: ast.CreateSink) -> dict[str, str]:
 
 
 def _destination(item: logical.Sink, find_id: FindId) -> list[Any] | None:
-    """Return where a sink writes, as `sinkql.catalog.destination.Place` has it, and whether others may write there."""
+    """Return where a sink writes, as `sinkql.catalog.memory.Place` has it, and whether others may write there."""
     place = item.destination
     return [find_id(item.connection), place.kind, place.path, place.shared] if place is not None else None
 

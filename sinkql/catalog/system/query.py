@@ -10,10 +10,8 @@ from sqlglot import exp
 from sinkql import ast
 from sinkql.catalog.store import Store
 from sinkql.catalog.system.expression import SUPPORTED
-from sinkql.catalog.system.function import shown
-from sinkql.catalog.system.postgres_query import without_postgres
-from sinkql.catalog.system.resolve import VIEWS, resolve
-from sinkql.catalog.system.sqlite_function import register
+from sinkql.catalog.system.function import register, shown
+from sinkql.catalog.system.resolve import VIEWS, resolve, without_postgres
 from sinkql.catalog.system.to_sqlite import lower
 from sinkql.catalog.system.view import Table
 from sinkql.errors import NoFormError, SinkqlError, Span, too_deep

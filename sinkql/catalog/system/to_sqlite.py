@@ -17,9 +17,8 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from sinkql import logical
 from sinkql.catalog.system.expression import ORDERED, SUPPORTED, SqliteExpressions
-from sinkql.catalog.system.function import SUMS, Functions, known, stored_type
+from sinkql.catalog.system.function import CLIENT, SUMS, Functions, known, stored_type
 from sinkql.catalog.system.relation import Relation
-from sinkql.catalog.system.sqlite_function import CLIENT
 from sinkql.errors import NoFormError, SinkqlError, Span, one_of
 from sinkql.logical import Type
 from sinkql.planner import types
@@ -27,7 +26,7 @@ from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed_expression import Typed, column, settled
 from sinkql.planner.function.call import AGGREGATES
-from sinkql.planner.query.aggregate import variance
+from sinkql.planner.query.aggregate import aggregate
 from sinkql.planner.query.aggregate.aggregate import Calls, GroupContext
 from sinkql.planner.query.aggregate.grouping_sets import Groupings
 from sinkql.planner.query.aggregate.ordered_aggregate import NAMES
@@ -474,7 +473,7 @@ class _Grouped(GroupContext):
 
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
         name = str(node.this).lower()
-        if name in (*NAMES, *variance.NAMES):
+        if name in (*NAMES, *aggregate.NAMES):
             raise NoFormError("SQ2932", f"{name}() of system relations is not supported yet", span)
         return super().aggregate(node, span, filter_)
 

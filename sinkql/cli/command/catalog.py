@@ -87,7 +87,7 @@ def upgrade_(context: click.Context) -> int:
     A backup stays beside the file. In Postgres the upgrade is one transaction, and leaves no backup.
     """
     from sinkql.catalog.open_store import upgrade
-    from sinkql.catalog.sqlite.layout import VERSION
+    from sinkql.catalog.sqlite.schema import VERSION
     from sinkql.catalog.system import LAYOUT
 
     address, output = address_in(context)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql.cli.context import open_or_empty, open_session
+from sinkql.cli.context import VARIABLES, fill_script, open_or_empty, open_session
 from sinkql.cli.output import Output
-from sinkql.cli.script import VARIABLES, fill_script
 from sinkql.errors import error_codes
-from sinkql.script.file import script_files
+from sinkql.script.split import script_files
 from sinkql.storage import files
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def plan(
     deployment = _planned(session, output, paths, variables, keep=keep)
     _print(deployment, output)
     if out is not None:
-        from sinkql.session.deploy.saved import encode
+        from sinkql.session.deploy.deployment import encode
 
         files.write_atomic(out, encode(deployment, session.catalog.registry.vocabulary) + b"\n")
         output.note(f"\nsaved; carry it out with sinkql apply {out}")
@@ -73,7 +72,7 @@ def apply(context: click.Context, paths: tuple[Path, ...], variables: dict[str, 
     session, output = open_session(context)
     saved = _saved(paths)
     from sinkql.session.deploy.apply import apply as apply_steps
-    from sinkql.session.deploy.saved import decode
+    from sinkql.session.deploy.deployment import decode
 
     deployment = decode(saved, session) if saved is not None else _planned(session, output, paths, variables, keep=keep)
     _print(deployment, output)
@@ -112,7 +111,7 @@ def _saved(paths: tuple[Path, ...]) -> bytes | None:
 
 
 def _print(deployment: Deployment, output: Output) -> None:
-    from sinkql.session.deploy.saved import as_data
+    from sinkql.session.deploy.deployment import as_data
     from sinkql.session.deploy.step import MARKS
 
     data = as_data(deployment)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql.cli.address import of_server
+from sinkql.cli.context import VARIABLES, fill_scripts, of_server
 from sinkql.cli.output import Output
-from sinkql.cli.script import VARIABLES, fill_scripts
 
 if TYPE_CHECKING:
     from sinkql.connector_api.health_check import HealthCheck

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql.cli.address import of_server
-from sinkql.cli.context import address_in, names_of, open_existing, open_session
+from sinkql.cli.context import address_in, names_of, of_server, open_existing, open_session
 from sinkql.cli.output import Output
-from sinkql.script.file import read_script
+from sinkql.script.split import read_script
 from sinkql.shell.setting import FORMATS, RowFormat
 
 if TYPE_CHECKING:

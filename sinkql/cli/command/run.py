@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from sinkql.cli.context import names_of, open_existing, open_session
-from sinkql.cli.script import FILES, VARIABLES, fill_script
+from sinkql.cli.context import FILES, VARIABLES, fill_script, names_of, open_existing, open_session
 
 _ONCE = click.option("--once", is_flag=True, help="Commit what there is now, then stop.")
 _SINKS = names_of("SINK", "MATERIALIZED VIEW")
@@ -189,7 +188,7 @@ def _as_it_is(value: Any) -> Any:
 @click.pass_context
 def demo(context: click.Context, folder: Path | None) -> int:
     """Run the quickstart example once, and show the rows that it committed."""
-    from sinkql.cli.demo import run_demo
+    from sinkql.cli.execute import run_demo
 
     _, output = context.obj
     return run_demo(output, folder)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql.cli.address import of_server
+from sinkql.cli.context import FILES, VARIABLES, fill_script, fill_scripts, of_server
 from sinkql.cli.output import Output
-from sinkql.cli.script import FILES, VARIABLES, fill_script, fill_scripts
 from sinkql.errors import as_data, for_json, for_terminal
-from sinkql.script.file import read_script, script_files
+from sinkql.script.split import read_script, script_files
 from sinkql.storage import files as storage_files
 
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
 """What a running job asks of a connector: read splits of a source, write and commit batches. No Spark in it.
 
-* `place`: how far a source was read, and its parts; how much may be read at once.
+* `checkpoint`: how far a source was read, and its parts; how much may be read at once.
 * `row_error`: records that are no rows: what is said of each, and how many there were.
 * `decoding`: decoders of files: a stream of bytes → batches of rows.
-* `message`: decoders and encoders of messages: bytes ↔ rows.
+* `decoding`: decoders and encoders of messages: bytes ↔ rows.
 * `reader`: a source's part of a job: places, splits, and their rows.
 * `checkpoint`: what a table says of the sink that writes it, and who may go on from there.
 * `writer`: a sink's part of a job: it writes batches, commits them, and keeps its table in order.
-* `logged`: a sink's part of the job of a view, whose log others read.
+* `reader`: a sink's part of the job of a view, whose log others read.
 * `context`: what the parts of a job may use, how they are opened, and what they decode messages with.
 """
 
@@ -15,35 +15,35 @@ from __future__ import annotations
 
 from sinkql.connector_api.stream.checkpoint import NO_PLAN as NO_PLAN
 from sinkql.connector_api.stream.checkpoint import Checkpoint as Checkpoint
+from sinkql.connector_api.stream.checkpoint import JobOffsets as JobOffsets
+from sinkql.connector_api.stream.checkpoint import Limit as Limit
+from sinkql.connector_api.stream.checkpoint import Offsets as Offsets
 from sinkql.connector_api.stream.checkpoint import PlanChange as PlanChange
+from sinkql.connector_api.stream.checkpoint import Split as Split
 from sinkql.connector_api.stream.checkpoint import claim_checkpoint as claim_checkpoint
 from sinkql.connector_api.stream.checkpoint import plan_change_of as plan_change_of
+from sinkql.connector_api.stream.checkpoint import same as same
 from sinkql.connector_api.stream.context import Context as Context
 from sinkql.connector_api.stream.context import MessageDecoding as MessageDecoding
 from sinkql.connector_api.stream.context import MessageEncoding as MessageEncoding
 from sinkql.connector_api.stream.context import OpenReader as OpenReader
 from sinkql.connector_api.stream.context import OpenWriter as OpenWriter
+from sinkql.connector_api.stream.decoding import ChangeDecoder as ChangeDecoder
 from sinkql.connector_api.stream.decoding import Decoded as Decoded
+from sinkql.connector_api.stream.decoding import DecodedMessages as DecodedMessages
 from sinkql.connector_api.stream.decoding import Decoder as Decoder
 from sinkql.connector_api.stream.decoding import Decoding as Decoding
+from sinkql.connector_api.stream.decoding import MessageDecoder as MessageDecoder
+from sinkql.connector_api.stream.decoding import MessageEncoder as MessageEncoder
 from sinkql.connector_api.stream.decoding import QuotedDecoder as QuotedDecoder
 from sinkql.connector_api.stream.decoding import StoredDecoder as StoredDecoder
 from sinkql.connector_api.stream.decoding import UndecodableError as UndecodableError
-from sinkql.connector_api.stream.logged import ViewLogWriter as ViewLogWriter
-from sinkql.connector_api.stream.message import ChangeDecoder as ChangeDecoder
-from sinkql.connector_api.stream.message import DecodedMessages as DecodedMessages
-from sinkql.connector_api.stream.message import MessageDecoder as MessageDecoder
-from sinkql.connector_api.stream.message import MessageEncoder as MessageEncoder
-from sinkql.connector_api.stream.message import WideError as WideError
-from sinkql.connector_api.stream.place import JobOffsets as JobOffsets
-from sinkql.connector_api.stream.place import Limit as Limit
-from sinkql.connector_api.stream.place import Offsets as Offsets
-from sinkql.connector_api.stream.place import Split as Split
-from sinkql.connector_api.stream.place import same as same
+from sinkql.connector_api.stream.decoding import WideError as WideError
 from sinkql.connector_api.stream.reader import FirstSnapshot as FirstSnapshot
 from sinkql.connector_api.stream.reader import Measure as Measure
 from sinkql.connector_api.stream.reader import Reader as Reader
 from sinkql.connector_api.stream.reader import ViewLogReader as ViewLogReader
+from sinkql.connector_api.stream.reader import ViewLogWriter as ViewLogWriter
 from sinkql.connector_api.stream.row_error import RowError as RowError
 from sinkql.connector_api.stream.row_error import RowFailure as RowFailure
 from sinkql.connector_api.stream.row_error import Tally as Tally

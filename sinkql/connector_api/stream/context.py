@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sinkql import physical
-from sinkql.connector_api.stream.decoding import Decoding
-from sinkql.connector_api.stream.message import ChangeDecoder, MessageDecoder, MessageEncoder
+from sinkql.connector_api.stream.decoding import ChangeDecoder, Decoding, MessageDecoder, MessageEncoder
 from sinkql.connector_api.stream.reader import Reader
 from sinkql.connector_api.stream.writer import Writer
 from sinkql.hash_key import PUBLIC_KEY, HashKey

@@ -1,15 +1,19 @@
-"""A source's part of a job: places, splits, and their rows."""
+"""A source's part of a job: places, splits, and their rows.
+
+What writes the log of a materialized view: others look up in indexes of what it has written.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from sinkql.connector_api.stream.message import DecodedMessages
-from sinkql.connector_api.stream.place import JobOffsets, Limit, Offsets, Split
+from sinkql.connector_api.stream.checkpoint import JobOffsets, Limit, Offsets, Split
+from sinkql.connector_api.stream.decoding import DecodedMessages
 from sinkql.connector_api.stream.row_error import RowError, Tally, not_kept
+from sinkql.connector_api.stream.writer import Writer, WriteResult
 from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:
@@ -283,3 +287,17 @@ class ViewLogReader(Reader, Protocol):
         That is one as of this place or a later one without a change in between. Raises GoneError where it is gone.
         """
         return None
+
+
+@runtime_checkable
+class ViewLogWriter(Writer, Protocol):
+    """Write the log of a view. Its state has indexes, which are made of what is written."""
+
+    def present(self) -> tuple[Reader, Sequence[Split]] | None:
+        """Return what reads the rows that are there; None where none has ever been. Called after `refresh`."""
+
+    def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
+        """Return what reads the changes that these results make; None where they make none."""
+
+    def states(self) -> Mapping[str, Collection[str]]:
+        """Return the names of the states in which others may look up, and the indexes that each has."""

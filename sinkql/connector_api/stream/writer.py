@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sinkql.connector_api.stream.checkpoint import Checkpoint, PlanChange
-from sinkql.connector_api.stream.place import JobOffsets
+from sinkql.connector_api.stream.checkpoint import Checkpoint, JobOffsets, PlanChange
 from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 * `plan`: the statement's options → the plan's, checked.
 * `store`: the planned options and secrets → an object store's properties; a role is assumed, and assumed anew in time.
-* `check`: do the keys, or the role, get in.
-* `session`: clients of AWS's services.
+* `store`: do the keys, or the role, get in.
+* `store`: clients of AWS's services.
 
 PrivateLink and the schema registry of Glue are declared, and not supported yet.
 """
@@ -44,7 +44,7 @@ boto3: `pip install 'sinkql[aws]'`. `WITH (VALIDATE)` after the options checks t
 
 
 def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connectors.aws.check import validate  # only where AWS is asked
+    from sinkql.connectors.aws.store import validate  # only where AWS is asked
 
     validate(connection, access)
 

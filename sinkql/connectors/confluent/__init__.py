@@ -14,7 +14,7 @@
   once → arrays, and which messages are wrong.
 * `connectors.confluent.avro.plan`, `connectors.confluent.avro.avro_derive`: a sink's columns → the schema that it
   registers. `connectors.confluent.avro.encode`: rows → messages of Avro.
-* `protobuf_plan`, `protobuf_schema`: a schema of Protobuf → columns, and the decoder's options.
+* `protobuf_schema`, `protobuf_schema`: a schema of Protobuf → columns, and the decoder's options.
 * `protobuf`: messages of Protobuf → rows.
 """
 
@@ -42,10 +42,10 @@ from sinkql.connector_api.stream import (
     MessageEncoder,
     MessageEncoding,
 )
-from sinkql.connectors.confluent.avro.avro_plan import plan as plan_avro
+from sinkql.connectors.confluent.avro.plan import plan as plan_avro
 from sinkql.connectors.confluent.avro.plan import plan_avro as plan_written
 from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
-from sinkql.connectors.confluent.protobuf_plan import plan as plan_protobuf
+from sinkql.connectors.confluent.protobuf_schema import plan as plan_protobuf
 from sinkql.connectors.confluent.schema import ask
 
 _ABOUT = """\
@@ -63,7 +63,7 @@ def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
 
 
 def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
-    from sinkql.connectors.confluent.avro.avro import (  # pyarrow and fastavro, only where a job runs
+    from sinkql.connectors.confluent.avro.decode import (  # pyarrow and fastavro, only where a job runs
         AvroMessages,
         Writers,
     )
@@ -74,8 +74,7 @@ def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], c
 def _open_changes(
     options: Mapping[str, Any], columns: Sequence[physical.Column], key: Sequence[str], context: Context
 ) -> ChangeDecoder:
-    from sinkql.connectors.confluent.avro.avro import Writers
-    from sinkql.connectors.confluent.avro.decode import AvroChanges
+    from sinkql.connectors.confluent.avro.decode import AvroChanges, Writers
 
     return AvroChanges(tuple(columns), tuple(key), Writers.of(options, context))
 
@@ -93,7 +92,7 @@ def _write_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], 
 
 
 def _avro_schema(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Any:
-    from sinkql.connectors.confluent.avro.avro_derive import derived
+    from sinkql.connectors.confluent.avro.plan import derived
 
     return derived(columns, options)
 
@@ -130,7 +129,7 @@ connector = Connector(
     ),
     later=(UnsupportedKind("FORMAT", "AVRO", SchemaOptions), UnsupportedKind("FORMAT", "PROTOBUF", SchemaOptions)),
     tasks=(
-        "sinkql.connectors.confluent.avro.avro",
+        "sinkql.connectors.confluent.avro.decode",
         "sinkql.connectors.confluent.avro.decode",
         "sinkql.connectors.confluent.avro.encode",
     ),

@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sinkql import ast
-from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span
+from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
-from sinkql.connector_api.secret import secret_data
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import SecretText
 

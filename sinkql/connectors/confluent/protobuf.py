@@ -19,7 +19,7 @@ from sinkql.connectors.confluent.registry import Access, UnknownSchemaError, acc
 from sinkql.decode.arrow_values import column_of
 from sinkql.decode.text_column import Failures
 from sinkql.logical import Interval
-from sinkql.logical.interval import show_interval
+from sinkql.logical.time import show_interval
 
 _HEAD = 5
 _MOST_INDEXES = 64

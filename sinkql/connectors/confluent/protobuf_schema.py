@@ -1,4 +1,7 @@
-"""The text of a Protobuf schema, or its descriptors → a message's type, and its columns."""
+"""The text of a Protobuf schema, or its descriptors → a message's type, and its columns.
+
+FORMAT PROTOBUF → the columns of a message, and the decoder's options.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sinkql import logical
+from sinkql.connector_api.planning import FormatPlan, PlanningContext, SourceMessages
+from sinkql.connectors.confluent.schema import check_declared, known, registry_options, unusable
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import Field, map_type, parse_type, record_type
 
@@ -177,3 +182,30 @@ def _single_type(field: Descriptor, within: tuple[str, ...]) -> str:
 
 def _well_known(field: Descriptor) -> bool:
     return field.message_type is not None and field.message_type.full_name in WELL_KNOWN
+
+
+def plan(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
+    """Plan the columns of a message's fields, or those that are declared; raises SQ2470, SQ248x and SQ4266.
+
+    The options: `schema` is a text, or descriptors in hexadecimal digits, `references` have names and texts, `message`
+    is the name of the type.
+    """
+
+    registry = registry_options(messages, planning)
+    schema = known(messages)
+    try:
+        types = Types(compiled(schema.text, schema.references))
+        message = types.at((0,)) if schema.message is None else types.named(schema.message)
+        columns = columns_of(message)
+    except ValueError as error:
+        raise unusable(messages, error) from None
+    options: dict[str, Any] = {
+        "schema": schema.text,
+        "references": [list(each) for each in schema.references.items()],
+        "message": str(message.full_name),
+        **registry,
+    }
+    if not messages.columns:
+        return FormatPlan(options, columns)
+    check_declared(messages, columns)
+    return FormatPlan(options)

@@ -14,7 +14,7 @@ import msgspec
 
 from sinkql import codec
 from sinkql.connector_api import identity
-from sinkql.connector_api.secret import reveal
+from sinkql.connector_api.options import reveal
 from sinkql.connector_api.stream import Context
 from sinkql.connector_api.tunnel import OPTION, Tunnel
 from sinkql.errors import SinkqlError

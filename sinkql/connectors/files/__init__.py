@@ -2,16 +2,16 @@
 
 * `plan`: the statement → typed columns and the reader's options.
 * `infer`: files → the columns of a source that declares none.
-* `local_listing`, `unchanged`, `discovery`: a folder → its files, what is new in it look by look, and what changed.
+* `local_listing`, `local_listing`, `discovery`: a folder → its files, what is new in it look by look, and what changed.
 * `object_listing`: the same of objects of S3.
-* `seen`, `content`: a file → parts with digests, and its bytes only as they were when it was listed.
+* `content`, `content`: a file → parts with digests, and its bytes only as they were when it was listed.
 * `processed_files`: the durable log of the files that were read, in segments that are merged and swept.
 * `reader`: offsets → splits → rows.
 * `scan`: files that a query names → rows.
-* `compression`, `encoding`: a file that is compressed, or in another encoding → its text in UTF-8.
+* `content`, `encoding`: a file that is compressed, or in another encoding → its text in UTF-8.
 * `json_array`: a file that is one array → its members; lines of JSON, and CSV, are read by `sinkql.decode`.
 * `typed_formats`: files with columns in types of their own → an Arrow array of each declared column.
-* `avro`: the blocks of Avro files, which Arrow does not read.
+* `typed_formats`: the blocks of Avro files, which Arrow does not read.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sinkql import physical
-from sinkql.connector_api.on_error import OnErrorOptions
 from sinkql.connector_api.planning import Connector, FormatKind, Scan, ScanKind, SourceKind, UnsupportedKind
+from sinkql.connector_api.source_options import OnErrorOptions
 from sinkql.connector_api.stream import Context, Decoder, Decoding, Reader, StoredDecoder
-from sinkql.connectors.files.compression import ENDINGS
+from sinkql.connectors.files.content import ENDINGS
 from sinkql.connectors.files.plan import (
     FilesOptions,
     look,

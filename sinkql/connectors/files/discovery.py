@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from sinkql.connectors.files.content import ChangedError, changed, listed
-from sinkql.connectors.files.local_listing import Folder
-from sinkql.connectors.files.seen import SeenFile, seen_file
-from sinkql.connectors.files.unchanged import VisitedFolders
+from sinkql.connectors.files.content import ChangedError, SeenFile, changed, listed, seen_file
+from sinkql.connectors.files.local_listing import Folder, VisitedFolders
 from sinkql.errors import GoneError
 
 _SETTLE_NS = 1_000_000_000

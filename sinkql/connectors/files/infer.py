@@ -18,11 +18,9 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
-from sinkql.connectors.files.compression import Written
-from sinkql.connectors.files.content import Place
-from sinkql.connectors.files.seen import SeenFile
+from sinkql.connectors.files.content import Place, SeenFile, Written
+from sinkql.decode.columns import type_of_texts, type_of_values, why_text
 from sinkql.decode.csv import CsvRows
-from sinkql.decode.guess import type_of_texts, type_of_values, why_text
 from sinkql.errors import InvalidFileError
 from sinkql.logical.type import Field, Type, parse_type, record_type
 

@@ -21,11 +21,9 @@ from urllib.parse import unquote_plus
 
 import xxhash
 
-from sinkql.connectors.files.content import SoughtStream, changed
-from sinkql.connectors.files.seen import SeenFile
+from sinkql.connectors.files.content import SeenFile, SoughtStream, changed
 from sinkql.errors import GoneError, SinkqlError
-from sinkql.object_store.aws_failure import no_s3
-from sinkql.object_store.s3 import SCHEME, S3Credentials, code_of, s3_client, s3_failure
+from sinkql.object_store.s3 import SCHEME, S3Credentials, code_of, no_s3, s3_client, s3_failure
 from sinkql.object_store.store import ObjectStore
 
 _WHO = "files on AWS connections"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
-from sinkql.connector_api.on_error import OnErrorOptions
 from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.planning import FormatPlan, OutsideAccess, PlanningContext, SourcePlan
-from sinkql.connectors.files.compression import Compression, Written
+from sinkql.connector_api.source_options import OnErrorOptions
+from sinkql.connectors.files.content import Compression, Written
 from sinkql.connectors.files.encoding import encoding_of
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.decode.columns import check_names, declared
@@ -23,9 +23,8 @@ from sinkql.local_path import in_project
 from sinkql.printer.clause import name as print_name
 
 if TYPE_CHECKING:
-    from sinkql.connectors.files.content import Place
+    from sinkql.connectors.files.content import Place, SeenFile
     from sinkql.connectors.files.object_listing import Bucket
-    from sinkql.connectors.files.seen import SeenFile
 
 STORED = ("PARQUET", "ORC", "AVRO")
 """Formats whose files say what columns they have."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from sinkql import codec
-from sinkql.connectors.files.seen import SeenFile
+from sinkql.connectors.files.content import SeenFile
 from sinkql.errors import SinkqlError
 from sinkql.storage import failpoint, files
 

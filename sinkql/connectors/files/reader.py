@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.on_error import OnError, RecordErrorPolicy, on_error
+from sinkql.connector_api.source_options import OnError, RecordErrorPolicy, on_error
 from sinkql.connector_api.stream import (
     Context,
     Decoded,
@@ -41,7 +41,6 @@ from sinkql.connector_api.stream import (
     not_kept,
 )
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.files.compression import Written
 from sinkql.connectors.files.content import (
     LONGEST_LINE,
     PART_BYTES,
@@ -49,8 +48,12 @@ from sinkql.connectors.files.content import (
     ListedFile,
     ListedStream,
     LongLineError,
+    Part,
+    SeenFile,
+    Written,
     changed,
     digest,
+    from_data,
     listed,
     measure,
     undecodable,
@@ -60,7 +63,6 @@ from sinkql.connectors.files.discovery import Watch
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.object_listing import Bucket, BucketWatch
 from sinkql.connectors.files.processed_files import ProcessedFilesLog
-from sinkql.connectors.files.seen import Part, SeenFile, from_data
 from sinkql.errors import GoneError, SinkqlError
 
 _SMALL_BYTES = 1 << 20

@@ -14,12 +14,20 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.stream import Decoding, UndecodableError
-from sinkql.connectors.files.compression import Written
-from sinkql.connectors.files.content import LONGEST_LINE, ChangedError, LongLineError, Place, undecodable
+from sinkql.connectors.files.content import (
+    LONGEST_LINE,
+    ChangedError,
+    LongLineError,
+    Place,
+    SeenFile,
+    UnreadableError,
+    Written,
+    seen_file,
+    undecodable,
+)
 from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.local_listing import Folder, regular
 from sinkql.connectors.files.reader import text_of, whole_lines
-from sinkql.connectors.files.seen import SeenFile, UnreadableError, seen_file
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.local_path import expand_home
 from sinkql.object_store.store import ObjectStore

@@ -1,7 +1,7 @@
 """Google Cloud connections: access to Cloud Storage and to BigLake's catalog, for whoever reads or writes there.
 
 * `store`: the key of a service account → tokens, renewed in time, as an object store's properties.
-* `failure`: an exception of google-auth → one coded error.
+* `store`: an exception of google-auth → one coded error.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import SecretOnly, bind, option_field
+from sinkql.connector_api.options import SecretOnly, bind, option_field, secret_data
 from sinkql.connector_api.planning import ConnectionKind, Connector, OutsideAccess, PlanningContext
-from sinkql.connector_api.secret import secret_data
 from sinkql.connectors.gcp.store import open_store
 
 OWNER = "GCP connections"

@@ -1,4 +1,7 @@
-"""The key of a service account → the properties that open Cloud Storage, with a token that is valid now."""
+"""The key of a service account → the properties that open Cloud Storage, with a token that is valid now.
+
+An exception of google-auth → one coded error with its cause, at the option that causes it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sinkql.connector_api.secret import reveal
-from sinkql.connectors.gcp.failure import bad_key, failure, no_google_auth
-from sinkql.object_store.renewal import Credentials, RenewedCredentials
-from sinkql.object_store.store import Options, RevealSecret
+from sinkql.connector_api.options import reveal
+from sinkql.errors import SinkqlError
+from sinkql.object_store.store import Credentials, Options, RenewedCredentials, RevealSecret
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _LIFE = timedelta(hours=1)
@@ -92,3 +94,47 @@ def hush() -> None:
     """Keep google-auth's debug messages back: they show requests and answers."""
     for logger in map(logging.getLogger, _LOGGERS):
         logger.setLevel(max(logger.level, logging.INFO))
+
+
+_OPTION = "SERVICE ACCOUNT KEY"
+
+
+def no_google_auth() -> SinkqlError:
+    """Return the error where the extra is not installed."""
+    return SinkqlError(
+        "SQ4233",
+        "GCP connections need the Python package google-auth, which is not installed",
+        hint="Run pip install 'sinkql[gcp]'.",
+    )
+
+
+def bad_key(why: str) -> SinkqlError:
+    """Return the error for a secret that has no key; `why` quotes nothing of it."""
+    return SinkqlError(
+        "SQ4230",
+        f"SERVICE ACCOUNT KEY of the GCP connection is not the key of a service account: {why}",
+        hint="Give the secret the whole file of JSON: ALTER SECRET name AS file('key.json').",
+        option=_OPTION,
+    )
+
+
+def failure(error: Exception) -> SinkqlError:
+    """Return the error to show for what a request for a token raised."""
+    from google.auth import exceptions
+
+    if isinstance(error, exceptions.RefreshError) and not error.retryable:
+        return SinkqlError(
+            "SQ4231",
+            "Google rejects the key of the GCP connection",
+            detail=str(error.args[0]) if error.args else type(error).__name__,
+            hint="Check that the service account exists, is enabled and has this key, and that this machine's clock is "
+            "right.",
+            option=_OPTION,
+        )
+    return SinkqlError(
+        "SQ4232",
+        "the server that gives Google's tokens does not answer, or gives none",
+        detail=f"{type(error).__name__}: {error}",
+        hint="Check the network, and token_uri in the key.",
+        option=_OPTION,
+    )

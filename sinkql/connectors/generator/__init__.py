@@ -1,10 +1,10 @@
 """LOAD GENERATOR sources: rows that are a pure function of their place. A generator is a source kind of its own.
 
-* `options`, `schema`, `about`: the words of the generators, the columns of their tables, and what is said of them.
+* `options`, `schema`, `options`: the words of the generators, the columns of their tables, and what is said of them.
 * `plan`: a statement → the reader's options, and columns.
-* `reader`: offsets and splits of a table, by the pace of its ticks; `kind` finds the table.
+* `reader`: offsets and splits of a table, by the pace of its ticks; `reader` finds the table.
 * `counter`, `key_value`, `auction`, `marketing`, `tpch`: what the rows are; `table` is what they have in common.
-* `noise`, `columns`: random values by place, and Arrow columns of them.
+* `columns`, `columns`: random values by place, and Arrow columns of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sinkql.connector_api.planning import (
     UnsupportedKind,
 )
 from sinkql.connector_api.stream import Context, Offsets, Reader
-from sinkql.connectors.generator import about, plan
+from sinkql.connectors.generator import options, plan
 from sinkql.connectors.generator.options import CounterOptions, KeyValueOptions, TickOptions, TpchOptions
 
 First = Callable[[Offsets, int], Offsets]
@@ -64,8 +64,8 @@ def _kind(name: str, planned: PlanSource, options: type, told: str, first: First
 connector = Connector(
     "generator",
     sources=(
-        _kind("AUCTION", plan.plan_auction, TickOptions, about.AUCTION, _first_of_some),
-        _kind("CLOCK", plan.plan_clock, TickOptions, about.CLOCK),
+        _kind("AUCTION", plan.plan_auction, TickOptions, options.AUCTION, _first_of_some),
+        _kind("CLOCK", plan.plan_clock, TickOptions, options.CLOCK),
         SourceKind(
             "LOAD GENERATOR COUNTER",
             plan.plan_counter,
@@ -74,9 +74,9 @@ connector = Connector(
             first=_first,
             common=lambda planned: True,
         ),
-        _kind("KEY VALUE", plan.plan_key_value, KeyValueOptions, about.KEY_VALUE),
-        _kind("MARKETING", plan.plan_marketing, TickOptions, about.MARKETING, _first_of_some),
-        _kind("TPCH", plan.plan_tpch, TpchOptions, about.TPCH),
+        _kind("KEY VALUE", plan.plan_key_value, KeyValueOptions, options.KEY_VALUE),
+        _kind("MARKETING", plan.plan_marketing, TickOptions, options.MARKETING, _first_of_some),
+        _kind("TPCH", plan.plan_tpch, TpchOptions, options.TPCH),
     ),
     later=(UnsupportedKind("SOURCE", "LOAD GENERATOR DATUMS", TickOptions),),
     tasks=("sinkql.connectors.generator.reader",),

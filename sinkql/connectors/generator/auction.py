@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.generator.columns import choice, integers, times
-from sinkql.connectors.generator.noise import Ints, between, noise
+from sinkql.connectors.generator.columns import Ints, between, choice, integers, noise, times
 from sinkql.connectors.generator.table import Made, Pace, Table, Window, batch
 
 _PAIR = 13

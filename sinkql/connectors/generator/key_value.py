@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.generator.columns import Bytes, fixed_length
-from sinkql.connectors.generator.noise import Ints, noise
+from sinkql.connectors.generator.columns import Bytes, Ints, fixed_length, noise
 from sinkql.connectors.generator.table import Turnover, Window, batch
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.generator.columns import choice, times
-from sinkql.connectors.generator.noise import Ints, between, fraction, noise
+from sinkql.connectors.generator.columns import Ints, between, choice, fraction, noise, times
 from sinkql.connectors.generator.table import Made, Pace, Table, Window, batch
 
 _CUSTOMERS = 50

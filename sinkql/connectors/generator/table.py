@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.generator.noise import Ints
+from sinkql.connectors.generator.columns import Ints
 
 
 @dataclass(frozen=True, slots=True)

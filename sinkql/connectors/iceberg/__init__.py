@@ -94,13 +94,13 @@ def _count_rows(write: physical.Write, context: Context) -> int | None:
 
 
 def _publish(write: physical.Write, context: Context) -> Published:
-    from sinkql.connectors.iceberg.commit.publish import publish
+    from sinkql.connectors.iceberg.commit.proposal import publish
 
     return publish(write, context)
 
 
 def _forget(write: physical.Write, context: Context) -> None:
-    from sinkql.connectors.iceberg.commit.forget import delete_sink_tag
+    from sinkql.connectors.iceberg.commit.drop_table import delete_sink_tag
 
     delete_sink_tag(write, context)
 
@@ -119,7 +119,7 @@ def _rows(
     *,
     switch: PlanChange | None = None,
 ) -> pa.Table:
-    from sinkql.connectors.iceberg.commit.present import current_rows
+    from sinkql.connectors.iceberg.commit.table_facts import current_rows
 
     return current_rows(write, context, columns, limit, switch=switch)
 

@@ -4,7 +4,7 @@
 * `formats`: FORMAT JSON, CSV, TEXT and BYTES of messages → columns and the decoder's options.
 * `scaffold`: brokers and messages → a connection and sources, as `sinkql init` writes them.
 * `plan`: the statement → columns of key, value and metadata, and the reader's options.
-* `ssh_proxy`: brokers behind SSH servers → ports of this machine; `wire`: what brokers say of brokers.
+* `ssh_proxy`: brokers behind SSH servers → ports of this machine; `ssh_proxy`: what brokers say of brokers.
 * `client`: a planned connection → what the client library is told, and what its failures mean.
 * `admin`: what brokers say of a topic. `doctor`: the brokers are asked → what may keep sources from running.
 * `sink`: what sinks write into topics.
@@ -18,7 +18,6 @@ from decimal import Decimal
 
 from sinkql import logical, physical
 from sinkql.connector_api.health_check import CheckContext, HealthCheck
-from sinkql.connector_api.on_error import OnErrorOptions
 from sinkql.connector_api.planning import (
     AddressKind,
     ConnectionKind,
@@ -29,6 +28,7 @@ from sinkql.connector_api.planning import (
     SourceKind,
     SourcePlan,
 )
+from sinkql.connector_api.source_options import OnErrorOptions
 from sinkql.connector_api.stream import Context, Offsets, Reader, Writer
 from sinkql.connectors.kafka.connection import KIND, OWNER, KafkaOptions, plan_connection
 from sinkql.connectors.kafka.formats import FORMATS

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from sinkql import logical, physical
+from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
-from sinkql.connector_api.secret import reveal
 from sinkql.connectors.kafka.connection import TUNNELS
 from sinkql.connectors.kafka.ssh_proxy import Route, Routes, Tls, proxy_of
 from sinkql.errors import SinkqlError

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from sinkql import ast, logical
-from sinkql.connector_api.on_error import OnErrorOptions
 from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.planning import (
     FormatPlan,
@@ -19,6 +18,7 @@ from sinkql.connector_api.planning import (
     SourceMessages,
     SourcePlan,
 )
+from sinkql.connector_api.source_options import OnErrorOptions
 from sinkql.connector_api.types import parse_type
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.decode.columns import check_names, declared

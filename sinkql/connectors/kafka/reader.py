@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api import skip
-from sinkql.connector_api.on_error import OnError, RecordErrorPolicy, on_error
+from sinkql.connector_api import requests
+from sinkql.connector_api.source_options import OnError, RecordErrorPolicy, on_error
 from sinkql.connector_api.stream import (
     Context,
     DecodedMessages,
@@ -248,7 +248,7 @@ class KafkaReader(Reader):
             self._check_there(offsets)
         except SinkqlError as error:
             if error.of_loss and self.notes is not None:
-                skip.report_loss(self.notes, self.known_as, offsets)
+                requests.report_loss(self.notes, self.known_as, offsets)
             raise
 
     def _check_there(self, offsets: Offsets) -> None:
@@ -292,11 +292,11 @@ class KafkaReader(Reader):
     def after_commit(self, end: Offsets) -> None:
         """Forget what was accepted: it was of a place from before."""
         if self.notes is not None:
-            skip.forget(self.notes, self.known_as)
+            requests.forget(self.notes, self.known_as)
 
     def _going_on(self, start: Offsets) -> Offsets:
         """Return where a sink goes on from a place: somewhere else where a user has accepted what is lost there."""
-        found = skip.accepted(self.notes, self.known_as, start) if self.notes is not None else None
+        found = requests.accepted(self.notes, self.known_as, start) if self.notes is not None else None
         if self.notes is None or found is None:
             return start
         if found.end is not None:
@@ -314,7 +314,7 @@ class KafkaReader(Reader):
             places = {each: max(at, self.start.get(str(each), 0)) for each, at in first.items()}
             begin = dict.fromkeys(map(str, places), -1)  # rows of the other topic cannot be computed again
         end = {**_offsets(topic, places), "begin": begin}
-        skip.settle(self.notes, self.known_as, found, end)
+        requests.settle(self.notes, self.known_as, found, end)
         return end
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:

@@ -18,7 +18,7 @@ from sinkql.connector_api.scaffold import (
     option,
     relation_name,
 )
-from sinkql.decode.guess import type_of_texts, type_of_values
+from sinkql.decode.columns import type_of_texts, type_of_values
 from sinkql.errors import SinkqlError
 from sinkql.printer.clause import ident, text
 

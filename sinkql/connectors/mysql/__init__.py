@@ -4,14 +4,14 @@
 * `facts`: what is known of a server and its tables; `type`: a column's declaration ↔ SinkQL's type.
 * `scaffold`: an address → a connection and a source, as `sinkql init` writes them.
 * `plan`: a statement and the facts → what each table reads.
-* `connection`: a connection's options → an open one; what it fails with. `setting`, `purify`, `doctor`: the
+* `connection`: a connection's options → an open one; what it fails with. `purify`, `purify`, `doctor`: the
   server is asked.
-* `position`: sets of transactions ↔ positions that sort; `gtid`: MySQL's ids and sets of them, as bytes.
+* `gtid`: sets of transactions ↔ positions that sort; `gtid`: MySQL's ids and sets of them, as bytes.
 * `binlog_client`, `binlog`, `ddl`: the log as bytes → events → rows events by table, and what statements do to tables.
-* `table_map`, `rows_event`, `column`: a table's layout → where values stand → Arrow arrays; `decimals`, `charset`,
+* `table_map`, `rows_event`, `column`: a table's layout → where values stand → Arrow arrays; `value`, `value`,
   `value`.
-* `letter`: a row that does not decode → what can be read of it.
-* `table`: rows events of a table → its changes. `snapshot`, `text`: parts of tables, as a query prints them.
+* `rows_event`: a row that does not decode → what can be read of it.
+* `table`: rows events of a table → its changes. `snapshot`, `snapshot`: parts of tables, as a query prints them.
 * `stream`: all of that, as a capture asks for it.
 """
 
@@ -50,7 +50,7 @@ def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
 
 def _progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[str]]:
     """Return the GTIDs of all transactions that are read."""
-    from sinkql.connectors.mysql.position import set_of
+    from sinkql.connectors.mysql.gtid import set_of
 
     return [] if not captured else [(set_of(captured),)]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from sinkql.connector_api.cdc import SKIP
 from sinkql.connectors.mysql.ddl import Effect, control, effects, savepoint
+from sinkql.connectors.mysql.gtid import Transactions as Set
 from sinkql.connectors.mysql.gtid import numbered, tagged
 from sinkql.connectors.mysql.history_check import ReadHistory
-from sinkql.connectors.mysql.position import Transactions as Set
 from sinkql.connectors.mysql.table_map import TableMap, length_encoded, table_map
 from sinkql.errors import SinkqlError
 

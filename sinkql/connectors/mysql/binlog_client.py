@@ -19,8 +19,7 @@ from pymysql.err import raise_mysql_exception
 
 from sinkql.connectors.mysql.binlog import FORMAT
 from sinkql.connectors.mysql.connection import Connection, failing, rows
-from sinkql.connectors.mysql.gtid import set_bytes
-from sinkql.connectors.mysql.position import NumberedTransactions
+from sinkql.connectors.mysql.gtid import NumberedTransactions, set_bytes
 
 BLOCK = 8 << 20
 """About how many bytes are decoded at once."""

@@ -16,11 +16,9 @@ import pyarrow as pa
 
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.mysql import table_map
-from sinkql.connectors.mysql.charset import ASCII_TOO, UTF8, decoder
-from sinkql.connectors.mysql.decimals import decimal_of, groups
 from sinkql.connectors.mysql.rows_event import Cells, Flags, Numbers, unsigned
 from sinkql.connectors.mysql.table_map import Wire
-from sinkql.connectors.mysql.value import BinaryJsonError, json_text
+from sinkql.connectors.mysql.value import ASCII_TOO, UTF8, BinaryJsonError, decimal_of, decoder, groups, json_text
 from sinkql.decode.columnar import Block, binaries, fixed_width
 from sinkql.logical.jsonb import jsonb, jsonbs
 

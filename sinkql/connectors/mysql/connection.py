@@ -15,7 +15,7 @@ from pymysql.constants import ER
 from sinkql.connector_api import identity
 from sinkql.connector_api.cdc import SKIP
 from sinkql.connector_api.dead_connection import ResponseWatch
-from sinkql.connector_api.secret import reveal
+from sinkql.connector_api.options import reveal
 from sinkql.connector_api.tunnel import Tunnel
 from sinkql.connectors.mysql.login import GuardedConnection, login_refused_error
 from sinkql.errors import SinkqlError

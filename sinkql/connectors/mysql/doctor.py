@@ -10,8 +10,7 @@ from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceU
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.mysql.connection import Connection, failing, mariadb, rows, variables
 from sinkql.connectors.mysql.facts import Table, listed
-from sinkql.connectors.mysql.purify import check_privileges, connected, read_tables
-from sinkql.connectors.mysql.setting import settings
+from sinkql.connectors.mysql.purify import check_privileges, connected, read_tables, settings
 from sinkql.errors import SinkqlError
 
 _DAY_S = 86_400

@@ -10,8 +10,10 @@ import msgspec
 
 from sinkql import ast, codec, logical, physical
 from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options, table_options
-from sinkql.connector_api.chosen import OPTIONS, ColumnChoice, TableColumnChoice
 from sinkql.connector_api.database_options import (
+    OPTIONS,
+    ColumnChoice,
+    TableColumnChoice,
     check_certificate,
     check_clauses,
     check_encryption,
@@ -19,9 +21,8 @@ from sinkql.connector_api.database_options import (
     check_port,
     connection_of,
 )
-from sinkql.connector_api.options import bind
+from sinkql.connector_api.options import bind, secret_data
 from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourcePlan
-from sinkql.connector_api.secret import secret_data
 from sinkql.connector_api.source_options import log_elsewhere, log_retention
 from sinkql.connector_api.types import parse_type
 from sinkql.connectors.mysql.facts import Column, Server, Table, found_of, listed

@@ -34,8 +34,7 @@ from sinkql.connectors.mysql.connection import (
     rows,
     variables,
 )
-from sinkql.connectors.mysql.history_check import ReadHistories
-from sinkql.connectors.mysql.position import (
+from sinkql.connectors.mysql.gtid import (
     DomainTransactions,
     NumberedTransactions,
     count_of,
@@ -43,8 +42,8 @@ from sinkql.connectors.mysql.position import (
     since,
     transactions,
 )
-from sinkql.connectors.mysql.purify import keyed
-from sinkql.connectors.mysql.setting import check_settings
+from sinkql.connectors.mysql.history_check import ReadHistories
+from sinkql.connectors.mysql.purify import check_settings, keyed
 from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin
 from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
 from sinkql.connectors.mysql.table_map import TableMap

@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from sinkql.connector_api.cdc import CapturedTable, TableRows
 from sinkql.connector_api.stream import RowError
 from sinkql.connectors.mysql.binlog import Part
-from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target, decode, strings
-from sinkql.connectors.mysql.letter import UndecodableRow
-from sinkql.connectors.mysql.rows_event import Cells, Flags, Images, locate
+from sinkql.connectors.mysql.rows_event import Cells, Flags, Images, UndecodableRow, locate
 from sinkql.connectors.mysql.table_map import TableMap, Wire
 from sinkql.connectors.mysql.type import Declared, declared, fits
+from sinkql.connectors.mysql.value import decoder
 from sinkql.decode.columnar import Block
 from sinkql.physical import Column
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sinkql.connectors.mysql import table_map
-from sinkql.connectors.mysql.charset import WIDEST
 from sinkql.connectors.mysql.table_map import Wire
+from sinkql.connectors.mysql.value import WIDEST
 
 _INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 _SIGNED = {"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer", "bigint": "bigint"}

@@ -2,16 +2,23 @@
 
 The layout is that of the server's json_binary.h: a type, then a tree of objects and arrays whose entries point to keys
 and values by offsets of two or four bytes.
+
+Bytes of a server's character set → text, character by character what the server itself makes of them.
+
+A decimal's bytes in the log → its value: groups of nine digits in four bytes, and what is left in fewer.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import struct
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
-from sinkql.connectors.mysql.decimals import decimal_of
+from sinkql.connectors.mysql.table_map import DECIMAL_BYTES
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = 0, 1, 2, 3, 4
 _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 5, 6, 7, 8, 9, 10, 11, 12, 15
@@ -122,3 +129,83 @@ def _moment(kind: int, packed: int) -> str:
     months, day = whole >> 22 & 0x1FFFF, whole >> 17 & 31
     text = f"{months // 13:04}-{months % 13:02}-{day:02}"
     return text if kind == _DATE else f"{text} {clock}"
+
+
+Decode = Callable[[bytes], str]
+
+_SAME = {
+    "utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "ascii",
+    "ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be",
+    "gbk": "gbk", "gb2312": "gb2312", "euckr": "cp949", "cp932": "cp932",
+}  # fmt: skip
+_SINGLE = {
+    "latin1": "cp1252", "latin2": "iso8859-2", "latin5": "iso8859-9", "latin7": "iso8859-13", "greek": "iso8859-7",
+    "hebrew": "iso8859-8", "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256", "cp1257": "cp1257",
+    "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "koi8r": "koi8-r", "koi8u": "koi8-u",
+    "macroman": "mac-roman", "macce": "mac-latin2", "tis620": "tis-620",
+}  # fmt: skip
+_OTHERWISE = {
+    "hebrew": {0xAF: "‾"},
+    "greek": {0xA1: "ʽ", 0xA2: "ʼ"},
+    "cp866": {0xFC: "ⁿ", 0xFD: "²"},
+    "koi8u": {0x95: "•"},
+    "latin1": {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
+}
+"""Where the servers' tables differ from those of Python."""
+
+UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+"""Character sets whose bytes are those of UTF-8."""
+
+ASCII_TOO = UTF8 | _SINGLE.keys() | {"gbk", "gb2312", "euckr", "cp932"}
+"""Character sets in which bytes below 128 are those of ASCII."""
+
+SINGLE = tuple(_SINGLE)
+"""Character sets in which every byte is a character."""
+
+
+WIDEST = {
+    "utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "gbk": 2, "gb2312": 2,
+    "euckr": 2, "cp932": 2,
+}  # fmt: skip
+"""How many bytes a character may have, where that is more than one."""
+
+
+def decoder(charset: str) -> Decode | None:
+    """Return what decodes a character set's bytes, raising ValueError; None for one that is not known."""
+    if charset in _SAME:
+        name = _SAME[charset]
+        return lambda data: data.decode(name)
+    if charset not in _SINGLE:
+        return None
+    table = "".join(_character(charset, byte) for byte in range(256))
+    return lambda data: codecs.charmap_decode(data, "strict", table)[0]
+
+
+def _character(charset: str, byte: int) -> str:
+    found = _OTHERWISE.get(charset, {}).get(byte)
+    if found is not None:
+        return found
+    try:
+        return bytes((byte,)).decode(_SINGLE[charset])
+    except ValueError:
+        return "\ufffe"  # which says that there is none
+
+
+def groups(precision: int, scale: int) -> list[int]:
+    """Return how many digits each group of bytes has."""
+    whole, part = divmod(precision - scale, 9), divmod(scale, 9)
+    return [*filter(None, [whole[1]]), *[9] * (whole[0] + part[0]), *filter(None, [part[1]])]
+
+
+def decimal_of(data: bytes, precision: int, scale: int) -> Decimal:
+    """Return the value of bytes, in which the first bit tells the sign, and all bits of a negative one are turned."""
+    turned = bytearray(data)
+    negative = turned[0] < 0x80
+    turned[0] ^= 0x80
+    value, at = 0, 0
+    for digits in groups(precision, scale):
+        size = DECIMAL_BYTES[digits]
+        group = int.from_bytes(turned[at : at + size], "big")
+        value = value * 10**digits + (group ^ ((1 << 8 * size) - 1) if negative else group)
+        at += size
+    return Decimal((int(negative), tuple(map(int, str(value))), -scale))

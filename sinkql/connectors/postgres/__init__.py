@@ -1,15 +1,16 @@
 """Postgres: connections, and sources that read a publication's tables and their changes.
 
-* `options`: the words of connections, sources and tables.
+* `connection`: the words of connections, sources and tables.
 * `connection`, `client`: a connection's options, and an open connection; what keeps it from opening.
 * `type`, `publication`: tables, columns and types as the server has them; what is known of a publication.
 * `facts`, `type_catalog`: the server is asked → what planning must know.
 * `scaffold`: an address → a connection and a source, as `sinkql init` writes them.
 * `doctor`: the server is asked → what may keep sources from running.
 * `plan`: a statement and the facts → what each table reads.
-* `gap_detection`, `form`: the server's catalog, now and then → the tables of which it has not sent all changes.
+* `gap_detection`, `gap_detection`: the server's catalog, now and then → the tables of which it has not sent all
+  changes.
 * `stream`, `slot`: a source's slot → the changes of its tables; positions in the server's log, and snapshots.
-* `pgoutput`, `relation`, `rows`, `tuples`: what is received, a block at a time → rows, a table and a column at a time.
+* `pgoutput`, `relation`, `rows`, `rows`: what is received, a block at a time → rows, a table and a column at a time.
 * `column`, `value`: values of a type → an Arrow column; one value exactly, and why it does not fit.
 * `chunk`, `copy`: parts of a table as one transaction sees them.
 """
@@ -26,8 +27,13 @@ from sinkql.connector_api.health_check import CheckContext, HealthCheck
 from sinkql.connector_api.planning import AddressKind, ConnectionKind, Connector, OutsideAccess, Progress, SourceKind
 from sinkql.connector_api.source_options import CaptureOptions
 from sinkql.connector_api.stream import Offsets
-from sinkql.connectors.postgres.connection import PLACE, plan_connection
-from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions, PublicationOptions
+from sinkql.connectors.postgres.connection import (
+    CONNECTION_OWNER,
+    PLACE,
+    PostgresOptions,
+    PublicationOptions,
+    plan_connection,
+)
 from sinkql.connectors.postgres.plan import ask, plan, plan_table
 from sinkql.connectors.postgres.scaffold import draft_connection, draft_sources, sample, table_options
 

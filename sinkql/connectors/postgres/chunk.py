@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, SchemaChanged, Snapshot, TableRows
-from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.types import python_values
 from sinkql.connectors.postgres.client import guarded
 from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, fitting, lacking, left_of

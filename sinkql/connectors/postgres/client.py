@@ -15,10 +15,9 @@ from typing import Any
 import psycopg
 
 from sinkql import logical, physical
-from sinkql.connector_api.backend import GuardedConnection, backend_pid, is_backend_active
-from sinkql.connector_api.dead_connection import ResponseWatch
+from sinkql.connector_api.dead_connection import GuardedConnection, ResponseWatch, backend_pid, is_backend_active
+from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
-from sinkql.connector_api.secret import reveal
 from sinkql.connector_api.tunnel import Tunnel, carried_tunnel, planned_tunnel
 from sinkql.errors import SinkqlError
 

@@ -30,8 +30,8 @@ from sinkql.connectors.postgres.value import (
 )
 from sinkql.decode import columnar
 from sinkql.decode.columnar import LIMB, Block, Mask, Offsets, mask_or
-from sinkql.logical.array import levels
 from sinkql.logical.jsonb import has_long_number, jsonbs
+from sinkql.logical.nested import levels
 
 Found = tuple[pa.Array, Mask | None]
 """A column, and where its values do not fit; None: nowhere."""

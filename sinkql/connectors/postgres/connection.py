@@ -1,17 +1,20 @@
-"""CREATE CONNECTION … TO POSTGRES → where the database is, who connects, and how it is encrypted."""
+"""CREATE CONNECTION … TO POSTGRES → where the database is, who connects, and how it is encrypted.
+
+The options of CREATE CONNECTION … TO POSTGRES and CREATE SOURCE … FROM POSTGRES, as their dataclasses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from sinkql import ast
 from sinkql.connector_api.database_options import check_certificate, check_encryption, check_host, check_port
-from sinkql.connector_api.options import bind, option_span
+from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
-from sinkql.connector_api.secret import secret_data
-from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions
 from sinkql.errors import SinkqlError
+from sinkql.logical import SecretText
 
 PLACE = ("DATABASE",)
 """What cannot change: a server may move, and is known by its system id then."""
@@ -51,3 +54,52 @@ def _check(statement: ast.CreateConnection, options: PostgresOptions) -> None:
     check_port(written, options.port, usual=5432, otherwise=otherwise)
     check_certificate(written, otherwise)
     check_encryption(written, options.ssl_mode, off="disable", on="verify_full, or require", otherwise=otherwise)
+
+
+CONNECTION_OWNER = "Postgres connections"
+SOURCE_OWNER = "sources from Postgres"
+TABLE_OWNER = "tables of Postgres sources"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresOptions:
+    """The options of TO POSTGRES."""
+
+    host: str = option_field("the server's name or address")
+    database: str = option_field("the database that has the publication")
+    user: SecretPart = option_field("a role with `LOGIN` and `REPLICATION` that may read the tables")
+    port: int = option_field("the server's port", default=5432)
+    password: SecretOnly | None = option_field("the role's password", default=None)
+    ssl_mode: Literal["disable", "prefer", "require", "verify_ca", "verify_full"] = option_field(
+        "prefer: encrypted where the server offers it; require: encrypted; verify_ca: and the server's certificate is "
+        "checked; verify_full: and its host name",
+        default="prefer",
+    )
+    ssl_certificate: SecretText | None = option_field(
+        "the client's certificate as PEM text, with `SSL KEY`", default=None
+    )
+    ssl_key: SecretOnly | None = option_field("the key of the client's certificate as PEM text", default=None)
+    ssl_certificate_authority: SecretText | None = option_field(
+        "the certificates, as PEM text, that the server's is checked with", default=None
+    )
+    ssh_tunnel: ast.Name | None = option_field(
+        "a connection to an SSH server that the database is reached through", default=None
+    )
+    aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationOptions:
+    """The options of FROM POSTGRES CONNECTION."""
+
+    publication: str = option_field("the publication whose tables are read")
+    text_columns: tuple[str, ...] = option_field("columns, as `schema.table.column`, that are read as text", default=())
+    exclude_columns: tuple[str, ...] = option_field("columns, as `schema.table.column`, that are left out", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options of WITH (…) of CREATE TABLE … FROM SOURCE."""
+
+    text_columns: tuple[str, ...] = option_field("columns that are read as text", default=())
+    exclude_columns: tuple[str, ...] = option_field("columns that are left out", default=())

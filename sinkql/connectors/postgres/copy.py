@@ -15,8 +15,7 @@ from sinkql.connector_api.stream import RowError
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.postgres.client import guarded
 from sinkql.connectors.postgres.column import Places, decode, read
-from sinkql.connectors.postgres.rows import AT
-from sinkql.connectors.postgres.tuples import GarbledError
+from sinkql.connectors.postgres.rows import AT, GarbledError
 from sinkql.connectors.postgres.type import ServerColumn
 from sinkql.connectors.postgres.value import UnfitError
 from sinkql.decode.columnar import Block, Mask, Offsets, mask_or

@@ -8,12 +8,11 @@ import msgspec
 
 from sinkql import ast, codec, logical, physical
 from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options, table_options
-from sinkql.connector_api.chosen import EXCLUDE, TEXT, ColumnChoice
-from sinkql.connector_api.database_options import check_clauses, connection_of
+from sinkql.connector_api.database_options import EXCLUDE, TEXT, ColumnChoice, check_clauses, connection_of
 from sinkql.connector_api.options import bind, option_span
 from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourcePlan
 from sinkql.connector_api.source_options import CaptureOptions, log_elsewhere, log_retention
-from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
+from sinkql.connectors.postgres.connection import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
 from sinkql.connectors.postgres.type import ServerTable, json_lists, table_json
 from sinkql.errors import Notice, SinkqlError, UnaskedError

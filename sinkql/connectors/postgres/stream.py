@@ -32,6 +32,7 @@ from sinkql.connectors.postgres.gap_detection import PublicationWatch, SentTable
 from sinkql.connectors.postgres.history_check import HistoryCheck, OtherServerError, ReadHistories
 from sinkql.connectors.postgres.pgoutput import HEADER, Messages
 from sinkql.connectors.postgres.publication import UNKNOWN
+from sinkql.connectors.postgres.rows import GarbledError
 from sinkql.connectors.postgres.slot import (
     Connection,
     Timelines,
@@ -46,7 +47,6 @@ from sinkql.connectors.postgres.slot import (
     shown,
     slot_name,
 )
-from sinkql.connectors.postgres.tuples import GarbledError
 from sinkql.connectors.postgres.type import server_table
 from sinkql.errors import SinkqlError
 

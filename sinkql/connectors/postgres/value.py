@@ -15,13 +15,19 @@ from types import MappingProxyType
 from typing import Any
 
 from sinkql.connectors.postgres.type import BLANKED, NUMERIC_OID, ServerType, sql_type
-from sinkql.logical.array import Items, levels, read_array
 from sinkql.logical.expression import Interval
-from sinkql.logical.interval import read_interval, show_interval
 from sinkql.logical.jsonb import has_long_number, jsonb
-from sinkql.logical.nested import read_record
+from sinkql.logical.nested import Items, levels, read_array, read_record
 from sinkql.logical.range import EMPTY, SUBTYPES, Bound, make_range, read_range
-from sinkql.logical.time import OutOfRangeError, read_date, read_time, read_timestamp, read_timestamptz
+from sinkql.logical.time import (
+    OutOfRangeError,
+    read_date,
+    read_interval,
+    read_time,
+    read_timestamp,
+    read_timestamptz,
+    show_interval,
+)
 from sinkql.logical.type import Type
 
 EPOCH_DAY = 10957

@@ -4,8 +4,8 @@
 * `rows`: changes of rows, added up; runs of them as files.
 * `task`: the changes of one bucket → a run, and the runs that are the view's contents by now.
 * `writer`: claims and commits, each an entry of the log; what nobody needs any more goes.
-* `moved`: a view whose cluster gets STATE → its log, which goes on there.
-* `rebuild`: all rows again → the changes that make the contents just these.
+* `log`: a view whose cluster gets STATE → its log, which goes on there.
+* `task`: all rows again → the changes that make the contents just these.
 * `reader`: offsets in the log → rows that came and went; from the beginning, the contents.
 """
 

@@ -6,6 +6,11 @@ one still needs goes.
 
 The log of a view whose cluster has STATE lies there, and any host reads it. Each host has a folder for it, which is a
 cache.
+
+A view whose cluster gets STATE, or that goes to one with it → its log goes on there, from the catalog's folder.
+
+Entries keep their numbers and ids, so that readers go on in them; while some are there and others not, the file
+`MOVING` tells them to wait.
 """
 
 from __future__ import annotations
@@ -13,10 +18,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import msgspec
 from xxhash import xxh3_64_hexdigest
@@ -29,7 +35,7 @@ from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import ObjectStateStore, StateDirectory, state_store
 from sinkql.state_store.numbered_log import StoredNumbered
-from sinkql.storage import failpoint
+from sinkql.storage import failpoint, files
 from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog, file_name
 
 _CACHED = 1000
@@ -317,3 +323,62 @@ def changed_runs(number: int, entry: Entry, runs: Sequence[Run], contents: Conte
     after = {**entry.contents, **{bucket: tuple(each) for bucket, each in contents.items()}}
     changed = number if runs else entry.changed
     return msgspec.structs.replace(entry, runs=tuple(runs), contents=after, changed=changed, buckets=buckets)
+
+
+def migrate_log(log: ViewLog) -> None:
+    """Publish in a log in STATE what the catalog's folder has more of it, if anything."""
+    before = log.before
+    if before is None:
+        return
+    newest, last = log.newest(), before.newest()
+    number = newest[0] if newest is not None else 0
+    if last is not None and last[0] > number:
+        same = before.entry(number)
+        # else it went another way, and what is to come is computed from where it is
+        if newest is None or (same is not None and same.id == newest[1].id):
+            log.home.upload_bytes(MOVING, b"")
+            _take_all(log, before, number)
+    if log.moving:
+        log.forget(MOVING)
+
+
+def _take_all(log: ViewLog, before: ViewLog, number: int) -> None:
+    _fence(before)
+    last = before.newest()
+    assert last is not None
+    contents = list(last[1].kept)
+    if not all(before.run_path(run).exists() for run in contents):
+        return
+    log.pins.take(before.pins)
+    for path in (before.folder / "attached").rglob("*"):
+        if path.is_file():
+            log.home.write_small(path.relative_to(before.folder).as_posix(), path.read_bytes())
+    _take(log, before, contents)
+    for each in before.numbers():
+        entry = before.entry(each) if each > number else None
+        if entry is not None:
+            _take(log, before, entry.runs)
+            if not log.publish(each, entry):
+                return
+
+
+def _fence(before: ViewLog) -> None:
+    """Claim the log that is left, so that nobody else goes on in it."""
+    while (last := before.newest()) is not None:
+        claim = uuid4().hex
+        number, entry = entry_after(last, replace(last[1].marker, claim=claim), claim)
+        if before.publish(number, entry):
+            return
+
+
+def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
+    """Have the files of another log, as far as they are there: who reads what is gone reads the contents."""
+    names = []
+    for run in runs:
+        path = log.run_path(run)
+        if not path.exists() and before.run_path(run).exists():
+            with before.run_path(run).open("rb") as data:
+                files.create_new(path, data)
+        if path.exists():
+            names.append(run_file(run))
+    log.home.ensure_uploaded(names)

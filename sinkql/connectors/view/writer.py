@@ -36,14 +36,13 @@ from sinkql.connectors.view.log import (
     changed_runs,
     entry_after,
     log_expired,
+    migrate_log,
     open_log,
     run_file,
 )
-from sinkql.connectors.view.moved import migrate_log
 from sinkql.connectors.view.reader import ViewReader, split_of
-from sinkql.connectors.view.rebuild import CollectTask, Comparison
 from sinkql.connectors.view.rows import schema_of
-from sinkql.connectors.view.task import ViewTask, Written
+from sinkql.connectors.view.task import CollectTask, Comparison, ViewTask, Written
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory

@@ -1,6 +1,6 @@
 """Webhooks: sources whose rows others send, by HTTP requests.
 
-* `options`, `layout`: the words of sources; how a request becomes rows, as data.
+* `options`, `request`: the words of sources; how a request becomes rows, as data.
 * `plan`, `check`: a statement → what a source reads, who is let in, and where it listens.
 * `stream`: a source, as a capture asks for it. `server`, `acceptor`, `port_connections`, `http`: ports and
   connections → requests.

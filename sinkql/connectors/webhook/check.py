@@ -15,7 +15,7 @@ from sinkql import ast
 from sinkql.connector_api.planning import PlanningContext
 from sinkql.connectors.webhook.check_eval import ALGORITHMS, CALLS, ENCODINGS
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.planner.query.scalar import expression
+from sinkql.planner.query.translate import expression
 from sinkql.planner.syntax.sqlglot_tree import Syntax, string_value
 
 Tree = list[Any]

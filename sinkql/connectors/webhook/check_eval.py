@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from sinkql.connectors.webhook.layout import header_text
+from sinkql.connectors.webhook.request import header_text
 
 ALGORITHMS: Mapping[str, Callable[..., Any]] = {
     name: getattr(hashlib, name) for name in ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")

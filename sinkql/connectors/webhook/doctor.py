@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from sinkql import logical
 from sinkql.connector_api.health_check import HealthCheck
 from sinkql.connector_api.identity import load_certificate
+from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
-from sinkql.connector_api.secret import reveal
 from sinkql.errors import SinkqlError
 
 _PATIENCE_S = 5.0

@@ -12,13 +12,12 @@ import msgspec
 from sinkql import ast, logical, physical
 from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options, table_options
 from sinkql.connector_api.database_options import check_certificate, check_port
-from sinkql.connector_api.options import bind, option_span
+from sinkql.connector_api.options import bind, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext, SourcePlan
-from sinkql.connector_api.secret import secret_data
 from sinkql.connector_api.source_options import log_elsewhere, log_path, size
 from sinkql.connector_api.types import parse_type
-from sinkql.connectors.webhook.layout import Filter, Header, Kind, Layout
 from sinkql.connectors.webhook.options import SOURCE_OWNER, SourceOptions
+from sinkql.connectors.webhook.request import Filter, Header, Kind, Layout
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.planner.name import split_name
 

@@ -1,22 +1,66 @@
-"""A request's body and headers → the values of its rows, or why it is refused; rows → Arrow."""
+"""A request's body and headers → the values of its rows, or why it is refused; rows → Arrow.
+
+How a request becomes rows, as data.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from sinkql import codec, physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.webhook.layout import Kind, Layout, header_text
 from sinkql.connectors.webhook.request_log import Request
 from sinkql.logical.jsonb import jsonb, jsonbs
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Kind = Literal["json", "json array", "text", "bytes"]
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which headers the column `headers` has: those that are `kept`, or all, less those that are `dropped`."""
+
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def take(self, headers: Mapping[str, bytes]) -> dict[str, str]:
+        """Return the headers that the column has, by their names in lower case."""
+        return {
+            name: header_text(value)
+            for name, value in sorted(headers.items())
+            if name not in self.dropped and (not self.kept or name in self.kept)
+        }
+
+
+def header_text(value: bytes) -> str:
+    """Return a header's value as text: UTF-8, or Latin-1 as HTTP had it once."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+class Header(msgspec.Struct, frozen=True):
+    """A header with a column of its own."""
+
+    name: str
+    binary: bool = False
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How a request becomes rows: each has a body, then `headers` if there is a filter, then those of `mapped`."""
+
+    kind: Kind
+    filter: Filter | None = None
+    mapped: tuple[Header, ...] = ()
+
 
 _BLANK = " \t\n\r"
 _ELEMENTS = codec.decoder(list[msgspec.Raw])

@@ -20,12 +20,11 @@ from sinkql.connector_api.cdc import (
     TableRows,
     Transactions,
 )
-from sinkql.connector_api.secret import reveal
+from sinkql.connector_api.options import reveal
 from sinkql.connectors.webhook.check_eval import compile_check
 from sinkql.connectors.webhook.endpoint import Endpoint
-from sinkql.connectors.webhook.layout import Layout
 from sinkql.connectors.webhook.plan import path_of
-from sinkql.connectors.webhook.request import Reading
+from sinkql.connectors.webhook.request import Layout, Reading
 from sinkql.connectors.webhook.request_log import (
     FencedRequestLogError,
     LostRequestLogError,

@@ -1,13 +1,11 @@
 """Every error code, one module a family.
 
 SQ1: `syntax`. SQ2: `item`, `query`, `connector`, `statement`, and `unsupported` for what the dialect has but this
-version does not run. SQ3: `run`. SQ4: `environment`, `secret`, `cloud`, `cluster`. SQ5: `conflict`. What only one
-system's connections, sources and sinks have is in a module of its name.
+version does not run. SQ3: `run`. SQ4: `environment`, `secret`, `environment`, `environment`. SQ5: `conflict`. What only
+one system's connections, sources and sinks have is in a module of its name.
 """
 
 from sinkql.errors.codes import (
-    cloud,
-    cluster,
     conflict,
     connector,
     environment,
@@ -34,8 +32,6 @@ CODES = (
     run.CODES,
     environment.CODES,
     secret.CODES,
-    cloud.CODES,
-    cluster.CODES,
     kafka.CODES,
     conflict.CODES,
     postgres.CODES,

@@ -1,4 +1,9 @@
-"""Error codes of failures of the environment and of remote services."""
+"""Error codes of failures of the environment and of remote services.
+
+Error codes of AWS and Google Cloud connections.
+
+Error codes of Spark clusters elsewhere: their masters, executors, and the archive that these are given.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from functools import partial
 from sinkql.errors.code import Code, Family
 
 _code = partial(Code, Family.ENVIRONMENT)
+
 
 CODES = {
     "SQ4001": _code(
@@ -315,5 +321,112 @@ CODES = {
             "has of it: the server does not answer, or does not let the user of the connection do that."
         ),
         "Delete it there; until then a replication slot holds the server's log, and a tag a snapshot with its files.",
+    ),
+    "SQ4220": _code(
+        "AWS rejects the keys of an AWS connection, or those of this machine that were to assume its role.",
+        "Check ACCESS KEY ID and SECRET ACCESS KEY; with a role AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        retryable=True,
+    ),
+    "SQ4221": _code(
+        "The session token of an AWS connection has expired, or is not the one of its keys.",
+        "Give the secrets the keys and the token of a new session, or use ASSUME ROLE ARN.",
+        retryable=True,
+    ),
+    "SQ4222": _code(
+        "AWS does not let this machine's credentials assume the role of an AWS connection, or there is no such role.",
+        "Check ASSUME ROLE ARN, and allow it in the role's trust policy, with the same external id. A running sink "
+        "tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4223": _code(
+        "AWS, or the server at ENDPOINT of an AWS connection, does not answer, or not as AWS does.",
+        "Check ENDPOINT, REGION and the network. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4224": _code(
+        "An AWS connection has a role, and this machine has no AWS credentials to assume it with.",
+        "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, before the job starts.",
+    ),
+    "SQ4225": _code(
+        "REGION of an AWS connection is not the name of a region.",
+        "Write the region of the bucket, such as us-east-1.",
+    ),
+    "SQ4226": _code(
+        "AWS answers with an error of its own.",
+        "Look up the code in the detail. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4227": _code(
+        "The certificate of the server at ENDPOINT of an AWS connection is not trusted, or the server does "
+        "not use TLS.",
+        "Set AWS_CA_BUNDLE, which connections and sources read, and SSL_CERT_FILE, which sinks read, to the "
+        "certificate of its authority, or correct ENDPOINT. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4228": _code(
+        "Roles, VALIDATE CONNECTION of AWS connections, files in S3, and catalogs of AWS need boto3, which is not "
+        "installed.",
+        "Run pip install 'sinkql[aws]'.",
+    ),
+    "SQ4230": _code(
+        "The secret of SERVICE ACCOUNT KEY is not the key of a service account of Google Cloud.",
+        "Give the secret the whole file of JSON that Google gave out: ALTER SECRET name AS file('key.json'). A running "
+        "sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4231": _code(
+        "Google rejects the key of a service account: the account or its key was deleted or disabled, or the clock of "
+        "this machine is wrong.",
+        "Make a new key, and give it to the secret with ALTER SECRET. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4232": _code(
+        "The server of Google's tokens cannot be reached, or answers without a token.",
+        "Check the network, and token_uri in the key. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4233": _code(
+        "GCP connections need google-auth, which an extra of SinkQL installs.",
+        "Run pip install 'sinkql[gcp]'.",
+    ),
+    "SQ4050": _code(
+        "No Spark master, or Kubernetes API server, answers at the address that MASTER names.",
+        "Start the master, or correct MASTER and what lies between: a firewall, a name that does not resolve.",
+        retryable=True,
+    ),
+    "SQ4051": _code(
+        "The cluster has given the sinks no executor: no worker has the cores and the memory that are free, "
+        "executors end as soon as they start, or they do not reach this machine. Or its master was started anew and "
+        "does not know the application any more.",
+        "Ask for fewer CORES and less MEMORY, or free some; set spark.driver.host in CONF to an address of this "
+        "machine that executors reach. After a restart of the master sinks go on by themselves, in a new application.",
+        retryable=True,
+    ),
+    "SQ4052": _code(
+        "The executors' Python does not run SinkQL: it is not there, or its version is not the one of the Python "
+        "that SinkQL runs with.",
+        "Install that version on all machines of the cluster, or name it by spark.pyspark.python in CONF.",
+    ),
+    "SQ4053": _code(
+        "A package that SinkQL needs cannot be packed for executors, because it is installed in editable mode.",
+        "Install it without --editable.",
+    ),
+    "SQ4054": _code(
+        "The archive of packages for executors cannot be written.",
+        "Make room, or name another file; XDG_CACHE_HOME says where those are that a cluster makes by itself.",
+    ),
+    "SQ4055": _code(
+        "Executors ended while they ran a batch, more often than Spark tries a task again: their machines went, or "
+        "their memory ran out.",
+        "Usually nothing: the sink tries the batch again, with growing pauses. If the error stays, give executors more "
+        "MEMORY, and read their logs.",
+        retryable=True,
+    ),
+    "SQ4056": _code(
+        "The Kubernetes API server refuses what Spark asks for: the account may not make pods and their settings, look "
+        "at them and delete them, or is not known, or a quota is used up.",
+        "Give it the role of deploy/kubernetes.yaml in the namespace that spark.kubernetes.namespace in CONF names. "
+        "The sinks go on by themselves.",
+        retryable=True,
     ),
 }

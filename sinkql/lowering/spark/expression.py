@@ -8,15 +8,10 @@ from types import MappingProxyType
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
 from sinkql.logical.jsonb import jsonb
 from sinkql.lowering.spark import (
-    composite,
-    condition,
-    interval,
     json,
     nested,
     number,
-    numeral,
     operator,
-    pattern,
     string,
     time,
 )
@@ -24,23 +19,17 @@ from sinkql.lowering.spark import (
     range as spark_range,
 )
 from sinkql.lowering.spark.cast import cast_form
-from sinkql.lowering.spark.literal import literal_text
-from sinkql.lowering.spark.sql import Form, Infix, Spelling, Text, fill, infix, quoted, text_literal
+from sinkql.lowering.spark.sql import Form, Infix, Spelling, Text, fill, infix, literal_text, quoted, text_literal
 
 FORMS: Mapping[str, Spelling] = MappingProxyType(
     {
         **operator.FORMS,
-        **condition.FORMS,
         **number.FORMS,
-        **numeral.FORMS,
         **string.FORMS,
-        **pattern.FORMS,
         **time.FORMS,
-        **interval.FORMS,
         **json.FORMS,
         **nested.FORMS,
         **spark_range.FORMS,
-        **composite.FORMS,
     }
 )
 """How each function of `logical.function` is spelled, by id."""

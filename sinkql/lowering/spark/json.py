@@ -11,8 +11,7 @@ import json
 from collections.abc import Sequence
 
 from sinkql.logical import Call, Expression, Literal
-from sinkql.logical.jsonb import jsonb, member_order
-from sinkql.logical.jsonpath import is_index, is_plain_key, path_steps
+from sinkql.logical.jsonb import is_index, is_plain_key, jsonb, member_order, path_steps
 from sinkql.lowering.spark.sql import Form, Spelling, raised, spark_type, text_literal
 
 _Step = str | int

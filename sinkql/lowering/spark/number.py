@@ -1,13 +1,27 @@
-"""Numeric functions → Spark SQL."""
+"""Numeric functions → Spark SQL.
+
+to_char() of numbers → Spark SQL that makes the text out of the number's digits.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from sinkql.logical import Call
+from sinkql.logical import Call, Type
+from sinkql.logical.number_format import (
+    DIGITS,
+    ENDINGS,
+    FLOAT_DIGITS,
+    ROMAN,
+    ROMAN_WIDTH,
+    NumberFormat,
+    PatternToken,
+    parse_number_format,
+)
 from sinkql.lowering.spark.operator import absolute
-from sinkql.lowering.spark.sql import Form, Spelling, raised
-from sinkql.lowering.spark.string import constant_number
+from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
+from sinkql.lowering.spark.string import constant_number, constant_text
 
 _INFINITY = "double('Infinity')"
 _NO_LOGARITHM = raised("cannot take logarithm", "DOUBLE")
@@ -82,6 +96,243 @@ def _trunc(call: Call) -> Form:
     return _numeric(f"IF(@0 < 0, ceil(@0{places}), floor(@0{places}))")
 
 
+# the names of what the text is made of: the number, rounded and without its sign, and its digits before the point
+_ROUNDED, _DIGITS, _PLACED = "`$n`", "`$d`", "`$p`"
+# a float, of which Java writes the exact digits only up to 17, and one above all of bigint, which has two parts that do
+_VALUE = "`$x`"
+_NEGATIVE = "startswith(CAST(@0 AS STRING), '-')"
+_HALF = "9223372036854775808"
+_LARGE = (
+    f"CASE WHEN {_VALUE} >= 1e37D THEN '$over' ELSE "
+    f"CAST(CAST(floor({_VALUE} / {_HALF}D) AS DECIMAL(20,0)) * CAST({_HALF}BD AS DECIMAL(19,0)) "
+    f"+ CAST(CAST({_VALUE} - floor({_VALUE} / {_HALF}D) * {_HALF}D AS BIGINT) AS DECIMAL(20,0)) AS STRING) END"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number in Spark: its text without a sign, whether that has a point, and whether the number is negative."""
+
+    text: str
+    places: int | None
+    """How many digits stand behind the point; None where it depends on the number."""
+    negative: str
+
+
+def _to_char(call: Call) -> Form:
+    numeral = parse_number_format(constant_text(call.arguments[1]))
+    type_ = call.arguments[0].type
+    if numeral.roman:
+        text = _roman(numeral, type_)
+    elif numeral.exponent:
+        text = _scientific(numeral, type_)
+    elif type_.name in FLOAT_DIGITS:
+        text = _written(numeral, _of_float(numeral, type_.name))
+    else:
+        text = _written(numeral, _exact(numeral, type_))
+    return Form(text, operands=call.arguments[:1])
+
+
+def _rounded(type_: Type, places: int) -> tuple[str, int]:
+    """Return a number without its sign as text, and how many of the digits behind its point it has."""
+    precision, scale = type_.precision or 38, type_.scale or 0
+    kept, value = min(places, scale), "@0"
+    if type_.name == "numeric":
+        most = min(precision - scale + (kept < scale) + kept, 38)
+        value = f"CAST(@0 AS DECIMAL({max(most, 1)},{kept}))"
+    return f"trim(LEADING '-' FROM CAST({value} AS STRING))", kept
+
+
+def _exact(numeral: NumberFormat, type_: Type) -> _Number:
+    text, kept = _rounded(type_, numeral.places or numeral.shift)
+    if type_.name != "numeric" and numeral.shift:  # moved as it is, which fails for a number that is too large
+        factor = 10**numeral.shift if type_.name == "integer" else f"{10**numeral.shift}L"
+        text, kept = text.replace("@0", f"@0 * {factor}"), numeral.shift
+    return _Number(text, kept, f"@0 < 0 AND {_ROUNDED} RLIKE '[1-9]'")
+
+
+def _of_float(numeral: NumberFormat, type_: str) -> _Number:
+    """Return a float that is moved and rounded as Postgres does: half to even, and with as many digits as it has."""
+    value = "@0"
+    if numeral.shift:
+        value = f"@0 * {10**numeral.shift}D" if type_ == "double precision" else f"@0 * float('{10**numeral.shift}')"
+    value, most = f"abs(CAST({value} AS DOUBLE))", FLOAT_DIGITS[type_]
+    whole = f"CAST(CAST(rint({_VALUE}) AS BIGINT) AS STRING)"
+    behind = f"greatest(0, least({numeral.places}, {most} - length({whole})))"
+    pointed = f"replace(format_number({_VALUE}, {behind}), ',', '')" if numeral.places else whole
+    large = _LARGE.replace("$over", "9" * (len(numeral.slots) + 1))
+    text = (
+        f"CASE WHEN isnan({_VALUE}) THEN '{numeral.not_finite('NaN', most)}' "
+        f"WHEN {_VALUE} = double('Infinity') THEN '{numeral.not_finite('Infinity', most)}' "
+        f"WHEN {_VALUE} < 1e14D THEN {pointed} WHEN {_VALUE} < 9e18D THEN {whole} ELSE {large} END"
+    )
+    return _Number(_named(value, _VALUE, text), None if numeral.places else 0, _NEGATIVE)
+
+
+def _written(numeral: NumberFormat, number: _Number) -> str:
+    digits, kept = _ROUNDED, number.places or 0
+    fraction = text_literal("0" * (numeral.places - kept))
+    if number.places is None:
+        digits = f"substring_index({_ROUNDED}, '.', 1)"
+        fraction = f"IF(contains({_ROUNDED}, '.'), substring_index({_ROUNDED}, '.', -1), '')"
+    elif numeral.shift and number.negative != _NEGATIVE:
+        digits = f"concat(replace({_ROUNDED}, '.', ''), '{'0' * (numeral.shift - kept)}')"
+        digits = f"regexp_replace({digits}, '^0+(?=[0-9])', '')"
+    elif kept:
+        digits = f"substring_index({_ROUNDED}, '.', 1)"
+        fraction = f"concat(substring_index({_ROUNDED}, '.', -1), {fraction})"
+    text = _text(numeral, number, fraction)
+    return _named(number.text, _ROUNDED, _named(digits, _DIGITS, text))
+
+
+def _named(value: str, name: str, of: str) -> str:
+    return f"transform(array({value}), {name} -> {of})[0]"
+
+
+def _text(numeral: NumberFormat, number: _Number, fraction: str) -> str:
+    """Return a number's text, out of its digits and those behind its point."""
+    over = f"length({_DIGITS}) > {len(numeral.slots)}"
+    varying = number.places is None
+    shown = _digits(numeral, fraction, over, varying=varying)
+    if numeral.start is not None and any(numeral.start):
+        shown = f"concat({_either(number.negative, numeral.start)}, {shown})"
+    if numeral.blanks:
+        width = f"{numeral.width} - {_missing(numeral, fraction, over)}" if varying else f"{numeral.width}"
+        shown = f"lpad({shown}, {width}, ' ')"
+    end = [] if numeral.end is None else [_either(number.negative, numeral.end)]
+    before, after = (
+        [_beside(numeral, each, number, over) for each in side] for side in (numeral.before, numeral.after)
+    )
+    if varying:
+        pointed = f"({over} OR {fraction} <> '')"
+        end = [f"IF({pointed}, {each}, '')" for each in end]
+        after = [_uncut(numeral, each, fraction, pointed) for each in after]
+    pieces = [*before, shown, *end, *after]
+    return pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})"
+
+
+def _uncut(numeral: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
+    """Return what stands behind a float, which is not there where the digits of the float end early."""
+    wanted = numeral.places if numeral.blanks else numeral.kept
+    return f"IF({pointed} AND length({fraction}) >= {wanted}, {piece}, '')"
+
+
+def _missing(numeral: NumberFormat, fraction: str, over: str) -> str:
+    """Return by how many digits, and a point, a float is shorter than its pattern."""
+    return f"({numeral.places} - length({fraction})) - IF({over} OR {fraction} <> '', 0, 1)"
+
+
+def _digits(numeral: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
+    """Return a number's digits and those behind its point, without blanks before them."""
+    kept = fraction
+    if not numeral.blanks:
+        kept = f"regexp_replace({fraction}, '^(.{{{numeral.kept}}}.*?)0*$', '$1')"
+    shown = f"trim(LEADING ' ,' FROM {_whole(numeral, kept, over)})"
+    if not numeral.places:
+        return shown
+    if not varying:
+        return f"concat({shown}, '.', IF({over}, '{'#' * numeral.places}', {kept}))"
+    behind = f"IF({fraction} = '', '', concat('.', {kept}))"
+    return f"concat({shown}, IF({over}, concat('.', repeat('#', length({fraction}))), {behind}))"
+
+
+def _scientific(numeral: NumberFormat, type_: Type) -> str:
+    """Return a number's first digits and its power of ten."""
+    places = numeral.places
+    if type_.name in ("bigint", "numeric"):
+        return _exact_scientific(places)
+    form = f"'0{'.' * bool(places)}{'0' * places}E00'"
+    # Java knows of no whole double that it is exact, and rounds halves of those up
+    whole = f"{_VALUE} = rint({_VALUE}) AND abs({_VALUE}) < 9e18D"
+    exact = f"format_number(CAST(CAST(abs({_VALUE}) AS BIGINT) AS DECIMAL(20,0)), {form})"
+    shown = f"IF({whole}, {exact}, format_number(abs({_VALUE}), {form}))"
+    shown = f"replace(regexp_replace({shown}, 'E(?=[0-9])', 'e+'), 'E', 'e')"
+    least = f"{_VALUE} <> 0 AND abs({_VALUE}) < 2.2250738585072014E-308D"
+    wrong = raised("to_char() with EEEE of a number so close to zero is not supported", "STRING")
+    sign = f"IF({_NEGATIVE.replace('@0', _VALUE)}, '-', ' ')"
+    infinite = f"isnan({_VALUE}) OR abs({_VALUE}) = double('Infinity')"
+    text = f"IF({infinite}, '{numeral.no_exponent}', concat({sign}, {shown}))"
+    return _named("CAST(@0 AS DOUBLE)", _VALUE, f"CASE WHEN {least} THEN {wrong} ELSE {text} END")
+
+
+def _exact_scientific(places: int) -> str:
+    """Return the same of a number whose digits are all known: halves are rounded away from zero."""
+    text = "trim(LEADING '-' FROM CAST(@0 AS STRING))"
+    digits = f"regexp_replace(replace({_ROUNDED}, '.', ''), '^0+(?=[0-9])', '')"
+    behind = f"IF(contains({_ROUNDED}, '.'), length(substring_index({_ROUNDED}, '.', -1)), 0)"
+    power = f"IF(replace({_DIGITS}, '0', '') = '', 0, length({_DIGITS}) - {behind} - 1)"
+    padded = f"rpad({_DIGITS}, {places + 1}, '0')"
+    more = f"IF(substring({_DIGITS}, {places + 2}, 1) >= '5', 1BD, 0BD)"
+    kept = f"CAST(CAST({padded} AS DECIMAL(38,0)) + {more} AS STRING)"
+    if places:
+        kept = f"regexp_replace({kept}, '^0$', '{'0' * (places + 1)}')"
+        halves = f"left({_PLACED}, length({_PLACED}) - {places}), '.', right({_PLACED}, {places})"
+        kept = _named(kept, _PLACED, f"concat({halves})")
+    sign = f"IF({power} < 0, '-', '+'), lpad(CAST(abs({power}) AS STRING), 2, '0')"
+    shown = f"concat(IF(@0 < 0, '-', ' '), {kept}, 'e', {sign})"
+    return _named(text, _ROUNDED, _named(digits, _DIGITS, shown))
+
+
+def _either(negative: str, words: tuple[str, str]) -> str:
+    return f"IF({negative}, {text_literal(words[1])}, {text_literal(words[0])})"
+
+
+def _whole(numeral: NumberFormat, fraction: str, over: str) -> str:
+    """Return what stands before the point, with blanks and commas in place of digits that are not there."""
+    slots, digits = numeral.slots, _DIGITS
+    if numeral.zeros:
+        digits = f"IF(length({_DIGITS}) < {numeral.zeros}, lpad({_DIGITS}, {numeral.zeros}, '0'), {_DIGITS})"
+    elif numeral.places:
+        left_out = f"{_DIGITS} = '0'" if numeral.blanks else f"{_DIGITS} = '0' AND {fraction} <> ''"
+        digits = f"IF({left_out}, '', {_DIGITS})"
+    placed = f"IF({over}, '{'#' * len(slots)}', lpad({digits}, {len(slots)}, ' '))"
+    pieces, start, count = [], 1, 0
+    for each in (*numeral.whole, ""):
+        if each in DIGITS:
+            count += 1
+            continue
+        if count:
+            pieces.append(f"substring({_PLACED}, {start}, {count})")
+        start, count = start + count, 0
+        if each:
+            pieces.append(text_literal(each))
+    return placed if len(pieces) == 1 else _named(placed, _PLACED, f"concat({', '.join(pieces)})")
+
+
+def _beside(numeral: NumberFormat, part: PatternToken | str, number: _Number, over: str) -> str:
+    if isinstance(part, str):
+        return text_literal(part)
+    if part.name not in ("TH", "th"):
+        return _either(number.negative, numeral.beside(part))
+    if numeral.places:
+        return "''"
+    endings = [each.upper() if part.name == "TH" else each for each in ENDINGS]
+    known = " ".join(f"WHEN {_DIGITS} RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
+    if number.negative == _NEGATIVE:
+        known += f" WHEN {_DIGITS} RLIKE '[a-z]' THEN {raised('infinity and NaN have no ordinal', 'STRING')}"
+    return f"CASE WHEN {number.negative} OR {over} THEN '' {known} ELSE '{endings[0]}' END"
+
+
+def _roman(numeral: NumberFormat, type_: Type) -> str:
+    rounded, _ = _rounded(type_, 0)
+    if type_.name in FLOAT_DIGITS:
+        whole = "CAST(CAST(rint(abs(CAST(@0 AS DOUBLE))) AS BIGINT) AS STRING)"
+        rounded = f"CASE WHEN @0 IS NOT NULL THEN IF(abs(@0) < 1e4, {whole}, '99999') END"
+    digits = [
+        f"split_part('{'|'.join(row)}', '|', CAST(substring({_DIGITS}, {place}, 1) AS INT) + 1)"
+        for place, row in enumerate(ROMAN, start=1)
+    ]
+    shown = f"concat({', '.join(digits)})"
+    shown = f"lower({shown})" if numeral.roman == "rn" else shown
+    shown = f"lpad({shown}, {ROMAN_WIDTH}, ' ')" if numeral.blanks else shown
+    wrong = f"@0 <= 0 OR length({_ROUNDED}) > 4 OR {_ROUNDED} >= '4' AND length({_ROUNDED}) = 4 OR {_ROUNDED} = '0'"
+    text = _named(f"lpad({_ROUNDED}, 4, '0')", _DIGITS, shown)
+    text = f"IF({wrong}, '{'#' * ROMAN_WIDTH}', {text})"
+    sides = [[text_literal(each) for each in side if isinstance(each, str)] for side in (numeral.before, numeral.after)]
+    pieces = [*sides[0], text, *sides[1]]
+    return _named(rounded, _ROUNDED, pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})")
+
+
 FORMS: dict[str, Spelling] = {
     **{f"abs({type_})": Form("abs(@0)") for type_ in ("double precision", "smallint", "integer", "bigint", "real")},
     "abs(numeric)": absolute,
@@ -116,5 +367,6 @@ FORMS: dict[str, Spelling] = {
     "round(numeric,integer)": _round,
     "trunc(double precision)": Form("IF(abs(rint(@0)) > abs(@0), rint(@0) - signum(@0), rint(@0))"),
     "trunc(numeric,integer)": _trunc,
+    **{f"to_char({type_},text)": _to_char for type_ in ("integer", "bigint", "numeric", *FLOAT_DIGITS)},
 }
-"""By id; the number of digits of round and trunc is a constant."""
+"""By id; the pattern is a constant."""

@@ -1,16 +1,21 @@
-"""A relation → one query in Spark SQL over named inputs: what a view gives when all its input is there at once."""
+"""A relation → one query in Spark SQL over named inputs: what a view gives when all its input is there at once.
+
+A job's operators → the Spark SQL that they run, to be read: EXPLAIN's last stage.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sinkql import logical
-from sinkql.lowering.spark.collect import collect_sql
+from sinkql import logical, physical
+from sinkql.explain import title
 from sinkql.lowering.spark.expression import order_sql, spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
-from sinkql.lowering.spark.window import rank_sql, window_sql
-from sinkql.planner.query.once import OneShotQuery
+from sinkql.lowering.spark.task_input import map_steps
+from sinkql.lowering.spark.window import collect_sql, rank_sql, window_sql
+from sinkql.planner.query.plan import OneShotQuery
 
 
 @dataclass(slots=True)
@@ -139,3 +144,46 @@ def _call(call: logical.AggregateCall) -> str:
     if call.function == "sum":
         argument = f"CAST({argument} AS {type_})"  # as wide as the result before it adds up
     return f"CAST({call.function}({'DISTINCT ' if call.distinct else ''}{argument}) AS {type_})"
+
+
+def job_sql(plan: physical.Job | physical.Graph | physical.Operator) -> str:
+    """Return the Spark SQL texts of a plan's operators, inputs first."""
+    match plan:
+        case physical.Job():
+            graph = plan.graph
+        case physical.Graph():
+            graph = plan
+        case _:
+            graph = physical.Graph(plan)
+    return "\n".join(_graph_lines(graph))
+
+
+def _graph_lines(graph: physical.Graph) -> Iterator[str]:
+    for name, operator in graph.shared.items():
+        yield from _lines(physical.Graph(operator))
+        yield f"-- {name}"
+    yield from _lines(physical.Graph(graph.root))
+
+
+def _lines(graph: physical.Graph) -> Iterator[str]:
+    for operator in graph.running():
+        match operator:
+            case physical.Map():
+                steps = map_steps(operator)
+                if steps.diff is not None:
+                    yield f"SELECT\n  *,\n  {steps.diff} AS `$diff`"
+                if steps.outputs or steps.diff is None:
+                    selected = [f"{text} AS {quoted(name)}" for name, text in steps.outputs]
+                    yield "SELECT"
+                    yield ",\n".join(f"  {each}" for each in selected or ["*"])
+                if steps.where is not None:
+                    yield f"WHERE {steps.where}"
+            case (
+                physical.Read()
+                | physical.Union()
+                | physical.Flatten()
+                | physical.Repeat()
+                | physical.Use()
+                | physical.Stateful()
+            ):
+                yield f"-- {title(operator)}"

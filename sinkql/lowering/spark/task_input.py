@@ -1,11 +1,20 @@
-"""What goes into the tasks of an operator with state → the Spark SQL that prepares it."""
+"""What goes into the tasks of an operator with state → the Spark SQL that prepares it.
+
+A Map → the Spark SQL of its steps.
+
+What goes into the tasks of a join → the Spark SQL that prepares it of each side.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sinkql import physical
 from sinkql.connector_api.types import parse_type
-from sinkql.logical import Type
+from sinkql.logical import Reference, Type
+from sinkql.lowering.join_input import AT, SIDE, PreparedSide, SidesPreparation
+from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.lowering.task_input import FLOATS, Hash, Measure, TaskInput, Value
 
@@ -104,3 +113,65 @@ def _float_sum(value: str) -> str:
     fail = "CAST(raise_error('value out of range: overflow') AS DOUBLE)"
     overflowed = f"abs({total}) = {infinite} AND max(abs(CAST({value} AS DOUBLE))) < {infinite}"
     return f"CASE WHEN {overflowed} THEN {fail} ELSE coalesce({total}, CAST(0 AS DOUBLE)) END"
+
+
+@dataclass(frozen=True, slots=True)
+class MapSteps:
+    """Spark SQL: `$diff` becomes `diff`, rows stay `where` it is true, `outputs` are computed; each where there is one.
+
+    `outputs` are texts by name.
+    """
+
+    diff: str | None
+    where: str | None
+    outputs: tuple[tuple[str, str], ...]
+
+
+def map_steps(map_: physical.Map) -> MapSteps:
+    """Return the steps: of an upsert relation's row that is left out the key is gone, of which nothing is computed."""
+    where = spark_sql(map_.where.expression) if map_.where is not None else None
+    if physical.change_of(map_) != "upsert":
+        return MapSteps(None, where, tuple((each.name, spark_sql(each.expression)) for each in map_.outputs))
+    outputs = tuple((each.name, _of_rows(each)) for each in map_.outputs)
+    if where is None or physical.forgets(map_):
+        return MapSteps(None, where, outputs)
+    return MapSteps(f"CASE WHEN `$diff` < 0 THEN -1L WHEN {where} THEN 1L ELSE -1L END", None, outputs)
+
+
+def _of_rows(output: physical.Output) -> str:
+    text = spark_sql(output.expression)
+    return text if isinstance(output.expression, Reference) else f"CASE WHEN `$diff` > 0 THEN {text} END"
+
+
+@dataclass(frozen=True, slots=True)
+class SideSteps:
+    """Spark SQL: `where(where)` if there is one, then `selectExpr(*select)`."""
+
+    where: str | None
+    select: tuple[str, ...]
+
+
+def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Sequence[int]) -> SideSteps:
+    """Return the steps of a side as Spark SQL; `buckets` has a hash for each bucket that leads there."""
+    first, mark = hashed(side.hashes[0]), hashed(side.hashes[2])
+    number = f"{side.number}L"
+    loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
+    everywhere = f"explode(array({', '.join(f'{each}L' for each in buckets)}))"
+    if side.replicated and preparation.crossed:
+        first = everywhere
+    elif loose and side.preserved:
+        number = f"CASE WHEN {loose} THEN {side.number + preparation.unmatched}L ELSE {number} END"
+        first = f"CASE WHEN {loose} THEN {mark} ELSE {first} END"
+    own = {each.name: each for each in side.given}
+    shown = plain if side.latest else normal
+    columns = {SIDE: number, "$h1": first, "$h2": "0L", "$r": "0L"}
+    for each in preparation.values:
+        kept = own.get(each.name)
+        columns[each.name] = f"CAST(NULL AS {spark_type(parse_type(each.type))})" if kept is None else shown(kept)
+    columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
+    if preparation.place == AT:
+        columns[AT] = everywhere if side.replicated else mark
+    if preparation.latest:
+        columns[physical.SEQ] = quoted(physical.SEQ) if side.latest else "CAST(NULL AS BIGINT)"
+    where = None if side.preserved or not loose else f"NOT ({loose})"
+    return SideSteps(where, tuple(f"{text} AS {quoted(name)}" for name, text in columns.items()))

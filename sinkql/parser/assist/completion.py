@@ -1,18 +1,81 @@
-"""Text and a cursor → what may stand there: keywords by the grammar, kinds of names, options, values."""
+"""Text and a cursor → what may stand there: keywords by the grammar, kinds of names, options, values.
+
+A statement's outline (its keywords, ? for names) up to a name → the kinds of items that the name may be of.
+
+A query up to the cursor → what may stand there; the parser of queries is another one, so this goes by clauses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sinkql import keywords
 from sinkql.errors import SinkqlError, UnclosedError
 from sinkql.keywords import Keywords, Role
-from sinkql.parser.assist.name import NameKind, name_kinds
-from sinkql.parser.assist.query import relations_of, within_query
-from sinkql.parser.read import grammar, lexer, reader
+from sinkql.parser.read import automaton, lexer, reader
 from sinkql.parser.read.automaton import Ahead
 from sinkql.parser.read.lexer import Lexeme
+
+NameKind = Literal[
+    "SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "INDEX", "SINK",
+    "RELATION", "EXPORTED", "COLUMN", "FUNCTION", "SETTING", "SCHEMA", "DATABASE", "DATA TYPE", "SECRET FUNCTION",
+]  # fmt: skip
+"""RELATION is all that can be queried, EXPORTED what a sink can read."""
+
+_ITEM = "SECRET|CONNECTION|CLUSTER|SOURCE|TABLE|MATERIALIZED VIEW|VIEW|INDEX|SINK|SCHEMA|DATABASE"
+_NAMED = re.compile(
+    rf"(?:DROP|ALTER|SHOW(?: REDACTED)? CREATE|COMMENT ON|VALIDATE|OPTIMIZE|EXPLAIN(?: .*)?) (?P<kind>{_ITEM})"
+    r"(?: IF EXISTS)?(?: \? ,)*"
+)
+_CONNECTION = re.compile(r"CREATE .*(?:FROM|INTO|USING) (?P<kind>[A-Z0-9_ ]+?) CONNECTION")
+_PLACES: tuple[tuple[str, tuple[NameKind, ...]], ...] = (
+    (r".*(?:IN|SET) CLUSTER|ALTER CLUSTER \? SWAP WITH", ("CLUSTER",)),
+    (r"CREATE SINK .*FROM|ALTER SINK .* SET FROM", ("EXPORTED",)),
+    (r"CREATE SECRET .* (?:AS|\|\|)|ALTER SECRET \? AS", ("SECRET FUNCTION",)),
+    (r".* SECRET", ("SECRET",)),
+    (r"CREATE SINK .*(?:KEY|PARTITION BY|SORT BY) \((?: .* ,)?", ("COLUMN",)),
+    (r"CREATE SINK .*PARTITION BY \((?: .* ,)? \? \((?: [^ ]+ ,)?", ("COLUMN",)),
+    (r"CREATE (?:SOURCE|TABLE)(?: IF NOT EXISTS)? \? \((?: .*,)? \?", ("DATA TYPE",)),
+    (r"CREATE TABLE .* FROM SOURCE|CREATE SUBSOURCE .* OF SOURCE|CREATE SINKS .* OF SOURCE", ("SOURCE",)),
+    (r"CREATE (?:DEFAULT )?INDEX .*ON|SHOW INDEXES ON", ("MATERIALIZED VIEW",)),
+    (r"SHOW (?:COLUMNS|FIELDS) (?:FROM|IN)|SUBSCRIBE(?: TO)?|COMMENT ON COLUMN", ("RELATION",)),
+    (r"REPLAY ERRORS FROM|SHOW SUBSOURCES ON", ("SOURCE",)),
+    (r"SHOW .*FROM", ("SCHEMA",)),
+    (r"INSERT INTO|UPDATE|DELETE FROM", ("TABLE",)),
+    (r"INSERT INTO \? \((?: \? ,)*|UPDATE \? SET", ("COLUMN",)),
+    (r"(?:SET|SHOW|RESET|ALTER SYSTEM SET|ALTER SYSTEM RESET)(?: SESSION| LOCAL)?", ("SETTING",)),
+)
+_COMPILED = tuple((re.compile(pattern), kinds) for pattern, kinds in _PLACES)
+
+
+def name_kinds(outline: str, words: Keywords) -> tuple[tuple[NameKind, ...], str | None]:
+    """Return the kinds of names that may stand behind a outline, and the type that a connection must have."""
+    connection = _CONNECTION.fullmatch(outline)
+    if connection is not None:
+        # a kind of sources may read through connections of other types
+        return ("CONNECTION",), connection["kind"] if words.options("CONNECTION", connection["kind"]) else None
+    for pattern, kinds in _COMPILED:
+        if pattern.fullmatch(outline):
+            return kinds, None
+    named = _NAMED.fullmatch(outline)
+    if named is not None:
+        return _of_kind(named["kind"]), None
+    return (), None
+
+
+def _of_kind(kind: str) -> tuple[NameKind, ...]:
+    match kind:
+        case (
+            "SECRET" | "CONNECTION" | "CLUSTER" | "SOURCE" | "TABLE" | "VIEW" | "MATERIALIZED VIEW" | "INDEX" | "SINK"
+            | "SCHEMA" | "DATABASE"
+        ):  # fmt: skip
+            return (kind,)
+        case _:
+            return ()
+
 
 _QUERIES = ("QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", "FROM_ITEMS")
 _QUERY_STARTS = ("SELECT", "VALUES", "WITH")
@@ -120,7 +183,7 @@ class _Walk:
         self._names: list[QueriedRelation] = []
 
     def run(self) -> Candidates:
-        parser: Ahead = grammar.start(self._words)
+        parser: Ahead = automaton.start(self._words)
         place = 0
         while self._lexemes[place].kind != "END":
             found = self._of_many_words(parser, place)
@@ -181,7 +244,7 @@ class _Walk:
                 if self._opened:
                     self._opened.pop()
                     self._labels.pop()
-            case _ if terminal in grammar.keywords():
+            case _ if terminal in automaton.keywords():
                 self._outline.append(terminal)
             case _:
                 self._outline.append(lexemes[0].kind if count == 1 else "…")
@@ -266,11 +329,11 @@ class _Walk:
         if "LABEL" in expected:
             expected -= {"PARTITION_BY"}  # an option, which only some kinds have
         found = [keywords.RUNS[each] for each in expected & keywords.RUNS.keys()]
-        for first in expected & grammar.keywords():
+        for first in expected & automaton.keywords():
             run, ahead = [first], parser.after(first)
             while ahead is not None:
                 following = ahead.expected()
-                if len(following) != 1 or not following <= grammar.keywords():
+                if len(following) != 1 or not following <= automaton.keywords():
                     break
                 run.extend(following)
                 ahead = ahead.after(*following)
@@ -281,3 +344,105 @@ class _Walk:
 def _begins(begun: str, known: Sequence[str] | frozenset[str]) -> bool:
     """Say whether some known words go on where these end."""
     return not begun or any(each.startswith(f"{begun} ") for each in known)
+
+
+_BEFORE_RELATION = frozenset({"FROM", "JOIN"})
+_CLAUSES = frozenset(
+    {"SELECT", "FROM", "JOIN", "ON", "USING", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "WITH", "VALUES"}
+)
+_AFTER_RELATION = (
+    "AS", "CROSS JOIN", "FULL JOIN", "GROUP BY", "HAVING", "JOIN", "LEFT JOIN", "LIMIT", "ON", "ORDER BY", "RIGHT JOIN",
+    "UNION", "UNION ALL", "USING", "WHERE",
+)  # fmt: skip
+_IN_EXPRESSION = (
+    "ALL", "AND", "AS", "ASC", "BETWEEN", "CASE", "CAST", "DESC", "DISTINCT", "ELSE", "END", "EXISTS", "FALSE",
+    "FILTER", "FROM", "GROUP BY", "HAVING", "ILIKE", "IN", "INTERVAL", "IS", "IS NOT NULL", "IS NULL", "LIKE", "LIMIT",
+    "NOT", "NULL", "NULLS FIRST", "NULLS LAST", "OFFSET", "OR", "ORDER BY", "OVER", "PARTITION BY", "SELECT", "THEN",
+    "TRUE", "UNION", "UNION ALL", "WHEN", "WHERE",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InQuery:
+    """What may stand at a place in a query; `qualifier` is the name before a dot."""
+
+    keywords: tuple[str, ...]
+    kinds: tuple[NameKind, ...]
+    qualifier: str | None = None
+
+
+def within_query(lexemes: Sequence[Lexeme], *, whole: bool) -> InQuery:
+    """Return what may stand behind the lexemes; `whole` is false for an expression, which has no clauses."""
+    last = lexemes[-1] if lexemes else None
+    clause = _clause(lexemes)
+    in_from = whole and clause in _BEFORE_RELATION
+    if last is not None and last.kind == ".":
+        before = lexemes[-2] if len(lexemes) > 1 else None
+        qualifier = before.value if before is not None and before.kind in ("WORD", "QUOTED") else None
+        return InQuery((), ("RELATION",) if in_from else ("COLUMN",), qualifier)
+    if in_from and last is not None:
+        wants = last.keyword in _BEFORE_RELATION or last.kind in (",", "(")
+        return InQuery(("SELECT",), ("RELATION",)) if wants else InQuery(_AFTER_RELATION, ())
+    if last is not None and last.keyword in ("GROUP", "ORDER", "PARTITION"):
+        return InQuery(("BY",), ())
+    if last is not None and last.keyword == "AS":
+        return InQuery((), ())
+    return InQuery(_IN_EXPRESSION, ("COLUMN", "FUNCTION"))
+
+
+def _clause(lexemes: Sequence[Lexeme]) -> str:
+    """Return the clause that the end of the lexemes lies in; one in brackets that are closed does not count."""
+    depth = 0
+    for lexeme in reversed(lexemes):
+        if lexeme.kind == ")":
+            depth += 1
+        elif lexeme.kind == "(":
+            depth = max(0, depth - 1)
+        elif depth == 0 and lexeme.keyword in _CLAUSES:
+            return lexeme.keyword
+    return "SELECT"
+
+
+def relations_of(text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the names, as written, and aliases of the relations that a query reads, up to its semicolon."""
+    lexemes: list[Lexeme] = []
+    try:
+        for lexeme in lexer.scan(text):
+            if lexeme.kind == ";":
+                break
+            lexemes.append(lexeme)
+    except SinkqlError:
+        pass  # what came before is enough
+    place = 0
+    while place < len(lexemes):
+        place += 1
+        if lexemes[place - 1].keyword in _BEFORE_RELATION:
+            while True:
+                name, alias, place = _relation(lexemes, place)
+                if name:
+                    yield name, alias
+                if place >= len(lexemes) or lexemes[place].kind != "," or not name:
+                    break
+                place += 1
+
+
+def _relation(lexemes: Sequence[Lexeme], place: int) -> tuple[str, str | None, int]:
+    """Return the name at `place`, its alias, and the place behind them."""
+    parts = []
+    while place < len(lexemes) and _names(lexemes[place]):
+        parts.append(lexemes[place].text)
+        place += 1
+        if place >= len(lexemes) or lexemes[place].kind != ".":
+            break
+        place += 1
+    if place < len(lexemes) and lexemes[place].keyword == "AS":
+        place += 1
+    alias = None
+    if parts and place < len(lexemes) and _names(lexemes[place]):
+        alias = lexemes[place].value
+        place += 1
+    return ".".join(parts), alias, place
+
+
+def _names(lexeme: Lexeme) -> bool:
+    return lexeme.kind == "QUOTED" or (lexeme.kind == "WORD" and lexeme.keyword not in keywords.QUERY)

@@ -9,7 +9,7 @@ from typing import Literal
 from sinkql import keywords
 from sinkql.errors import SinkqlError, Span, UnclosedError
 from sinkql.keywords import Keywords
-from sinkql.parser.read import grammar, lexer, reader
+from sinkql.parser.read import automaton, lexer, reader
 from sinkql.parser.read.automaton import END, Ahead
 from sinkql.parser.read.lexer import Lexeme
 
@@ -74,7 +74,7 @@ def _statement(lexemes: Sequence[Lexeme], words: Keywords) -> Iterator[Highlight
 def _keywords(lexemes: Sequence[Lexeme], words: Keywords) -> dict[int, HighlightKind]:
     """Return which words are keywords or options, by what the parser takes them for."""
     found: dict[int, HighlightKind] = {}
-    parser: Ahead = grammar.start(words)
+    parser: Ahead = automaton.start(words)
     place = 0
     while place < len(lexemes):
         terminal, count = reader.next_terminal(parser, lexemes, place)
@@ -83,14 +83,14 @@ def _keywords(lexemes: Sequence[Lexeme], words: Keywords) -> dict[int, Highlight
         run = range(place, place + count)
         if terminal in ("LABEL", "OPTION_NAME"):
             found.update((each, "option") for each in run)
-        elif terminal in grammar.keywords() or terminal in ("KIND", "FORMAT_NAME") or terminal in keywords.RUNS:
+        elif terminal in automaton.keywords() or terminal in ("KIND", "FORMAT_NAME") or terminal in keywords.RUNS:
             found.update((each, "keyword") for each in run)
         elif count > 1:
             found.update((each, "keyword") for each in run if lexemes[each].keyword in keywords.QUERY)
         behind = parser.after(terminal)
         if behind is None:
             rest = range(place, len(lexemes))
-            known = grammar.keywords() & keywords.QUERY | keywords.RESERVED
+            known = automaton.keywords() & keywords.QUERY | keywords.RESERVED
             found.update((each, "keyword") for each in rest if lexemes[each].keyword in known)
             return found
         parser = behind

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Literal
 
 from sinkql import keywords
-from sinkql.parser.read import grammar
+from sinkql.parser.read import automaton
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"i?|->\s*\w+|\w+|[()\[\]|?*+]|//[^\n]*')
 _RULE = re.compile(r"^[!?]?([a-z_]+|[A-Z_]+):", re.MULTILINE)
@@ -183,7 +183,7 @@ def _wrapped(parts: list[str], indent: str = "") -> str:
 
 @cache
 def _rules() -> dict[str, _Part]:
-    text = grammar.text()
+    text = automaton.text()
     heads = list(_RULE.finditer(text))
     ends = [*(head.start() for head in heads[1:]), len(text)]
     return {head[1]: _rule(text[head.end() : end]) for head, end in zip(heads, ends, strict=True)}

@@ -1,4 +1,9 @@
-"""A token that cannot stand where it stands → the error that says what was expected, what was found, and the fix."""
+"""A token that cannot stand where it stands → the error that says what was expected, what was found, and the fix.
+
+An error behind a string that lacks its end → the error at that string.
+
+A quote that is missing turns what follows inside out: strings begin where they should end, up to the end of the text.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from sinkql import keywords
-from sinkql.errors import SinkqlError, Span, UnexpectedWordError, line_and_column, nearest, one_of
+from sinkql.errors import SinkqlError, Span, UnclosedError, UnexpectedWordError, line_and_column, nearest, one_of
 from sinkql.parser.hint.other_dialects import statement_hint
-from sinkql.parser.read import grammar
+from sinkql.parser.read import automaton, lexer
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.parser.read.reader import Reading, StuckError
 
@@ -136,7 +141,7 @@ def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
 def _taken_for_name(stuck: StuckError, expected: frozenset[str]) -> bool:
     """Say whether the word before is a keyword that was read as the name that is missing before it."""
     before = stuck.lexemes[stuck.place - 1].keyword if stuck.place else None
-    return before in grammar.keywords() and before in expected and stuck.reading.expected(stuck.place - 1) >= {"NAME"}
+    return before in automaton.keywords() and before in expected and stuck.reading.expected(stuck.place - 1) >= {"NAME"}
 
 
 def _begins_statement(stuck: StuckError) -> bool:
@@ -165,9 +170,9 @@ def _listed(expected: frozenset[str]) -> str:
     if rest >= _VALUE:
         rest -= _VALUE_PARTS
         described.append("a value")
-    shown = {_DESCRIBED.get(terminal, terminal) for terminal in rest & (grammar.keywords() | _DESCRIBED.keys())}
+    shown = {_DESCRIBED.get(terminal, terminal) for terminal in rest & (automaton.keywords() | _DESCRIBED.keys())}
     described += sorted(shown, key=lambda word: (word.isupper(), word))
-    names = {terminal: symbol for symbol, terminal in grammar.symbols().items()}
+    names = {terminal: symbol for symbol, terminal in automaton.symbols().items()}
     signs = sorted(f'"{names[terminal]}"' for terminal in rest if terminal in names)
     if "$END" in rest:
         signs.append('";"')
@@ -184,7 +189,7 @@ def _found(lexeme: Lexeme) -> str:
         case "STRING" | "HEX":
             # not what is in it: it may be a secret
             return "a string"
-        case "WORD" if lexeme.keyword in grammar.keywords() | keywords.RESERVED:
+        case "WORD" if lexeme.keyword in automaton.keywords() | keywords.RESERVED:
             return lexeme.keyword
         case "QUOTED" | "NUMBER" | "PARAMETER":
             return lexeme.text
@@ -216,8 +221,8 @@ def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
         and lexemes[place + 1].kind in ("WORD", "QUOTED")
     ):
         return f"This name cannot be qualified: write {lexemes[place + 1].text} alone."
-    if found.kind == "WORD" and found.keyword not in grammar.keywords():
-        choices = sorted(expected & grammar.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
+    if found.kind == "WORD" and found.keyword not in automaton.keywords():
+        choices = sorted(expected & automaton.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
         near = nearest(found.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
@@ -228,9 +233,9 @@ def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str |
     """Return before which clause the one at `place` should stand, if the statement is whole then, or that it is there
     twice."""
     found = lexemes[place].keyword
-    if found not in grammar.keywords():
+    if found not in automaton.keywords():
         return None
-    clauses = [each for each in reading.token_places()[2:] if lexemes[each].keyword in grammar.keywords()]
+    clauses = [each for each in reading.token_places()[2:] if lexemes[each].keyword in automaton.keywords()]
     readable = [each for each in clauses[-_CLAUSES:] if found in reading.expected(each)]
     for at in reversed(readable):
         if found != lexemes[at].keyword and _moves(lexemes, place, at, reading):
@@ -298,7 +303,79 @@ def _begins_so(lexemes: Sequence[Lexeme], form: str) -> bool:
     if len(words) <= len(lexemes) or words[len(lexemes)] == ";":
         return False
     for word, lexeme in zip(words, lexemes, strict=False):
-        named = word.islower() and (lexeme.kind == "QUOTED" or lexeme.keyword not in grammar.keywords())
+        named = word.islower() and (lexeme.kind == "QUOTED" or lexeme.keyword not in automaton.keywords())
         if not named and word != (lexeme.keyword or lexeme.kind):
             return False
     return True
+
+
+_SWALLOWED = re.compile(r"\n[ \t]*\w|;[ \t]*\n")
+_WORD_BEFORE = re.compile(r"[\w./:-]+\Z")
+_BEGINNING = re.compile(r"[^\s,;)]+")
+
+
+def at_unclosed_string(error: SinkqlError, text: str) -> SinkqlError:
+    """Return the error at the string without an end if there is one before `error`, else `error`."""
+    if not _may_stand_behind(error) or error.span is None:
+        return error
+    never_closed = isinstance(error, UnclosedError)
+    for lexeme in _before(error, text):
+        word = _WORD_BEFORE.search(text, max(0, lexeme.start - 80), lexeme.start)
+        if word is not None and lexeme.text[0] == "'":
+            return _never_begun(word)
+        if _inside_out(lexeme, text, alone=never_closed):
+            beginning = _BEGINNING.match(text, lexeme.start)
+            assert beginning is not None
+            return lexer.unclosed(lexeme.text[0], Span(lexeme.start, min(beginning.end(), lexeme.end)))
+    if isinstance(error, UnclosedError) and error.mark == "'":
+        word = _WORD_BEFORE.search(text, max(0, error.span.start - 80), error.span.start)
+        if word is not None and text[error.span.start] == "'":
+            return _never_begun(word)
+    return error
+
+
+def _may_stand_behind(error: SinkqlError) -> bool:
+    """Say whether a missing quote further up may have caused the error."""
+    match error:
+        case UnexpectedWordError():
+            return True
+        case UnclosedError():
+            return error.mark in ("'", '"')
+        case _:
+            return False
+
+
+def _never_begun(word: re.Match[str]) -> SinkqlError:
+    return SinkqlError(
+        "SQ1007",
+        f'a quote is missing before "{word[0]}"',
+        Span(*word.span()),
+        hint=f"Write '{word[0]}': a string has a quote on both sides.",
+    )
+
+
+def _before(error: SinkqlError, text: str) -> list[Lexeme]:
+    """Return the strings and quoted names of the error's statement, up to its place."""
+    found: list[Lexeme] = []
+    assert error.span is not None
+    try:
+        for lexeme in lexer.scan(text):
+            if lexeme.start > error.span.start:
+                break
+            if lexeme.kind == ";" and lexeme.end <= error.span.start:
+                found.clear()
+            if lexeme.kind in ("STRING", "QUOTED") and lexeme.text[0] in ("'", '"'):
+                found.append(lexeme)
+    except SinkqlError:
+        pass
+    return found
+
+
+def _inside_out(lexeme: Lexeme, text: str, *, alone: bool) -> bool:
+    """Say whether a string reaches into what should stand behind it."""
+    after = text[lexeme.end : lexeme.end + 1]
+    if after.isalnum() or after == "_":
+        return True
+    inside = lexeme.text[1:-1].rstrip()
+    ends_open = len(inside) > 1 and inside.endswith(("=", "(", ",", ";"))
+    return alone and (ends_open or _SWALLOWED.search(inside) is not None)

@@ -1,4 +1,7 @@
-"""Text → lexemes: words, quoted names, strings, numbers and symbols, each with its place and its value."""
+"""Text → lexemes: words, quoted names, strings, numbers and symbols, each with its place and its value.
+
+Source text of names and strings → their values.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from dataclasses import dataclass
 
 from sinkql import keywords
 from sinkql.errors import SinkqlError, Span, UnclosedError, UnexpectedCharacterError
-from sinkql.parser.read import literal
 from sinkql.regex_repeat import RepeatedPattern
 
 MAX_DEPTH = 100
@@ -162,7 +164,7 @@ def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
     match found.lastgroup:
         case "word":
             _check_letters(found[0], start)
-            return Lexeme("WORD", found[0], start, end, literal.folded(found[0], Span(start, end)))
+            return Lexeme("WORD", found[0], start, end, folded(found[0], Span(start, end)))
         case "symbol":
             return Lexeme(found[0], found[0], start, end)
         case "string":
@@ -191,7 +193,7 @@ def _string(text: str, start: int, inside: int, *, escaped: bool = False) -> Lex
     parts = []
     while True:
         end = _end(content, text, start, inside)
-        body = text[inside : end - 1].replace("''", "'") if not escaped else literal.unescaped(text, inside, end - 1)
+        body = text[inside : end - 1].replace("''", "'") if not escaped else unescaped(text, inside, end - 1)
         parts.append(body)
         more = CONTINUED.match(text, end)
         if more is None:
@@ -221,7 +223,7 @@ def _quoted(text: str, start: int) -> Lexeme:
     end = _QUOTED.end(text, start + 1) + 1
     if not text.startswith('"', end - 1):
         raise unclosed('"', Span(start, start + 1))
-    value = literal.quoted(text[start + 1 : end - 1].replace('""', '"'), Span(start, end))
+    value = quoted(text[start + 1 : end - 1].replace('""', '"'), Span(start, end))
     return Lexeme("QUOTED", text[start:end], start, end, value)
 
 
@@ -265,3 +267,63 @@ def _unexpected(text: str, at: int, *, shift: int = 0) -> UnexpectedCharacterErr
         message = f"unexpected character U+{ord(character):04X} ({name})"
         return UnexpectedCharacterError("SQ1016", message, span, hint="Write an ordinary space.")
     return UnexpectedCharacterError("SQ1016", f'unexpected character "{character}"', span, hint=hint)
+
+
+_MAX_BYTES = 255
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)|''", re.DOTALL)
+_SIMPLE = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def folded(text: str, span: Span) -> str:
+    """Return an unquoted name's value. Raises SQ1017 for one that is too long."""
+    return _checked(text.lower(), span)
+
+
+def quoted(value: str, span: Span) -> str:
+    """Return a quoted name's value. Raises SQ1017 for one that is too long, SQ1018 for one that is not allowed."""
+    if value in ("", ".", ".."):
+        raise SinkqlError("SQ1018", f'"{value}" is not allowed as a name', span, hint="Choose another name.")
+    return _checked(value, span)
+
+
+def _checked(value: str, span: Span) -> str:
+    size = len(value.encode("utf-8", "surrogatepass"))
+    if size > _MAX_BYTES:
+        raise SinkqlError("SQ1017", f"name has {size} bytes, more than the {_MAX_BYTES} allowed", span)
+    return value
+
+
+def unescaped(text: str, start: int, end: int) -> str:
+    """Return the value of an E'…' string's inside, text[start:end]. Raises SQ1015 for an unknown escape."""
+    pieces = []
+    at = start
+    for found in _ESCAPE.finditer(text, start, end):
+        pieces += [text[at : found.start()], _replaced(found)]
+        at = found.end()
+    return "".join([*pieces, text[at:end]])
+
+
+def _replaced(found: re.Match[str]) -> str:
+    if found[0] == "''":
+        return "'"
+    escape, span = found[1], Span(*found.span())
+    if len(escape) > 1:
+        return _character(int(escape[1:], 16), span)
+    if escape in "uUxX01234567":
+        raise _bad(found[0], span)
+    return _SIMPLE.get(escape, escape)
+
+
+def _character(number: int, span: Span) -> str:
+    if number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF:
+        raise SinkqlError("SQ1015", f"invalid character U+{number:04X}", span)
+    return chr(number)
+
+
+def _bad(escape: str, span: Span) -> SinkqlError:
+    return SinkqlError(
+        "SQ1015",
+        f"invalid escape sequence {escape}",
+        span,
+        hint=r"Write \uXXXX or \UXXXXXXXX with hexadecimal digits, or \\ for a backslash.",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sinkql import keywords
-from sinkql.parser.read import grammar
+from sinkql.parser.read import automaton
 from sinkql.parser.read.automaton import END, Ahead
 from sinkql.parser.read.lexer import Lexeme
 
@@ -30,7 +30,7 @@ _OPERATORS = frozenset(
 
 def symbol(lexeme: Lexeme) -> str:
     """Return the terminal of a lexeme that is not a word."""
-    return _TERMINALS.get(lexeme.kind) or grammar.symbols().get(lexeme.kind, "UNKNOWN")
+    return _TERMINALS.get(lexeme.kind) or automaton.symbols().get(lexeme.kind, "UNKNOWN")
 
 
 def follows(parser: Ahead, terminal: str, *following: Lexeme) -> bool:

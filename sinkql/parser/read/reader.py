@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sinkql import keywords
 from sinkql.errors import Span, nearest
 from sinkql.keywords import Keywords, longest_match
-from sinkql.parser.read import grammar
+from sinkql.parser.read import automaton
 from sinkql.parser.read.automaton import END, Ahead
 from sinkql.parser.read.lexer import Lexeme, too_long
 from sinkql.parser.read.lookahead import expression_length, follows, query_starts, symbol, text_length
@@ -51,7 +51,7 @@ class StuckError(Exception):
 
 def read(lexemes: Sequence[Lexeme], text: str, words: Keywords) -> Node:
     """Return the tree of a statement, whose last lexeme is an END or a semicolon. Raises StuckError."""
-    parser = grammar.start(words)
+    parser = automaton.start(words)
     place = 0
     terminals: list[str] = []
     places: list[int] = []
@@ -122,7 +122,7 @@ class Reading:
     def _at(self, count: int) -> Ahead:
         """Return what stands behind the first `count` tokens."""
         if count not in self._before:
-            ahead = grammar.start(self._words).after(*self._terminals[:count])
+            ahead = automaton.start(self._words).after(*self._terminals[:count])
             assert ahead is not None
             self._before[count] = ahead
         return self._before[count]
@@ -185,7 +185,7 @@ def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
     if keyword in _TYPE_WORDS and parser.takes("TYPE_WORD"):
         return "TYPE_WORD"
     name = "FORMAT_NAME" if "FORMAT_NAME" in row else "NAME"
-    if keyword not in row or keyword not in grammar.keywords():
+    if keyword not in row or keyword not in automaton.keywords():
         return "RESERVED" if _reserved(lexemes, place) else name
     if name not in row or (_reserved(lexemes, place) and keyword != "FROM"):
         return keyword

@@ -21,9 +21,8 @@ from sinkql.parser.read.tree import (
 )
 from sinkql.parser.transform import value
 from sinkql.parser.transform.alter import alter
-from sinkql.parser.transform.create import source
+from sinkql.parser.transform.create import sink, sinks, source, view
 from sinkql.parser.transform.dml import database, delete, index, insert, schema, subsource, table, table_from, update
-from sinkql.parser.transform.relation import sink, sinks, view
 from sinkql.parser.transform.value import secret_value
 
 _SPECIAL = {"SCHEMA": "search_path", "TIME ZONE": "timezone", "NAMES": "client_encoding"}

@@ -1,27 +1,35 @@
-"""ALTER and the catalog → the item's CREATE statement as it is after it; the rest of the catalog follows from that."""
+"""ALTER and the catalog → the item's CREATE statement as it is after it; the rest of the catalog follows from that.
+
+Options of a stored statement, and what ALTER sets and resets of them → its options after that.
+
+ALTER SINK … PUBLISH and the catalog → the sink whose branch it means.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import Tuning, option_labels
+from sinkql.connector_api.options import Tuning, option_labels, unknown
+from sinkql.connector_api.planning import ConnectionKind
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.source_options import LOG_FACT
 from sinkql.connector_api.types import kept_type
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest
 from sinkql.keywords import Keywords
-from sinkql.planner.edit.option import changed_connection, changed_options, respan
 from sinkql.planner.edit.qualify import qualify
-from sinkql.planner.item.cluster import ClusterOptions
-from sinkql.planner.item.replicate import OPTION as REPLICATE
+from sinkql.planner.edit.rename import find_altered
+from sinkql.planner.item.connection import ClusterOptions
 from sinkql.planner.item.sink_rules import exported_relation
 from sinkql.planner.item.statement import plan
+from sinkql.planner.item.view import OPTION as REPLICATE
 from sinkql.planner.item.view import view_options
 from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, qualified_name, short_name, sql_name, with_article
 from sinkql.planner.scope import Scope
-from sinkql.planner.unsupported import JOB_OPTIONS, unsupported_alter
+from sinkql.planner.unsupported import JOB_OPTIONS, no_keys, unsupported_alter
 from sinkql.printer.clause import name as print_name
 
 
@@ -346,3 +354,111 @@ class _Without:
     @property
     def words(self) -> Keywords:
         return self.whole.words
+
+
+T = TypeVar("T")
+Refusal = Callable[[str, Span], SinkqlError]
+
+
+def respan(node: T, span: Span) -> T:
+    """Return a part of a statement with another span, also in all that it is made of."""
+    found: object = node
+    if isinstance(node, tuple):
+        found = tuple(respan(each, span) for each in node)
+    elif isinstance(node, Span):
+        found = span
+    elif dataclasses.is_dataclass(node) and not isinstance(node, type):
+        parts = (field.name for field in dataclasses.fields(node) if field.init)
+        changed = {name: respan(getattr(node, name), span) for name in parts}
+        found = dataclasses.replace(node, **changed)
+    return found  # type: ignore[return-value]  # of the same type as the node
+
+
+def changed_options(
+    present: tuple[ast.Option, ...],
+    action: ast.SetOptions | ast.ResetOptions,
+    *,
+    known: Sequence[str],
+    owner: str,
+    refused: Sequence[str] = (),
+    refusal: Refusal | None = None,
+) -> tuple[ast.Option, ...]:
+    """Return the options after SET or RESET, each in its place; those that stay have the span of ALTER.
+
+    `known` are the names there are, `owner` says what has them; `refusal` is the error for one of `refused`. Raises
+    SQ2101 (unknown), SQ2102 (twice).
+    """
+    match action:
+        case ast.SetOptions():
+            given = {option.name: option for option in action.options}
+            names = [(option.name, option.name_span) for option in action.options]
+        case ast.ResetOptions():
+            given = {}
+            names = [(each.name, each.span) for each in action.names]
+    seen = set()
+    for name, span in names:
+        if name not in known:
+            raise unknown(ast.Option(name, None, span, span), known, owner=owner)
+        if name in seen:
+            raise SinkqlError("SQ2102", f"option {name} is given twice", span, hint="Keep one of them.")
+        seen.add(name)
+        same = name in given and any(option == given[name] for option in present)
+        if name in refused and not same and refusal is not None:
+            raise refusal(name, span)
+    stay = {
+        option.name: respan(option, action.span)
+        for option in present
+        if option.name in given or option.name not in seen
+    }
+    return tuple((stay | given).values())
+
+
+def changed_connection(
+    present: ast.CreateConnection, change: ast.ChangeConnection, kind: ConnectionKind
+) -> ast.CreateConnection:
+    """Return a connection's statement after all that ALTER CONNECTION does, one after the other.
+
+    Raises SQ2540 for an option that decides which system is reached, and as `changed_options` does.
+    """
+    options = present.options
+    for action in change.actions:
+        if isinstance(action, ast.RotateKeys):
+            if kind.keys is None:
+                raise no_keys(action)
+            continue
+        options = changed_options(
+            options, action, known=option_labels(kind.options), owner=kind.owner, refused=kind.fixed, refusal=_elsewhere
+        )
+    return dataclasses.replace(respan(present, change.span), options=options)
+
+
+def _elsewhere(name: str, span: Span) -> SinkqlError:
+    return SinkqlError(
+        "SQ2540",
+        f"option {name} cannot change after the connection is created",
+        span,
+        hint="Run CREATE CONNECTION with another name, and create the sinks again with that one.",
+    )
+
+
+def find_published(
+    statement: ast.Alter, catalog: logical.CatalogReader
+) -> tuple[logical.Sink | None, tuple[Notice, ...]]:
+    """Return the sink, or a notice if there is none and need not be.
+
+    Raises what finding an item to alter does, and SQ2347 for a sink without a branch.
+    """
+    entry, notices = find_altered(statement, catalog)
+    if entry is None:
+        return None, notices
+    sink = catalog.item(entry.name)
+    assert isinstance(sink, logical.Sink)
+    if sink.destination is None or sink.destination.branch is None:
+        raise SinkqlError(
+            "SQ2347",
+            f'sink "{statement.name.text}" has no branch to publish',
+            statement.name.span,
+            detail="What it commits can be read at once.",
+            hint="Create a sink WITH (BRANCH = '…') for rows that are to be looked at before they are published.",
+        )
+    return sink, notices

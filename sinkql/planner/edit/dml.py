@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.logical.typetext import shown_name
+from sinkql.logical.type import shown_name
 from sinkql.planner.expression.assign import Cell, assign, check_assignable
 from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.typed_expression import column as reference
@@ -18,9 +18,9 @@ from sinkql.planner.expression.typed_expression import settled
 from sinkql.planner.item import table
 from sinkql.planner.name import missing, with_article
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.once import OneShotQuery, plan_one_shot
-from sinkql.planner.query.scalar import expression, scalar, translator
+from sinkql.planner.query.plan import OneShotQuery, plan_one_shot
 from sinkql.planner.query.scope import Scope
+from sinkql.planner.query.translate import expression, scalar, translator
 from sinkql.planner.syntax.sqlglot_tree import parse
 
 

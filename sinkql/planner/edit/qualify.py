@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sinkql import ast, logical
 from sinkql.keywords import Keywords, OptionWords
-from sinkql.planner.item.index import index_name
+from sinkql.planner.item.view import index_name
 from sinkql.planner.name import qualified_name, resolve_schema, split_name
 from sinkql.planner.subsource import stand_in
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
-from sinkql.logical.typetext import shown_name
+from sinkql.logical.type import shown_name
 from sinkql.planner.name import (
     SYSTEM_SCHEMAS,
     missing,

@@ -10,13 +10,11 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import EvaluationError, NotEvaluableError, conversion, function_of
 from sinkql.evaluate.failure import Row, Value
-from sinkql.logical.interval import show_interval
+from sinkql.logical.time import show_interval
 from sinkql.logical.type import Field
 from sinkql.planner import types
-from sinkql.planner.expression.cast import cast
-from sinkql.planner.expression.composite import recasts, with_constants
-from sinkql.planner.expression.interval import held
-from sinkql.planner.expression.literal import document, literal
+from sinkql.planner.expression.cast import cast, recasts, with_constants
+from sinkql.planner.expression.literal import document, held, literal
 from sinkql.planner.expression.typed_expression import Typed, cast_to, settled
 
 

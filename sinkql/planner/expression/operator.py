@@ -9,12 +9,10 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Interval, Type
 from sinkql.logical.function import CASTS
-from sinkql.logical.typetext import shown_name
+from sinkql.logical.type import shown_name
 from sinkql.planner import types
-from sinkql.planner.expression.cast import cast
-from sinkql.planner.expression.composite import compared
-from sinkql.planner.expression.interval import held, order, shift
-from sinkql.planner.expression.literal import coerced, decimal
+from sinkql.planner.expression.cast import cast, compared
+from sinkql.planner.expression.literal import coerced, decimal, held, order, shift
 from sinkql.planner.expression.typed_expression import Typed, call, cast_to, check_scale, constant, exact
 
 _OF_RANGES = ("<<", ">>", "+", "-", "*")

@@ -2,5 +2,5 @@
 
 * `call`: names that are known, volatile or not supported; the overload that takes the arguments by their types.
 * `argument`: how many arguments, of which types, and which must be constants.
-* `number`, `text`, `pattern`, `time`, `json`, `condition`: calls that check more than that, a family a file.
+* `number`, `text`, `text`, `time`, `json`, `condition`: calls that check more than that, a family a file.
 """

@@ -13,12 +13,10 @@ from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed_expression import Typed, constant
 from sinkql.planner.expression.typed_expression import call as listed
 from sinkql.planner.function import (
-    composite,
     condition,
     json,
     nested,
     number,
-    pattern,
     set_returning,
     text,
     time,
@@ -35,12 +33,10 @@ HANDLERS: Mapping[str, Handler] = {
     **time.HANDLERS,
     **condition.HANDLERS,
     **json.HANDLERS,
-    **pattern.HANDLERS,
     **nested.HANDLERS,
     **function_range.HANDLERS,
-    **composite.HANDLERS,
 }
-ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **nested.ALIASES, **composite.ALIASES}
+ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **nested.ALIASES}
 _REFUSED: Mapping[str, str] = {**number.REFUSED}
 _LISTED: dict[str, list[Function]] = {}
 for _function in FUNCTIONS.values():

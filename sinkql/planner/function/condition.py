@@ -5,8 +5,7 @@ from __future__ import annotations
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Branch, Case
 from sinkql.planner import types
-from sinkql.planner.expression.interval import held
-from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.literal import coerced, held
 from sinkql.planner.expression.operator import alike, compare, settled
 from sinkql.planner.expression.typed_expression import Typed, call, exact, null_of
 from sinkql.planner.function.argument import arity

@@ -11,7 +11,7 @@ import msgspec
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Call, Expression, Literal, Type
 from sinkql.logical.function import CASTS
-from sinkql.logical.jsonpath import format_path, is_index, is_plain_key, path_steps
+from sinkql.logical.jsonb import format_path, is_index, is_plain_key, path_steps
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of

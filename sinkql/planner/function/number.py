@@ -12,7 +12,7 @@ from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import arithmetic, decimal_operand
 from sinkql.planner.expression.typed_expression import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, typed
-from sinkql.planner.function.pattern import refused
+from sinkql.planner.function.text import refused
 from sinkql.planner.types import DOUBLE, INTEGER, NUMERIC, TEXT
 
 _TO_DOUBLE = "cast to double precision"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sinkql.connector_api.types import nested_type
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Interval, Type
-from sinkql.logical.array import leaf, levels
+from sinkql.logical.nested import leaf, levels
 from sinkql.logical.type import Field, record_type
 from sinkql.planner import types
 from sinkql.planner.expression.typed_expression import Typed, call, constant, exact

@@ -12,13 +12,12 @@ from sinkql.logical.pattern import PatternError
 from sinkql.logical.time_format import read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.planner import types
-from sinkql.planner.expression.interval import parse_interval
-from sinkql.planner.expression.literal import coerced, decimal
+from sinkql.planner.expression.literal import coerced, decimal, parse_interval
 from sinkql.planner.expression.operator import arithmetic, interval_of
 from sinkql.planner.expression.typed_expression import Typed, call, cast_to, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.function.number import to_char
-from sinkql.planner.function.pattern import refused
+from sinkql.planner.function.text import refused
 from sinkql.planner.types import (
     BIGINT,
     DATE,

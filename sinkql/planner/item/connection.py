@@ -1,13 +1,22 @@
-"""CREATE CONNECTION → its kind and the connector's options."""
+"""CREATE CONNECTION → its kind and the connector's options.
+
+CREATE CLUSTER → one Spark application: its master and configuration, and where its sinks keep their state.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from sinkql import ast, logical
-from sinkql.connector_api.planning import OutsideAccess
+from sinkql.connector_api.options import bind, option_field, option_span
+from sinkql.connector_api.planning import OutsideAccess, PlanningContext
 from sinkql.connector_api.registry import Registry
-from sinkql.errors import SinkqlError
+from sinkql.connector_api.source_options import REACHED_BY, REACHES
+from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.keywords import secret_setting
+from sinkql.object_store.s3 import SCHEME
 from sinkql.planner.name import find
 from sinkql.planner.scope import Scope, kinds_hint
 
@@ -51,3 +60,220 @@ def validation(
             hint="Create a sink or a source that uses it; that tests the connection.",
         )
     return connection, check
+
+
+_LATER = (
+    "AUTO SCALING STRATEGY", "AVAILABILITY ZONES", "DISK", "EXPERIMENTAL ARRANGEMENT COMPRESSION",
+    "INTROSPECTION DEBUGGING", "INTROSPECTION INTERVAL", "SCHEDULE", "WORKLOAD CLASS",
+)  # fmt: skip
+_EXAMPLE = "STATE = 's3://bucket/prefix'"
+_LOCAL = re.compile(r"local(\[([1-9]\d*|\*)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The options of CREATE CLUSTER; `size` is a local application's, `master` a remote one's."""
+
+    size: str | None = option_field("`'local[2]'`: Spark in this process, so many tasks at once", default=None)
+    master: str | None = option_field("a Spark master's address, instead of `SIZE`", default=None)
+    executors: int | None = option_field("how many executors a remote application has", default=None)
+    cores: int | None = option_field("of each executor", default=None)
+    memory: str | None = option_field("`'4g'`: of each executor, or of the driver of a local application", default=None)
+    conf: dict[str, str] = field(default_factory=dict, metadata={"help": "more of Spark's settings"})
+    state: str | None = option_field(
+        "where its sinks keep their state besides the catalog's folder, for a start on another machine: "
+        "`s3://bucket/prefix`, with `AWS CONNECTION`, or a folder that both have",
+        default=None,
+        local_path=True,
+    )
+    aws_connection: ast.Name | None = option_field("the connection whose keys reach `STATE`", default=None)
+    managed: bool = option_field("true is the only value", default=True)
+    replication_factor: int = option_field("1 is the only value", default=1)
+
+
+def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: PlanningContext) -> logical.Cluster:
+    """Plan a cluster; a local one has SIZE, a remote one MASTER and what its executors take."""
+    _check_supported(statement)
+    options = bind(statement.options, ClusterOptions, owner="clusters", span=statement.name.span)
+    master = _master(statement, options)
+    conf = _conf(statement, options, local=options.master is None)
+    return logical.Cluster(full_name, master, conf, _state(statement, options, planning))
+
+
+def _check_supported(statement: ast.CreateCluster) -> None:
+    if statement.features:
+        raise SinkqlError(
+            "SQ2975",
+            "cluster features are not supported yet",
+            statement.features[0].span,
+            hint="Leave FEATURES out.",
+        )
+    for option in statement.options:
+        if option.name == "REPLICAS" or (option.name == "MANAGED" and _false(option.value)):
+            raise SinkqlError(
+                "SQ2908",
+                "clusters with REPLICAS are not supported yet",
+                option.span,
+                hint="Write SIZE = 'local[2]' instead: a managed cluster is one Spark application.",
+            )
+        if option.name in _LATER:
+            raise SinkqlError(
+                "SQ2909", f"cluster option {option.name} is not supported yet", option.name_span, hint="Leave it out."
+            )
+        if option.name == "REPLICATION FACTOR" and not (
+            isinstance(option.value, ast.Number) and option.value.text == "1"
+        ):
+            raise SinkqlError(
+                "SQ2910",
+                "a REPLICATION FACTOR other than 1 is not supported yet",
+                option.span,
+                hint="Write REPLICATION FACTOR = 1.",
+            )
+
+
+def _false(value: ast.Value | None) -> bool:
+    match value:
+        case ast.Boolean():
+            return not value.value
+        case ast.Text():
+            return value.value.lower() == "false"
+        case _:
+            return False
+
+
+def _master(statement: ast.CreateCluster, options: ClusterOptions) -> str:
+    if options.size is None and options.master is None:
+        raise SinkqlError(
+            "SQ2602",
+            f'cluster "{statement.name.value}" has no SIZE',
+            statement.name.span,
+            hint="Write SIZE = 'local[2]', or MASTER = 'spark://…' for a cluster that runs elsewhere.",
+        )
+    if options.size is not None and options.master is not None:
+        raise SinkqlError(
+            "SQ2603",
+            "a cluster cannot have both SIZE and MASTER",
+            option_span(statement.options, "MASTER", statement.name.span),
+            hint="SIZE is for Spark in this process, MASTER for a Spark cluster: leave out one.",
+        )
+    if options.master is not None:
+        _check_master(options.master, option_span(statement.options, "MASTER", statement.name.span))
+        return options.master
+    assert options.size is not None
+    if not _LOCAL.fullmatch(options.size):
+        near = nearest(options.size, ("local[*]", "local[2]"))
+        raise SinkqlError(
+            "SQ2604",
+            f'invalid cluster size "{options.size}"',
+            option_span(statement.options, "SIZE", statement.name.span),
+            hint=f"Did you mean '{near}'?" if near else "Write SIZE = 'local[2]' for two cores, 'local[*]' for all.",
+        )
+    return options.size
+
+
+def _check_master(master: str, span: Span) -> None:
+    if not re.fullmatch(r"yarn|(spark|k8s)://\S+", master):
+        raise SinkqlError(
+            "SQ2605",
+            f'"{master}" is not the address of a Spark master',
+            span,
+            hint="Write MASTER = 'spark://host:7077', 'yarn' or 'k8s://https://host:6443'; SIZE = 'local[2]' is local.",
+        )
+
+
+def _conf(statement: ast.CreateCluster, options: ClusterOptions, *, local: bool) -> dict[str, str]:
+    conf: dict[str, str] = {}
+    for name, value, key in (
+        ("EXECUTORS", options.executors, "spark.executor.instances"),
+        ("CORES", options.cores, "spark.executor.cores"),
+    ):
+        if value is None:
+            continue
+        span = option_span(statement.options, name, statement.name.span)
+        if local:
+            raise SinkqlError(
+                "SQ2606",
+                f"a local cluster cannot have {name}",
+                span,
+                hint="SIZE = 'local[4]' is four cores of this host.",
+            )
+        if value == 0:
+            raise SinkqlError("SQ2326", f"{name} must be at least 1", span, hint=f"Write {name} = 1 or more.")
+        conf[key] = str(value)
+    if options.memory is not None:
+        if not re.fullmatch(r"[1-9]\d*[kmgt]", options.memory.lower()):
+            raise SinkqlError(
+                "SQ2608",
+                f'invalid amount of memory "{options.memory}"',
+                option_span(statement.options, "MEMORY", statement.name.span),
+                hint="Write MEMORY = '4g'.",
+            )
+        conf["spark.driver.memory" if local else "spark.executor.memory"] = options.memory.lower()
+    for key in options.conf:
+        if not key.startswith("spark."):
+            raise SinkqlError(
+                "SQ2609",
+                f'"{key}" is not a Spark setting',
+                option_span(statement.options, "CONF", statement.name.span),
+                hint="Names of Spark settings begin with spark., as in MAP['spark.ui.enabled' => 'true'].",
+            )
+        if secret_setting(key):
+            raise _in_clear(key, option_span(statement.options, "CONF", statement.name.span))
+    return conf | options.conf
+
+
+def _state(
+    statement: ast.CreateCluster, options: ClusterOptions, planning: PlanningContext
+) -> logical.StatePath | None:
+    state, connection = options.state, options.aws_connection
+    where = option_span(statement.options, "STATE", statement.name.span)
+    if state is None:
+        if connection is None:
+            if options.master is not None:
+                raise SinkqlError(
+                    "SQ2618",
+                    "a cluster with MASTER requires STATE",
+                    option_span(statement.options, "MASTER", statement.name.span),
+                    hint=f"Add {_EXAMPLE}, AWS CONNECTION = name, or a folder that all machines of the cluster have.",
+                )
+            return None
+        raise SinkqlError(
+            "SQ2615",
+            "AWS CONNECTION requires STATE",
+            option_span(statement.options, REACHED_BY, statement.name.span),
+            hint=f"Add {_EXAMPLE}.",
+        )
+    if not state.startswith((SCHEME, "/")) or re.fullmatch(rf"{SCHEME}(/.*)?", state) is not None:
+        raise SinkqlError(
+            "SQ2615",
+            f'STATE "{state}" names neither a bucket nor a folder',
+            where,
+            hint=f"Write {_EXAMPLE}, or the whole path of a folder, as '/mnt/state'; left out, state is in the "
+            "catalog's folder.",
+        )
+    if not state.startswith(SCHEME):
+        if connection is None:
+            return logical.StatePath(state)
+        raise SinkqlError(
+            "SQ2615",
+            "AWS CONNECTION is for STATE in a bucket",
+            option_span(statement.options, REACHED_BY, statement.name.span),
+            hint=f"Leave it out, or write {_EXAMPLE}.",
+        )
+    if connection is None:
+        raise SinkqlError(
+            "SQ2615",
+            "STATE in a bucket requires AWS CONNECTION",
+            where,
+            hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
+        )
+    return logical.StatePath(state, planning.connection(connection, REACHES).name)
+
+
+def _in_clear(key: str, span: Span) -> SinkqlError:
+    hint = (
+        "Use 'spark.authenticate.secret.file'."
+        if key.lower() == "spark.authenticate.secret"
+        else "Keep it in a Hadoop credential store: 'spark.hadoop.hadoop.security.credential.provider.path' => 'jceks://…'."
+    )
+    return SinkqlError("SQ2107", f'Spark setting "{key}" is a secret, which CONF would keep in clear', span, hint=hint)

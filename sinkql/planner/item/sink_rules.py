@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sinkql import ast, logical
 from sinkql.connector_api.options import option_span
 from sinkql.errors import Notice, SinkqlError, Span, nearest
-from sinkql.logical.typetext import shown_name
+from sinkql.logical.type import shown_name
 from sinkql.planner.name import find, missing, short_name, split_name, system
 from sinkql.planner.scope import Scope
 from sinkql.planner.subsource import check_readable, stand_in

@@ -1,19 +1,24 @@
-"""One CREATE statement with its facts → the item it makes, its dependencies and notices."""
+"""One CREATE statement with its facts → the item it makes, its dependencies and notices.
+
+CREATE of what is there already → a notice where it is the same, else an error that shows what differs.
+
+Two statements that create an item, and what each means → whether they differ in spelling alone.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+
 from sinkql import ast, logical
 from sinkql.connector_api.registry import Registry
-from sinkql.errors import SinkqlError, Span, TakenNameError
-from sinkql.planner.item.cluster import plan_cluster
-from sinkql.planner.item.connection import plan_connection
-from sinkql.planner.item.index import index_name, plan_index
-from sinkql.planner.item.progress import plan_progress, progress_of
+from sinkql.errors import Notice, SinkqlError, Span, TakenNameError
+from sinkql.planner.item.connection import plan_cluster, plan_connection
 from sinkql.planner.item.secret import plan_secret
 from sinkql.planner.item.sink import plan_sink
-from sinkql.planner.item.source import plan_source, pushed_source
+from sinkql.planner.item.source import plan_progress, plan_source, progress_of, pushed_source
 from sinkql.planner.item.table import plan_table
-from sinkql.planner.item.view import plan_view
+from sinkql.planner.item.view import index_name, plan_index, plan_view
 from sinkql.planner.name import (
     SCHEMA,
     as_name,
@@ -207,3 +212,70 @@ def replacing(kind: str, name: str, *, rows: bool, used: bool) -> str:
             return "Choose another name: other items use what has it."
         case _:
             return f"Choose another name, or run DROP {kind} {name}; before it."
+
+
+def existing_item(
+    statement: ast.Create,
+    full_name: str,
+    kind: str,
+    difference: str,
+    catalog: logical.CatalogReader,
+    *,
+    rows: bool = False,
+) -> Notice:
+    """Return the notice for an item that exists; raises SQ2002 for one of another kind, SQ2014 if it is different.
+
+    `rows` tells whether it is a table that keeps rows itself.
+    """
+    name, span = short_name(full_name, catalog), name_span(statement)
+    called, used = sql_name(full_name, catalog), bool(catalog.dependents(full_name))
+    hint = replacing(kind, called, rows=rows, used=used)
+    if kind != kind_of(statement):
+        raise SinkqlError("SQ2002", f'{kind.lower()} "{name}" already exists', span, hint=hint)
+    about = f'{kind.lower()} "{name}" already exists'
+    if not difference:
+        return Notice("SQ2012", f"{about}, skipped", span)
+    if statement.if_not_exists:
+        return Notice("SQ2013", f"{about} and is different, skipped", span)
+    raise SinkqlError(
+        "SQ2014",
+        f"{about} and is different",
+        span,
+        detail=difference,
+        hint=changing(kind, called, rows=rows, used=used),
+    )
+
+
+def definition_diff(old_redacted: str, new_redacted: str) -> str:
+    """Return what differs between two texts that do: old lines with a minus, new ones with a plus."""
+    lines = list(difflib.unified_diff(old_redacted.splitlines(), new_redacted.splitlines(), lineterm="", n=0))[2:]
+    return "\n".join(line for line in lines if not line.startswith("@@")) or "a hidden string changes"
+
+
+def built_in(statement: ast.Create, entry: logical.Entry | None) -> bool:
+    """Tell whether what a statement creates is built in."""
+    return entry is not None and entry.kind == kind_of(statement) and entry.id.startswith("s")
+
+
+def name_span(statement: ast.Create) -> Span:
+    """Return the place of the name that a statement gives."""
+    return statement.name.span if statement.name is not None else statement.span
+
+
+def differs_only_in_spelling(
+    old: ast.Create, new: ast.Create, before: logical.Item | None, after: logical.Item | None
+) -> bool:
+    """Tell whether two statements differ in options alone, and mean the same by them.
+
+    An option that is set to its default, and another spelling of a duration or a word, change nothing.
+    """
+    return before is not None and before == after and _without_options(old) == _without_options(new)
+
+
+def _without_options(node: object) -> object:
+    if isinstance(node, tuple):
+        return tuple(_without_options(each) for each in node if not isinstance(each, ast.Option))
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        parts = (field.name for field in dataclasses.fields(node) if field.compare)
+        return type(node), tuple(_without_options(getattr(node, name)) for name in parts)
+    return node

@@ -8,10 +8,9 @@ from datetime import datetime
 
 from sinkql import ast, logical
 from sinkql.connector_api.options import unknown
-from sinkql.connector_api.type_hint import later_type, type_hint
-from sinkql.connector_api.types import column_type, length_hint
+from sinkql.connector_api.types import column_type, later_type, length_hint, type_hint
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
-from sinkql.logical.typetext import flat, shown_name
+from sinkql.logical.type import flat, shown_name
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns
 from sinkql.planner.types import comparable, describe, ranged
@@ -162,7 +161,7 @@ def _check_default(column: logical.Column, written: ast.ColumnDef) -> None:
     expression = default(written)
     if expression is None:
         return
-    from sinkql.planner.query.scalar import scalar  # sqlglot loads only where there is an expression
+    from sinkql.planner.query.translate import scalar  # sqlglot loads only where there is an expression
 
     try:
         assign(scalar(expression, _ANY_TIME), column)

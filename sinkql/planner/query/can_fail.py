@@ -8,8 +8,8 @@ from __future__ import annotations
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical import Expression, Type
-from sinkql.logical.array import levels
 from sinkql.logical.expression import Call, Case, Cast, Literal, Reference, children
+from sinkql.logical.nested import levels
 
 _SURE = frozenset((
     "AND", "OR", "NOT", "=", "<>", "<", "<=", ">", ">=", "BETWEEN", "IN", "IS NULL", "IS TRUE", "IS FALSE",

@@ -18,7 +18,7 @@ from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, n
 from sinkql.keywords import qualified_name
 from sinkql.logical import Change, JoinKind
 from sinkql.logical.expression import Call
-from sinkql.logical.typetext import shown_name
+from sinkql.logical.type import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
@@ -30,12 +30,12 @@ from sinkql.planner.query import set_returning
 from sinkql.planner.query.keys import unique
 from sinkql.planner.query.query_context import OuterQuery, Qualifiers, QueryPlanner
 from sinkql.planner.query.scope import Named, Outer, Part, RowContext, Scope, identifier, qualifier
-from sinkql.planner.query.subquery import on as on_
+from sinkql.planner.query.set_operation import plan_values
+from sinkql.planner.query.subquery import subquery as on_
 from sinkql.planner.query.subquery.decorrelate import decorrelate, substitute
 from sinkql.planner.query.subquery.decorrelate import reference as value_of
 from sinkql.planner.query.subquery.subquery import Subqueries
 from sinkql.planner.query.translate import Translator
-from sinkql.planner.query.values import plan_values
 from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 

@@ -1,4 +1,7 @@
-"""ORDER BY, LIMIT, OFFSET and FETCH behind a query → what its rows are ordered by, and the first of them."""
+"""ORDER BY, LIMIT, OFFSET and FETCH behind a query → what its rows are ordered by, and the first of them.
+
+A constant in ORDER BY, GROUP BY or DISTINCT ON → the position in the select list that it is.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,10 @@ from sinkql.errors import SinkqlError
 from sinkql.logical import Change
 from sinkql.logical.expression import NOWHERE
 from sinkql.planner import types
-from sinkql.planner.expression.interval import order as interval_order
+from sinkql.planner.expression.literal import order as interval_order
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed_expression import Typed, column, settled
 from sinkql.planner.query import relation as query_relation
-from sinkql.planner.query.position import select_list_position
 from sinkql.planner.query.scope import identifier, qualifier
 from sinkql.planner.syntax.sqlglot_tree import Syntax
 
@@ -175,3 +177,20 @@ def narrowed(relation: logical.Relation, width: int) -> logical.Relation:
         return relation
     kept = [(each.name, column(each.name, each.type, nullable=each.nullable, span=NOWHERE)) for each in columns[:width]]
     return query_relation.project(relation, kept)
+
+
+def select_list_position(syntax: Syntax, node: Any, clause: str, width: int) -> int | None:
+    """Return the place in a select list of so many columns, from 0; None for what is no constant. Raises SQ2222."""
+    value = node.unnest()
+    negative = isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)
+    literal = value.this if negative else value
+    if not isinstance(literal, exp.Literal | exp.Null | exp.Boolean):
+        return None
+    span = syntax.span(node)
+    hint = f"Write {'a position from 1 to' if width > 1 else 'position'} {width}, or an expression."
+    if not isinstance(literal, exp.Literal) or literal.is_string or not str(literal.this).isdigit():
+        raise SinkqlError("SQ2222", f"non-integer constant in {clause}", span, hint=hint)
+    if negative or not 1 <= int(literal.this) <= width:
+        shown = f"-{literal.this}" if negative else literal.this
+        raise SinkqlError("SQ2222", f"{clause} position {shown} is not in the select list", span, hint=hint)
+    return int(literal.this) - 1

@@ -1,4 +1,7 @@
-"""A query's text → relations with their columns, keys and change kind."""
+"""A query's text → relations with their columns, keys and change kind.
+
+A query that runs once and gives rows → its relation, order and limit.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
 from sinkql.planner.query.from_clause import From
-from sinkql.planner.query.order_by import CLAUSES, Terms, first_of_each, first_rows, row_count
+from sinkql.planner.query.order_by import CLAUSES, Order, Terms, first_of_each, first_rows, row_count
 from sinkql.planner.query.query_context import OuterQuery, Qualifiers
 from sinkql.planner.query.rename import written_name
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import SAME, Hidden, aggregates_in, plan_select
+from sinkql.planner.query.set_operation import plan_values
 from sinkql.planner.query.subquery.subquery import Subqueries
-from sinkql.planner.query.values import plan_values
 from sinkql.planner.subsource import check_readable, stand_in
 from sinkql.planner.syntax.sqlglot_tree import RANGE, RECURSION, Syntax, parse
 
@@ -293,3 +296,40 @@ _HINTS = {
     "SQ2928": "Select from a source or view.",
     "SQ2924": RECURSION,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class OneShotQuery:
+    """What a query means; of the relation's columns the first `width` are shown, all others only ordered by."""
+
+    relation: logical.Relation
+    dependencies: tuple[str, ...]
+    width: int
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns that are shown, which may be there twice."""
+        return tuple(column.name.partition(SAME)[0] for column in self.relation.shape.columns[: self.width])
+
+    @property
+    def types(self) -> tuple[logical.Type, ...]:
+        """Return the types of the columns that are shown."""
+        return tuple(column.type for column in self.relation.shape.columns[: self.width])
+
+
+def plan_one_shot(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -> OneShotQuery:
+    """Plan a query that runs once; beyond what a view may it orders, limits, reads sinks and the clock."""
+    syntax = parse(query)
+    tree = syntax.tree
+    limit, offset = (row_count(syntax, tree.args.get(each), each.upper()) for each in ("limit", "offset"))
+    order = Terms(syntax, tree)
+    try:
+        planner = Planner(syntax, catalog, now, order.hidden)
+        relation = planner.plan(tree, OuterQuery())
+        places = order.places(relation)
+    except RecursionError:
+        raise too_deep(query.span) from None
+    return OneShotQuery(relation, tuple(planner.dependencies), order.width(relation), places, limit, offset or 0)

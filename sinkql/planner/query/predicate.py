@@ -13,12 +13,12 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical.expression import walk
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
-from sinkql.planner.expression.composite import fields
+from sinkql.planner.expression.cast import fields
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed_expression import Typed, call, joined, null_of
 from sinkql.planner.function import call as functions
 from sinkql.planner.function import nested as functions_array
-from sinkql.planner.function import pattern as functions_pattern
+from sinkql.planner.function import text as functions_pattern
 from sinkql.planner.query.expression_context import Handler, Translation
 from sinkql.planner.syntax.sqlglot_tree import COMPARISONS, row_values
 

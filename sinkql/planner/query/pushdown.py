@@ -21,8 +21,8 @@ from sinkql.planner.expression.typed_expression import Typed
 from sinkql.planner.query import join as joins
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.can_fail import can_fail
+from sinkql.planner.query.join import rejects_nulls
 from sinkql.planner.query.keys import filtered, injective, unique
-from sinkql.planner.query.nulls import rejects_nulls
 from sinkql.planner.query.top_n import as_top_n
 
 

@@ -12,8 +12,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed_expression import Typed, column, narrowed, null_of, settled, widest
-from sinkql.planner.query.dependency import keys_of_groups
-from sinkql.planner.query.join import conjuncts
+from sinkql.planner.query.join import conjuncts, keys_of_groups
 from sinkql.planner.query.keys import filtered, minimal
 from sinkql.planner.query.top_n import as_top_n, drop_row_number
 

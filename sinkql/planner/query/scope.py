@@ -12,7 +12,7 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest, one_of
 from sinkql.keywords import qualified_name
-from sinkql.logical.typetext import shown_name
+from sinkql.logical.type import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.literal import literal
 from sinkql.planner.expression.typed_expression import Typed, column

@@ -12,23 +12,21 @@ from sinkql import logical
 from sinkql.errors import MissingError, SinkqlError, Span
 from sinkql.keywords import qualified_name
 from sinkql.planner import types
-from sinkql.planner.expression.interval import held
-from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.literal import coerced, held
 from sinkql.planner.expression.typed_expression import Typed, column, joined, narrowed
 from sinkql.planner.function import call as functions
-from sinkql.planner.query import pushdown, qualify, set_returning, temporal_filter
+from sinkql.planner.query import pushdown, set_returning, temporal_filter, window
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.aggregate import grouping_sets
 from sinkql.planner.query.aggregate.aggregate import Calls, GroupContext
 from sinkql.planner.query.distinct_on import DistinctOn
 from sinkql.planner.query.join import references
-from sinkql.planner.query.position import select_list_position
-from sinkql.planner.query.qualify import Qualified
+from sinkql.planner.query.order_by import select_list_position
 from sinkql.planner.query.query_context import QueryPlanner
 from sinkql.planner.query.scope import Groups, Named, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.subquery.subquery import Subqueries, has_query
 from sinkql.planner.query.translate import Translator
-from sinkql.planner.query.window import Windows
+from sinkql.planner.query.window import Qualified, Windows
 from sinkql.planner.syntax.sqlglot_tree import Syntax
 
 _TYPE_NAMES = {
@@ -105,8 +103,8 @@ def _plan_rows(
         name: value for name, value in items if not any(each.startswith("$set") for each in references(value.tree))
     }
     qualified = Qualified(syntax, RowContext(scope, "QUALIFY", windows, subqueries), scope, selected)
-    condition = qualify.condition(select, qualified)
-    relation = qualify.filter_windows(windows.above(subqueries.attached(relation)), condition)
+    condition = window.condition(select, qualified)
+    relation = window.filter_windows(windows.above(subqueries.attached(relation)), condition)
     return query_relation.project(context.flattened(relation, syntax.span(select)), items)
 
 
@@ -285,7 +283,7 @@ def _plan_groups(
         windows.wanted = each.name if isinstance(each.node, exp.Window) else None
         items.append(_group_item(above, context, each, scaled=scaled))
     calls.wanted = windows.wanted = None
-    condition_of_windows = qualify.condition(select, Qualified(syntax, context, scope, dict(items)))
+    condition_of_windows = window.condition(select, Qualified(syntax, context, scope, dict(items)))
     context.windows = None
     having = select.args.get("having")
     condition = _condition(above, having, "HAVING")
@@ -297,7 +295,7 @@ def _plan_groups(
         found = query_relation.keep(found, condition.plain)
     found = over.attached(temporal_filter.temporal_filter(found, condition.times))
     found = _with_queries(over, found, above, having, "HAVING")
-    return query_relation.project(qualify.filter_windows(windows.above(found), condition_of_windows), items)
+    return query_relation.project(window.filter_windows(windows.above(found), condition_of_windows), items)
 
 
 def _group_item(above: Translator, context: GroupContext, wanted: _Wanted, *, scaled: bool) -> tuple[str, Typed]:

@@ -1,29 +1,30 @@
-"""sqlglot's tree of one expression → its typed tree; what is not known here is refused, never passed on."""
+"""sqlglot's tree of one expression → its typed tree; what is not known here is refused, never passed on.
+
+An expression that stands alone, over the columns of one relation or of none → Spark SQL with its type.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlglot import exp
 
+from sinkql import ast
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, UnknownNameError
 from sinkql.logical import Branch, Case, Type
-from sinkql.logical.array import leaf
-from sinkql.logical.typetext import flat
+from sinkql.logical.nested import leaf
+from sinkql.logical.type import flat
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
-from sinkql.planner.expression.cast import cast
-from sinkql.planner.expression.composite import field
-from sinkql.planner.expression.interval import parse_interval
-from sinkql.planner.expression.literal import coerced, number, untyped, untyped_null
+from sinkql.planner.expression.cast import cast, field
+from sinkql.planner.expression.literal import coerced, number, parse_interval, untyped, untyped_null
 from sinkql.planner.expression.typed_expression import Typed, constant, joined, widest
 from sinkql.planner.function import (
     call as functions,
-)
-from sinkql.planner.function import (
-    composite as functions_composite,
 )
 from sinkql.planner.function import (
     json as functions_json,
@@ -32,10 +33,13 @@ from sinkql.planner.function import (
     nested as functions_array,
 )
 from sinkql.planner.function import (
-    pattern as functions_pattern,
+    nested as functions_composite,
 )
 from sinkql.planner.function import (
     range as functions_range,
+)
+from sinkql.planner.function import (
+    text as functions_pattern,
 )
 from sinkql.planner.function import (
     text as functions_text,
@@ -47,8 +51,8 @@ from sinkql.planner.query import temporal_filter
 from sinkql.planner.query.expression_context import Handler, Translation
 from sinkql.planner.query.predicate import HANDLERS as PREDICATES
 from sinkql.planner.query.predicate import negated
-from sinkql.planner.query.scope import identifier
-from sinkql.planner.syntax.sqlglot_tree import string_value
+from sinkql.planner.query.scope import RowContext, Scope, identifier
+from sinkql.planner.syntax.sqlglot_tree import Syntax, parse, string_value
 from sinkql.planner.syntax.unsupported import unknown_type, unsupported
 
 _SCHEMA = "pg_catalog"
@@ -485,3 +489,35 @@ _HANDLERS: dict[type, Handler] = {
     exp.Subquery: _scalar,
     exp.Select: _scalar,
 }
+
+
+_HEAD = "SELECT "
+_MADE = "syntax"
+
+
+def expression(written: ast.Expression) -> tuple[Syntax, Any]:
+    """Parse an expression, once; its spans point into the user's text. Raises SQ2201."""
+    found: tuple[Syntax, Any] | None = written.made.get(_MADE)
+    if found is None:
+        found = written.made[_MADE] = _parsed(written)
+    return found
+
+
+def _parsed(written: ast.Expression) -> tuple[Syntax, Any]:
+    start = written.span.start - len(_HEAD)
+    syntax = parse(ast.Query(_HEAD + written.text, Span(start, start + len(_HEAD) + len(written.text))))
+    items = syntax.tree.expressions if len([each for each in syntax.tree.args.values() if each]) == 1 else []
+    if len(items) != 1:
+        raise SinkqlError("SQ2201", "expected one expression", written.span)
+    return syntax, items[0]
+
+
+def scalar(written: ast.Expression, now: datetime | None, scope: Scope | None = None) -> Typed:
+    """Translate an expression over a relation's columns, or over none."""
+    syntax, node = expression(written)
+    return translator(syntax, now, scope, "this place").translate(node)
+
+
+def translator(syntax: Syntax, now: datetime | None, scope: Scope | None, where: str) -> Translator:
+    """Return a translator in which clocks stand at `now`."""
+    return Translator(syntax, RowContext(replace(scope or Scope(), now=now), where))

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sinkql.connector_api.type_hint import later_type, type_hint
+from sinkql.connector_api.types import later_type, type_hint
 from sinkql.errors import NoFormError, SinkqlError, Span, UnknownNameError
 from sinkql.planner import types
 

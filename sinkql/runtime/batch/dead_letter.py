@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.connector_api.on_error import has_dead_letter_table
 from sinkql.connector_api.registry import Registry
+from sinkql.connector_api.source_options import has_dead_letter_table
 from sinkql.connector_api.stream import (
     NO_PLAN,
     Checkpoint,

@@ -130,7 +130,7 @@ class SinkSnapshotting:
 
 @dataclass(frozen=True, slots=True)
 class SinkReached:
-    """A sink has all that its sources had when programs asked for it (`sinkql.connector_api.wait_request`)."""
+    """A sink has all that its sources had when programs asked for it (`sinkql.connector_api.requests`)."""
 
     sink: str
     requests: tuple[str, ...]

@@ -30,7 +30,7 @@ from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.lookup import IndexLookup
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
-from sinkql.runtime.batch.special import snapshots_running_after, truncated_between
+from sinkql.runtime.batch.resume import snapshots_running_after, truncated_between
 from sinkql.runtime.batch.timeline import Timeline, extended
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements

@@ -19,7 +19,7 @@ from sinkql.logical.function import call
 from sinkql.logical.type import parse_type
 from sinkql.lowering.index import log_of
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
-from sinkql.runtime.batch.rebuild import Discard
+from sinkql.runtime.batch.state import Discard
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.state_store.directory import StateDirectory

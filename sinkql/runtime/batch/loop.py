@@ -28,28 +28,26 @@ from sinkql.connector_api.stream import (
 )
 from sinkql.errors import FencedError, LostIndexError, LostPositionError, SinkqlError
 from sinkql.runtime.batch.accounting import RecordAccount, check_account, refresh_account
-from sinkql.runtime.batch.allowance import MaintenanceBudget
 from sinkql.runtime.batch.clock import CLOCK, step
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.dead_letter import DeadLetterTable
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.events import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.failure import disk_full_as_error
-from sinkql.runtime.batch.figures import SinkMetrics
 from sinkql.runtime.batch.full_refresh import FullRefresh, loss_accepted_error
 from sinkql.runtime.batch.index import IndexMaintenance
 from sinkql.runtime.batch.lookup import IndexLookup
-from sinkql.runtime.batch.rebuild import can_rebuild_state
+from sinkql.runtime.batch.metrics import SinkMetrics
+from sinkql.runtime.batch.pacing import MaintenanceBudget
 from sinkql.runtime.batch.replay import IdentityCollector, Replayed, decoding, replay, settle
-from sinkql.runtime.batch.resume import ResumePoint
+from sinkql.runtime.batch.resume import ResumePoint, is_consistent_at, snapshots_running_after, truncated_between
 from sinkql.runtime.batch.source_files import SourceFiles
-from sinkql.runtime.batch.special import is_consistent_at, snapshots_running_after, truncated_between
-from sinkql.runtime.batch.state import JobState
+from sinkql.runtime.batch.state import JobState, can_rebuild_state
 from sinkql.runtime.batch.timeline import Timeline, extended
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.operator.pick import CONFLICTS
-from sinkql.runtime.state.timed import DUE
+from sinkql.runtime.state.ordered_run import DUE
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from sinkql.storage.numbered_log import NumberedLog

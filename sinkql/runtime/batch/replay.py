@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.connector_api.on_error import can_reread_source, may_replay_late
+from sinkql.connector_api.source_options import can_reread_source, may_replay_late
 from sinkql.connector_api.stream import (
     NO_PLAN,
     Checkpoint,

@@ -2,5 +2,5 @@
 
 * `engine`: a job and one batch → rows written and new state.
 * `expression`: a Map's expressions → values in Python, an error that names what only Spark has.
-* `task_input`: what goes into the tasks of operators with state → the same; `sides`: of joins.
+* `task_input`: what goes into the tasks of operators with state → the same; `task_input`: of joins.
 """

@@ -1,4 +1,7 @@
-"""A job and one batch → rows written and new state, in this process: Python evaluates, tasks run as Spark runs them."""
+"""A job and one batch → rows written and new state, in this process: Python evaluates, tasks run as Spark runs them.
+
+What each row is several times, or not at all → its rows, in Python.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sinkql import physical
-from sinkql.connector_api.rows import python_values
+from sinkql import logical, physical
 from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult
-from sinkql.connector_api.types import arrow_type
+from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.lowering.join_input import SidesPreparation
 from sinkql.runtime.batch.dead_letter import count_split
 from sinkql.runtime.batch.engine import Batch, Outcome
-from sinkql.runtime.local.flatten import flattened, repeated
-from sinkql.runtime.local.map import mapped
-from sinkql.runtime.local.sides import prepared_sides
-from sinkql.runtime.local.task_input import hash_of, prepared
+from sinkql.runtime.local.map import mapped, values
+from sinkql.runtime.local.task_input import hash_of, prepared, prepared_sides
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import collect
@@ -195,8 +196,8 @@ def _consolidated(rows: pa.Table) -> pa.Table:
     counts: Counter[tuple[Any, ...]] = Counter()
     places: dict[tuple[Any, ...], int] = {}
     *columns, diffs = map(python_values, rows.columns)
-    for place, (diff, *values) in enumerate(zip(diffs, *columns, strict=True)):
-        row = tuple(map(_alike, values))
+    for place, (diff, *row_values) in enumerate(zip(diffs, *columns, strict=True)):
+        row = tuple(map(_alike, row_values))
         places.setdefault(row, place)
         counts[row] += diff
     kept = [(places[row], diff) for row, diff in counts.items() if diff]
@@ -214,3 +215,33 @@ def _alike(value: Any) -> Any:
 def _split(rows: pa.Table, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], buckets: int) -> list[pa.Table]:
     place = hashes % np.uint64(buckets)
     return [rows.filter(pa.array(place == bucket)) for bucket in range(buckets)]
+
+
+def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:
+    """Return what a Flatten gives, with the columns that are not the user's."""
+    array = operator.array.expression
+    assert isinstance(array, logical.Reference)
+    held = below.column(array.name).combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(held), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = np.maximum(lengths, 1) if operator.outer else lengths
+    places = np.repeat(np.arange(len(below)), counts)
+    numbers = np.arange(len(places)) - (np.cumsum(counts) - counts)[places]
+    lacking = lengths[places] == 0
+    flat = pc.list_flatten(held)
+    taken = pa.array((np.cumsum(lengths) - lengths)[places] + numbers, pa.int64(), mask=lacking)
+    own = [name for name in (physical.DIFF,) if name in below.column_names]
+    rows = below.take(pa.array(places, pa.int64()))
+    columns = {each.name: rows.column(each.name) for each in physical.columns_of(operator.input)}
+    columns[operator.name] = flat.take(taken).cast(arrow_type(operator.element))
+    if operator.ordinality is not None:
+        columns[operator.ordinality] = pa.array(numbers + 1, pa.int64(), mask=lacking)
+    return pa.table(columns | {name: rows.column(name) for name in own})
+
+
+def repeated(job: physical.Job, operator: physical.Repeat, below: pa.Table) -> pa.Table:
+    """Return what a Repeat gives."""
+    times = np.array(values(job, operator.times, below), np.int64)
+    diffs = below.column(physical.DIFF).to_numpy() * times
+    place = below.column_names.index(physical.DIFF)
+    found = below.set_column(place, physical.DIFF, pa.array(diffs, pa.int64()))
+    return found.filter(pa.array(diffs != 0))

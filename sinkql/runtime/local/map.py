@@ -10,8 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sinkql import evaluate, physical
-from sinkql.connector_api.rows import python_values
-from sinkql.connector_api.types import arrow_type
+from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import SinkqlError
 from sinkql.logical.expression import Call, Cast, Expression, Literal, Reference, walk
 from sinkql.runtime.batch import failure

@@ -21,7 +21,7 @@ from sinkql.connector_api.stream import Context
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.events import Progress, SparkStarted, SparkStarting
-from sinkql.runtime.process.desk import CaptureDirectory
+from sinkql.runtime.process.capture_processes import CaptureDirectory
 from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.sink.workload import SinkAssignment, Workload

@@ -2,6 +2,10 @@
 
 A process beside all that run sinks forks them, and forks them again where they die: it has no threads and no Spark, so
 that it may do so at any time.
+
+Which sources are to be captured, and for whom: asked of whoever keeps the catalog.
+
+Sources of a kind that one process captures → a thread each, which share what their connector gives.
 """
 
 from __future__ import annotations
@@ -13,17 +17,54 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
+from typing import Protocol
 
 from sinkql.allocator import keep_freed
+from sinkql.capture.control import CaptureHost
+from sinkql.capture.log import LogDirectory
 from sinkql.capture.runner import CaptureRunner
+from sinkql.connector_api.cdc import CapturedSource, LogFiles, LogRetention, OpenStream, Stream
 from sinkql.errors import SinkqlError
-from sinkql.runtime.process.desk import CaptureAssignment, CaptureDirectory
 from sinkql.runtime.process.signals import become_child, hold_signals
-from sinkql.runtime.process.together import capture_all
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureAssignment:
+    """A source that is to be captured, and how its log is kept; `together` with others of its kind, by one process.
+
+    `secrets` are the versions of those that the source itself takes: with another one its capture begins again.
+    """
+
+    source: CapturedSource
+    keeping: LogRetention
+    together: bool = False
+    secrets: tuple[tuple[str, int], ...] = ()
+
+
+class CaptureDirectory(Protocol):
+    """Say what is to be captured. Methods raise SinkqlError where the catalog cannot be read."""
+
+    def captures(self) -> Sequence[CaptureAssignment]:
+        """Return the sources that sinks read which are to run."""
+
+    def folder(self, capturing: CaptureAssignment) -> LogDirectory:
+        """Return where what is kept of a source lies."""
+
+    def host(self, source: CapturedSource) -> CaptureHost:
+        """Return what a capture of it is told by, and tells."""
+
+    def opening(
+        self, source: CapturedSource, notes: LogFiles, open_stream: OpenStream | None = None
+    ) -> Callable[[], Stream]:
+        """Return what connects to its server, by what opens streams where that is given."""
+
+    def together(self, kind: str) -> AbstractContextManager[OpenStream]:
+        """Return what opens the streams of sources that one process captures."""
+
 
 _LOOK_SECONDS = 0.3
 _PATIENCE_SECONDS = 10.0
@@ -195,3 +236,51 @@ def _capture(stopping: threading.Event, desk: CaptureDirectory, capturing: Captu
     folder = desk.folder(capturing)
     opening = desk.opening(source, folder.store)
     CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    capturing: CaptureAssignment
+    stopping: threading.Event
+    thread: threading.Thread
+
+    def end(self) -> None:
+        self.stopping.set()
+        self.thread.join()
+
+
+def capture_all(stopping: threading.Event, desk: CaptureDirectory, kind: str) -> None:
+    """Capture all sources of a kind that are to be, as they come and go, until it is to stop."""
+    running: dict[str, _Running] = {}
+    with desk.together(kind) as open_stream:
+        try:
+            while not stopping.is_set():
+                with suppress(SinkqlError):  # a catalog that cannot be read now is asked again
+                    _together_look(running, desk, kind, open_stream)
+                stopping.wait(_LOOK_SECONDS)
+        finally:
+            for each in running.values():
+                each.stopping.set()
+            for each in running.values():
+                each.thread.join()
+
+
+def _together_look(running: dict[str, _Running], desk: CaptureDirectory, kind: str, open_stream: OpenStream) -> None:
+    wanted = {each.source.id: each for each in desk.captures() if each.source.kind == kind}
+    for id_, each in list(running.items()):
+        if wanted.get(id_) != each.capturing:
+            each.end()
+            del running[id_]
+    for id_, capturing in wanted.items():
+        if id_ not in running or not running[id_].thread.is_alive():
+            running[id_] = _begun(desk, capturing, open_stream)
+
+
+def _begun(desk: CaptureDirectory, capturing: CaptureAssignment, open_stream: OpenStream) -> _Running:
+    source, stopping = capturing.source, threading.Event()
+    folder = desk.folder(capturing)
+    opening = desk.opening(source, folder.store, open_stream)
+    capture = CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping)
+    thread = threading.Thread(target=capture.run, name=f"capture {source.id}")
+    thread.start()
+    return _Running(capturing, stopping, thread)

@@ -1,7 +1,11 @@
-"""A process that is forked: signals are kept from it until it has handlers of its own, and it ends with its parent."""
+"""A process that is forked: signals are kept from it until it has handlers of its own, and it ends with its parent.
+
+A signal → what is set once a process is to stop.
+"""
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -9,8 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from sinkql.runtime.process.stopping import StopSignal
 
 _LOOK_SECONDS = 1.0
 
@@ -53,3 +55,19 @@ def watch_parent(parent: int, stopping: threading.Event) -> None:
         stopping.set()
 
     threading.Thread(target=look, daemon=True).start()
+
+
+class StopSignal(threading.Event):
+    """Whether all is to stop; `number` is the signal that said so."""
+
+    number: int | None = None
+
+    def signalled(self, number: int) -> None:
+        """Set this from a signal's handler.
+
+        A handler runs between any two instructions of the main thread, which may hold the lock of this very event, as
+        it waits for it or takes in an earlier signal: another thread waits for the lock. It is started without
+        `threading`, whose own locks the main thread may hold too.
+        """
+        self.number = number
+        _thread.start_new_thread(self.set, ())

@@ -17,8 +17,7 @@ from sinkql.runtime.batch.events import Event, Progress, SinkElsewhere, SinkStop
 from sinkql.runtime.process.application import RunSpec, run_application
 from sinkql.runtime.process.capture_processes import captures_running
 from sinkql.runtime.process.child import Child, settings
-from sinkql.runtime.process.signals import watch_parent
-from sinkql.runtime.process.stopping import StopSignal
+from sinkql.runtime.process.signals import StopSignal, watch_parent
 from sinkql.runtime.sink.host import SinkOutcome
 from sinkql.runtime.sink.workload import SinkAssignment
 from sinkql.runtime.spark import jvm

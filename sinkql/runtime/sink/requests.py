@@ -1,4 +1,9 @@
-"""An OPTIMIZE SINK that was asked for → done by the process that runs the sink, a little at a time between batches."""
+"""An OPTIMIZE SINK that was asked for → done by the process that runs the sink, a little at a time between batches.
+
+REPLAY ERRORS that was asked for → done by the process that runs the sink, between two batches.
+
+Programs that wait for the sinks of an application to have all that their sources have: asked for all at once.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sinkql.connector_api.stream import Compacted
-from sinkql.errors import SinkqlError
+from sinkql.connector_api import requests
+from sinkql.connector_api.requests import pending_waits, wait_store
+from sinkql.connector_api.source_options import has_dead_letter_table
+from sinkql.connector_api.stream import Compacted, Context, JobOffsets
+from sinkql.errors import FencedError, SinkqlError
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.storage.key_value import KeyValueStore
 
 AT_ONCE = 2.0
 """Seconds after which a batch that is due gets its turn."""
@@ -98,3 +107,81 @@ def acquire_between_batches(batch: threading.Lock, stops: Callable[[], bool]) ->
 
 def _until(end: float, stops: Callable[[], bool]) -> Callable[[], bool]:
     return lambda: time.monotonic() < end and not stops()
+
+
+def run_replay_request(loop: BatchLoop, notes: KeyValueStore, batch: threading.Lock, stops: Callable[[], bool]) -> None:
+    """Do what is asked for in the sink's notes, if anything is; `batch` is held while no batch may run.
+
+    What may pass, and what ends the sink, is raised, and is asked for still; for anything else no sink ends: it is the
+    answer.
+    """
+    reads = {read.source: read for read in loop.job.reads() if has_dead_letter_table(read)}
+    try:
+        asked = requests.pending_replay(notes, list(reads))
+    except SinkqlError:
+        return  # a catalog that cannot be read now is asked again
+    for each in asked:
+        if not acquire_between_batches(batch, stops):
+            return
+        try:
+            if loop.has_unread_output():
+                loop.process(loop.marker.end, loop.marker.end)
+            done = loop.replay(reads[each.source])
+        except SinkqlError as error:
+            if error.retryable or isinstance(error, FencedError):
+                raise
+            requests.finish_replay(notes, each, 0, 0, error)
+        else:
+            requests.finish_replay(notes, each, done.replayed, done.left)
+        finally:
+            batch.release()
+
+
+@dataclass(slots=True)
+class WaitRequests:
+    """Look for requests at most once in `every_seconds`, whichever sink asks."""
+
+    every_seconds: float = 0.5
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _known: dict[str, list[str]] = field(default_factory=dict)
+    _looked_at: float = float("-inf")
+
+    def pending(self, context: Context) -> list[str]:
+        """Return the names of the requests for a sink."""
+        with self._lock:
+            if time.monotonic() >= self._looked_at + self.every_seconds:
+                try:
+                    self._known = pending_waits(_notes(context))
+                except SinkqlError:
+                    self._known = {}  # a catalog that cannot be read now is asked again
+                self._looked_at = time.monotonic()
+            return self._known.get(context.sink_id, [])
+
+
+@dataclass(slots=True)
+class WaitReplies:
+    """Answer the requests for one sink; `_targets` are what its sources had when each of them was seen."""
+
+    _targets: dict[str, JobOffsets] = field(default_factory=dict)
+
+    def reply(self, requests: list[str], loop: BatchLoop, context: Context, batch: threading.Lock) -> tuple[str, ...]:
+        """Take back the requests of which the sink has all, and return them; no batch may run while `batch` is held."""
+        self._targets = {name: at for name, at in self._targets.items() if name in requests}
+        if not requests or not batch.acquire(blocking=False):
+            return ()
+        try:
+            now = loop.present_end()
+            for name in requests:
+                self._targets.setdefault(name, now)
+            whole = loop.has(now)
+            done = tuple(name for name in requests if whole or loop.has(self._targets[name]))
+            _notes(context).remove(*done)
+            return done
+        except Exception:  # a source without an end, or that does not answer: no sink ends because somebody waits
+            return ()
+        finally:
+            batch.release()
+
+
+def _notes(context: Context) -> KeyValueStore:
+    return wait_store(context.open_notes, context.folder.parent.parent)

@@ -17,7 +17,6 @@ from sinkql import physical
 from sinkql.connector_api.stream import Context, JobOffsets, Reader
 from sinkql.errors import FencedError, LateError, LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch import failure
-from sinkql.runtime.batch.allowance import MaintenanceBudget
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import Desired, Status
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
@@ -35,14 +34,12 @@ from sinkql.runtime.batch.events import (
 )
 from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
 from sinkql.runtime.batch.metrics import ProgressMeter
-from sinkql.runtime.batch.pacing import Pacer, PacingOrders
+from sinkql.runtime.batch.pacing import MaintenanceBudget, Pacer, PacingOrders
 from sinkql.runtime.batch.scheduler import Process, ScheduledSink
 from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.host import SinkHost, SinkOutcome
-from sinkql.runtime.sink.replay import run_replay_request
-from sinkql.runtime.sink.requests import run_optimize_request
+from sinkql.runtime.sink.requests import WaitReplies, run_optimize_request, run_replay_request
 from sinkql.runtime.sink.wait_for_views import wait_for_views
-from sinkql.runtime.sink.waits import WaitReplies
 from sinkql.runtime.sink.workload import SinkAssignment, WorkloadFollower
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.session import CancelledError

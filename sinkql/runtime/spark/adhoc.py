@@ -15,7 +15,7 @@ from sinkql.errors import SinkqlError
 from sinkql.evaluate.failure import code_of
 from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.runtime.spark import session as spark
-from sinkql.runtime.spark.carriage import from_spark, to_spark
+from sinkql.runtime.spark.arrow import from_spark, to_spark
 from sinkql.runtime.spark.diagnosis import told
 from sinkql.runtime.spark.scratch_folder import ScratchFolder
 

@@ -2,21 +2,39 @@
 
 The number of a task's partition says it only as long as no partitions are put before its own, as a union does. A row
 more for each bucket is cheaper than another shuffle.
+
+Rows in Arrow ↔ rows as Spark carries them: of types that Spark has not as `lowering.spark.text` says.
+
+PySpark's mapInArrow, also of columns whose names have dots or backquotes in them, or are stars.
+
+Changes of a bucket, as they come from an operator's task → those that are left of rows that come and go at once.
+
+What is computed of a row may be the same before and after, though the row is another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
+from pyspark.sql.types import StructType
 
+from sinkql import physical
+from sinkql.connector_api.types import arrow_type
 from sinkql.lowering.spark.sql import quoted
-from sinkql.runtime.local.murmur3 import bucket_numbers
+from sinkql.runtime.local.murmur3 import bucket_numbers, is_hashable
+from sinkql.runtime.local.xxhash64 import xxhash64
+from sinkql.state_store.directory import StateDirectory
+from sinkql.storage.consolidate import consolidate
+from sinkql.storage.spill import Ranges, hash_range, spilled_parts
 
 _TRIED = 64
 
@@ -61,3 +79,93 @@ def split_bucket_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, It
 def _without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
     own = batch.column("$h2")
     return batch.filter(own.is_valid()) if own.null_count else batch
+
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
+
+
+def to_spark(rows: Rows) -> Rows:
+    """Return rows as Spark takes them: a time of day is its microseconds."""
+    for place, field in enumerate(rows.schema):
+        carried = _carried(field.type)
+        if carried != field.type:
+            rows = rows.set_column(place, field.name, rows.column(place).cast(carried))
+    return rows
+
+
+def from_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
+    """Return rows that Spark gave as columns of these types, None for what is none of SinkQL's, have them."""
+    for place, text in enumerate(types):
+        field = rows.schema.field(place)
+        if pa.types.is_nested(field.type):
+            rows = rows.set_column(place, field.name, _with_offsets(rows.column(place)))
+        if text is not None and _TIME.search(text):
+            rows = rows.set_column(place, field.name, rows.column(place).cast(arrow_type(text)))
+    return rows
+
+
+def batches_to_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return batches as Spark takes them."""
+    return map(to_spark, batches)
+
+
+def _with_offsets(column: Column) -> Column:
+    """Return a column with the offsets of its lists: Spark leaves out those of no lists, and `nbytes` reads them."""
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array(map(_with_offsets, column.chunks), column.type)
+    return pa.concat_arrays([pa.array([], column.type), column])
+
+
+def _carried(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_time64(type_):
+        return pa.int64()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_carried(field.type)) for field in type_])
+    return pa.list_(_carried(type_.value_type)) if pa.types.is_list(type_) else type_
+
+
+_TIME = re.compile(r"\btime\b")
+
+
+Batches = Iterator[pa.RecordBatch]
+_PLAIN = re.compile(r"[^.`*]*")
+
+
+def map_in_arrow(rows: DataFrame, function: Callable[[Batches], Batches], schema: StructType | str) -> DataFrame:
+    """Call mapInArrow, which takes the names of a frame's columns for paths: those that are others have plain names."""
+    names = rows.columns
+    if all(map(_PLAIN.fullmatch, names)):
+        return rows.mapInArrow(function, schema)
+
+    def renamed(batches: Batches) -> Batches:
+        return function(batch.rename_columns(names) for batch in batches)
+
+    return rows.toDF(*[f"c{place}" for place in range(len(names))]).mapInArrow(renamed, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """Add up the changes of equal rows, in parts by the sink's key where there are many; `home` has room for these."""
+
+    key: tuple[str, ...]
+    types: tuple[str, ...]
+    home: StateDirectory
+
+    @classmethod
+    def of(cls, write: physical.Write, home: StateDirectory) -> Consolidation | None:
+        """Return that of a sink; None where keys of its types are not hashed here."""
+        types = {column.name: column.type for column in write.columns}
+        found = tuple(types[name] for name in write.key)
+        return cls(write.key, found, home) if all(map(is_hashable, found)) else None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what is left; `$diff` is the last column."""
+        tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
+        first = next(tables, None)
+        if first is not None:
+            for part in spilled_parts(chain([first], tables), first.schema, self._ranges, self.home.folder):
+                yield from consolidate(part.rows.to_batches())
+
+    def _ranges(self, rows: pa.Table) -> Ranges:
+        return hash_range(xxhash64([rows.column(name).combine_chunks() for name in self.key], self.types))

@@ -1,4 +1,7 @@
-"""A job's operators and one batch's splits → Spark's work, or one fused task a split where no SQL stands between."""
+"""A job's operators and one batch's splits → Spark's work, or one fused task a split where no SQL stands between.
+
+What each row is several times, or not at all → its rows, as Spark computes them.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +23,35 @@ from sinkql.connector_api.stream import WriteResult, WriteTask
 from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
 from sinkql.lowering.join_input import PreparedSide, SidesPreparation
-from sinkql.lowering.spark.map import map_steps
-from sinkql.lowering.spark.sides import side_steps
+from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
-from sinkql.lowering.spark.task_input import spark_steps
+from sinkql.lowering.spark.task_input import map_steps, side_steps, spark_steps
 from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
-from sinkql.runtime.local.fusion import fusable
 from sinkql.runtime.local.in_process import InProcessBatch
 from sinkql.runtime.local.task import (
     ReadTask,
     SourceColumns,
     Used,
+    fusable,
     fused_task,
     read_task,
     source_tallies,
     used_columns,
 )
-from sinkql.runtime.spark.arrow import bucket_column, hashes_of, split_bucket_rows, with_bucket_rows
-from sinkql.runtime.spark.carriage import batches_to_spark, from_spark
+from sinkql.runtime.spark.arrow import (
+    Consolidation,
+    batches_to_spark,
+    bucket_column,
+    from_spark,
+    hashes_of,
+    map_in_arrow,
+    split_bucket_rows,
+    with_bucket_rows,
+)
 from sinkql.runtime.spark.diagnosis import diagnose
-from sinkql.runtime.spark.flatten import flattened, repeated
-from sinkql.runtime.spark.mapped import map_in_arrow
-from sinkql.runtime.spark.netting import Consolidation
 from sinkql.runtime.spark.staged_rows import StagedRows
 from sinkql.runtime.spark.task_report import task_reports
 from sinkql.runtime.state import report
@@ -442,3 +449,25 @@ def _struct(
 
 def _field(column: physical.Column) -> str:
     return f"{quoted(column.name)} {spark_type(parse_type(column.type))}"
+
+
+_PLACE = "$place"
+
+
+def flattened(operator: physical.Flatten, rows: DataFrame) -> DataFrame:
+    """Return what a Flatten gives of these rows, with their `$diff`."""
+    given = [F.col(quoted(name)) for name in rows.columns]
+    array = F.expr(spark_sql(operator.array.expression))
+    explode = F.posexplode_outer if operator.outer else F.posexplode
+    found = rows.select(*given, explode(array).alias(_PLACE, operator.name))
+    names = [each.name for each in physical.columns_of(operator)]
+    number = [] if operator.ordinality is None else [operator.ordinality]
+    columns = [F.col(quoted(name)) for name in names if name not in number]
+    numbers = [(F.col(quoted(_PLACE)) + 1).cast("bigint").alias(name) for name in number]
+    return found.select(*columns, *numbers, *[F.col(quoted(name)) for name in (DIFF,) if name in rows.columns])
+
+
+def repeated(operator: physical.Repeat, rows: DataFrame) -> DataFrame:
+    """Return what a Repeat gives of these rows."""
+    diff = F.col(quoted(DIFF)) * F.expr(spark_sql(operator.times.expression))
+    return rows.withColumn(DIFF, diff).where(F.col(quoted(DIFF)) != 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sinkql.errors import LostStateError
-from sinkql.runtime.spark.carriage import batches_to_spark
+from sinkql.runtime.spark.arrow import batches_to_spark
 from sinkql.runtime.state.manifest import HANDED
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import files

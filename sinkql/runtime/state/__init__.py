@@ -6,7 +6,7 @@
   runs in such an order.
 * `window`: functions of all rows of a key.
 * `arrangement`: a bucket's runs, what they say of given keys, and their merging; `run`: a run ↔ its file.
-* `kept`: what a join keeps besides; `lookup`: keys → the rows that they have; `side`: one side of a join, before and
-  after a batch; `pairs`: two sides → the changes of their join; `crossed`: the same of all rows with all.
+* `side`: what a join keeps besides; `lookup`: keys → the rows that they have; `side`: one side of a join, before and
+  after a batch; `join`: two sides → the changes of their join; `join`: the same of all rows with all.
 * `report`: what a task attempt left behind; `manifest`: the runs that are live, under a name that a commit has.
 """

@@ -2,12 +2,24 @@
 
 Its rows are joined again from those of its sides where they are asked for. Of rows that stay, those are told that are
 made of rows that stay, as `JoinChanges` tells its changes: what it gives and `stayed` fit together.
+
+The changes of two sides of which every bucket has one whole → the changes of all pairs, in slices.
+
+The other side is spread over the buckets, and over the parts of a batch: each has its rows with hashes from `low` to
+`high`. As in `pairs`, each row that comes is one of the new result, and each row that goes one of the old.
+
+The changes of two sides and what they keep → the changes of their join, in slices, by key or of all with all.
+
+Each row that comes is one of the new result, and each row that goes one of the old: no expression above meets a pair
+that was never there. With L and R the rows from before, and Δ⁺ and Δ⁻ those that come and go, the pairs are
+ΔL⁺ ⋈ R_new + ΔL⁻ ⋈ R_old + (L_old + ΔL⁻) ⋈ ΔR, diffs multiplied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -17,13 +29,137 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.physical import DIFF
-from sinkql.runtime.state.arrangement import Ints, expand_ranges
-from sinkql.runtime.state.lookup import KeyQuery, LookupResult, joined, taken
-from sinkql.runtime.state.pairs import JoinChanges, JoinShape, RowKeys
-from sinkql.runtime.state.run import ints, unsigned
+from sinkql.runtime.state.arrangement import Ints, MultisetRuns, expand_ranges
+from sinkql.runtime.state.lookup import KeyQuery, LookupResult, consolidate, distinct_keys, joined, taken
+from sinkql.runtime.state.multiset import negative_multiplicity
+from sinkql.runtime.state.run import Keys, ints, unsigned
 from sinkql.runtime.state.side import JoinSide, SideChanges
+from sinkql.storage.spill import LAST
+
+ROWS = 65_536
+"""About how many pairs are made at once."""
 
 Mask = NDArray[np.bool_]
+RowKeys = tuple[Keys, Ints]
+"""The key of each of some rows: upper halves and `$h2`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinShape:
+    """What the join gives: its schema, and how many columns the left side has."""
+
+    schema: pa.Schema
+    left: int
+
+    keyed: ClassVar[bool] = False
+    """Whether rows come with their keys."""
+
+    def pairs(self, left: pa.Table, right: pa.Table, diff: Ints, keys: RowKeys | None = None) -> pa.Table:
+        """Return pairs of rows."""
+        return self._table([*left.columns, *right.columns], diff, keys)
+
+    def one(self, rows: pa.Table, diff: Ints, keys: RowKeys | None = None, *, side: int) -> pa.Table:
+        """Return rows of a side with NULLs for the other one, if that has columns."""
+        types = [each.type for each in self.schema if each.name != DIFF]
+        others = types[: self.left] if side else types[self.left :]
+        nulls = [pa.nulls(len(diff), type_) for type_ in others]
+        return self._table([*nulls, *rows.columns] if side else [*rows.columns, *nulls], diff, keys)
+
+    def _table(self, columns: list[pa.ChunkedArray], diff: Ints, keys: RowKeys | None) -> pa.Table:
+        if self.schema.names[-1:] == [DIFF]:
+            columns = [*columns, pa.array(diff)]
+        elif not columns:
+            raise AssertionError(self.schema)
+        return pa.table(columns, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinChanges:
+    """Join two sides by key: `sides` are the left and the right one. Keys that change are among the `touched` ones."""
+
+    kind: physical.JoinKind
+    sides: tuple[JoinSide, JoinSide]
+    shape: JoinShape
+    where: str
+    touched: KeyQuery
+
+    def changes(self) -> Iterator[pa.Table]:
+        """Yield the changes."""
+        if not any(len(each.delta) for each in self.sides):
+            return
+        if self.kind not in ("semi", "anti"):
+            yield from self._pairs()
+        if self.kind in ("left", "full", "anti"):
+            yield from self._alone(0, lambda count: count == 0)
+        if self.kind in ("right", "full"):
+            yield from self._alone(1, lambda count: count == 0)
+        if self.kind == "semi":
+            yield from self._alone(0, lambda count: count > 0)
+
+    def _pairs(self) -> Iterator[pa.Table]:
+        left, right = self.sides
+        came, went = left.delta.some(left.delta.diff > 0), left.delta.some(left.delta.diff < 0)
+        yield from self._matched(came, right.new, 0)
+        yield from self._matched(went, right.old, 0)
+        yield from self._matched(right.delta, left.stayed, 1)
+
+    def _matched(self, delta: SideChanges, others: Callable[[KeyQuery], LookupResult], side: int) -> Iterator[pa.Table]:
+        """Yield pairs of the changes of a side and the other side's rows."""
+        if not len(delta):
+            return
+        keys = distinct_keys((delta.keys, delta.hashes))
+        found = others(keys)
+        if not len(found):
+            return
+        by = np.argsort(found.owner, kind="stable")
+        many = np.bincount(found.owner, minlength=len(keys))
+        first = np.cumsum(many) - many
+        which = keys.of(delta.keys, delta.hashes)
+        low, count = first[which], many[which]
+        rows = found.rows.combine_chunks()
+        for begin, end in _cuts(count):
+            own, at = expand_ranges(low[begin:end], low[begin:end] + count[begin:end])
+            for start in range(0, len(own), ROWS):
+                mine, other = own[start : start + ROWS] + begin, by[at[start : start + ROWS]]
+                diff = delta.diff[mine] * found.diff[other]
+                both = taken(delta.rows, mine), taken(rows, other)
+                own_keys = (delta.keys[mine], delta.hashes[mine]) if self.shape.keyed else None
+                yield self.shape.pairs(*(both[::-1] if side else both), diff, own_keys)
+
+    def _alone(self, side: int, wanted: Callable[[Ints], Mask]) -> Iterator[pa.Table]:
+        """Yield rows of a side by how many rows of the other one there are: those now, less those from before."""
+        mine, other, touched = self.sides[side], self.sides[1 - side], self.touched
+        before = other.old_counts(touched)
+        after = before + other.delta.counts(touched)
+        if (after < 0).any():
+            raise negative_multiplicity(self.where, "there are fewer rows of a key than none")
+        was, now = wanted(before), wanted(after)
+        steps = ((was & ~now, mine.old, -1), (~was & now, mine.new, 1), (was & now, mine.delta.found, 1))
+        for which, rows_of, sign in steps:
+            if which.any():
+                some = touched.some(which)
+                found = rows_of(some)
+                keys = (some.keys[found.owner], some.hashes[found.owner]) if self.shape.keyed else None
+                yield from unmatched_changes(self.shape, found.rows, found.diff * sign, side, keys)
+
+
+def unmatched_changes(
+    shape: JoinShape, rows: pa.Table, diff: Ints, side: int, keys: RowKeys | None = None
+) -> Iterator[pa.Table]:
+    """Yield changes of a side's rows without a match."""
+    for start in range(0, len(diff), ROWS):
+        part = slice(start, start + ROWS)
+        own = None if keys is None else (keys[0][part], keys[1][part])
+        yield shape.one(rows.slice(start, ROWS), diff[part], own, side=side)
+
+
+def _cuts(counts: Ints) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows that have about `ROWS` pairs, or of one row that has more."""
+    steps = np.cumsum(counts) // ROWS
+    cuts = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(counts)]
+    yield from pairwise(cuts)
+
+
 _LEFT_ALONE: dict[physical.JoinKind, Callable[[Ints], Mask]] = {
     "left": lambda count: count == 0,
     "full": lambda count: count == 0,
@@ -160,3 +296,146 @@ class NestedJoinSide:
 
     def _found(self, owner: Ints, rows: pa.Table, diff: Ints) -> LookupResult:
         return LookupResult(owner, rows.select(self.schema.names), diff)
+
+
+@dataclass(slots=True)
+class BroadcastSide:
+    """All rows of one side, from before (`multiset`) and as they change (`table`, a run that is added up)."""
+
+    schema: pa.Schema
+    multiset: MultisetRuns
+    table: pa.Table
+    delta: LookupResult = field(init=False)
+    counts: tuple[int, int] = field(init=False)
+    """How many rows there are before and after."""
+
+    def __post_init__(self) -> None:
+        self.delta = _found([self.table], self.schema)
+        before = sum(_size(run.between(0, LAST)) for run in self.multiset.runs)
+        self.counts = before, before + int(self.delta.diff.sum())
+
+    def old(self) -> LookupResult:
+        """Return the rows from before."""
+        return _found([run.between(0, LAST) for run in self.multiset.runs], self.schema)
+
+    def new(self) -> LookupResult:
+        """Return the rows after the batch."""
+        return _found([*(run.between(0, LAST) for run in self.multiset.runs), self.table], self.schema)
+
+
+@dataclass(slots=True)
+class StreamedSide:
+    """Some rows of the other side."""
+
+    schema: pa.Schema
+    multiset: MultisetRuns
+    table: pa.Table
+    low: int
+    high: int
+
+    def delta(self) -> LookupResult:
+        """Return its changes."""
+        return _found([self.table], self.schema)
+
+    def went(self) -> pa.Table:
+        """Return the changes of rows that go, as a run."""
+        if DIFF not in self.table.column_names:
+            return self.table.slice(0, 0)
+        return self.table.filter(pa.array(ints(self.table.column(DIFF)) < 0)).combine_chunks()
+
+    def rows(self, changes: pa.Table) -> Iterator[LookupResult]:
+        """Yield the rows from before with some of the changes, a number at once."""
+        for low, high in self._ranges():
+            tables = [run.between(low, high) for run in self.multiset.runs]
+            own = _between(changes, low, high)
+            found = _found([*tables, own], self.schema)
+            if len(found):
+                yield found
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of keys, which cut no upper half of one."""
+        rows = sum(int(entry["rows"]) for entry in self.multiset.entries) + self.table.num_rows
+        share = (self.high - self.low) / LAST
+        count = max(1, min(int(rows * share) // ROWS, (self.high - self.low) >> 32))
+        first, last = self.low >> 32, (self.high >> 32) + 1
+        bounds = [first + (last - first) * number // count for number in range(count + 1)]
+        for begin, end in pairwise(bounds):
+            yield begin << 32, (end << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastJoin:
+    """Join all rows of both sides; `side` is the number of the one that is spread."""
+
+    kind: physical.JoinKind
+    whole: BroadcastSide
+    spread: StreamedSide
+    side: int
+    shape: JoinShape
+    where: str
+
+    def join(self) -> Iterator[pa.Table]:
+        """Yield the changes; raises SQ3401 where there are fewer rows than none."""
+        if self.whole.counts[1] < 0:
+            raise negative_multiplicity(self.where, "there are fewer rows than none")
+        if self.kind not in ("semi", "anti"):
+            yield from self._pairs()
+        if self.kind == "semi":
+            yield from self._alone(lambda count: count > 0)
+        elif self.kind != "inner":
+            yield from self._alone(lambda count: count == 0)
+
+    def _pairs(self) -> Iterator[pa.Table]:
+        delta = self.spread.delta()
+        came, went = delta.some(delta.diff > 0), delta.some(delta.diff < 0)
+        if len(came):
+            yield from self._crossed(came, self.whole.new())
+        if len(went):
+            yield from self._crossed(went, self.whole.old())
+        if len(self.whole.delta):
+            for stayed in self.spread.rows(self.spread.went()):
+                yield from self._crossed(stayed, self.whole.delta)
+
+    def _crossed(self, spread: LookupResult, whole: LookupResult) -> Iterator[pa.Table]:
+        many = len(whole)
+        for start in range(0, len(spread) * many, ROWS):
+            place = np.arange(start, min(start + ROWS, len(spread) * many))
+            mine, other = place // many, place % many
+            both = taken(spread.rows, mine), taken(whole.rows, other)
+            yield self.shape.pairs(*(both[::-1] if self.side else both), spread.diff[mine] * whole.diff[other])
+
+    def _alone(self, wanted: Callable[[int], bool]) -> Iterator[pa.Table]:
+        """Yield rows of the side that is spread by how many rows of the other one there are."""
+        was, now = map(wanted, self.whole.counts)
+        if was and now:
+            yield from self._given(iter([self.spread.delta()]), 1)
+        elif was:
+            yield from self._given(self.spread.rows(self.spread.table.slice(0, 0)), -1)
+        elif now:
+            yield from self._given(self.spread.rows(self.spread.table), 1)
+
+    def _given(self, parts: Iterator[LookupResult], sign: int) -> Iterator[pa.Table]:
+        for found in parts:
+            yield from unmatched_changes(self.shape, found.rows, found.diff * sign, self.side)
+
+
+def _size(table: pa.Table) -> int:
+    return int(ints(table.column(DIFF)).sum()) if DIFF in table.column_names else int(table.num_rows)
+
+
+def _between(table: pa.Table, low: int, high: int) -> pa.Table:
+    """Return the rows of a run with keys from `low` to `high`."""
+    keys = unsigned(table.column("$p"))
+    begin = int(np.searchsorted(keys, np.uint64(low), "left"))
+    return table.slice(begin, int(np.searchsorted(keys, np.uint64(high), "right")) - begin)
+
+
+def _found(tables: list[pa.Table], schema: pa.Schema) -> LookupResult:
+    """Return the rows of parts of runs; where some take others back, they are added up."""
+    diffs = [ints(each.column(DIFF)) if DIFF in each.column_names else np.ones(len(each), np.int64) for each in tables]
+    diff: Ints = np.concatenate([np.zeros(0, np.int64), *diffs])
+    rows = pa.concat_tables([schema.empty_table(), *(each.select(schema.names) for each in tables)]).combine_chunks()
+    found = LookupResult(np.zeros(len(diff), np.int64), rows, diff)
+    if len(tables) < 2 or not (diff < 0).any() or "$r" not in tables[0].column_names:
+        return found
+    return consolidate(found, np.concatenate([ints(each.column("$r")) for each in tables]))

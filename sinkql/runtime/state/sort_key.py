@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sinkql import physical
-from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.types import python_values
 from sinkql.evaluate import comparable
 from sinkql.runtime.state.arithmetic import ordered
 from sinkql.runtime.state.arrangement import Ints

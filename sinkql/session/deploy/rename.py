@@ -10,7 +10,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import redefine
 from sinkql.connector_api.registry import Registry
 from sinkql.planner.edit.rename import with_last_name
-from sinkql.planner.item.same import differs_only_in_spelling
+from sinkql.planner.item.statement import differs_only_in_spelling
 from sinkql.planner.name import split_name
 from sinkql.printer import to_sql
 from sinkql.session.deploy.alteration import obstacle

@@ -1,4 +1,9 @@
-"""Scripts → the catalog as they want it: every item planned, whatever the order they stand in."""
+"""Scripts → the catalog as they want it: every item planned, whatever the order they stand in.
+
+What scripts describe, and the catalog's secrets → what connectors may reach the outside with.
+
+Comments as they are stored and as scripts want them → the steps from one to the other.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.secret.value import given
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError
@@ -17,14 +24,81 @@ from sinkql.parser import parse
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_commented
 from sinkql.planner.item.setting import plan_setting
-from sinkql.planner.item.sinks import expand
+from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import implied, item_name, kind_of, own_name
-from sinkql.planner.name import short_name, split_name
+from sinkql.planner.name import as_name, qualified_name, short_name, split_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.redaction import Masked, mask
-from sinkql.session.deploy.comment import Place, place_of
+from sinkql.session.deploy.step import Step
+from sinkql.session.item.connector_access import CatalogAccess
+
+
+class DescribedAccess(CatalogAccess):
+    """Reach the outside as after the deployment: by its connections, and with the values of its secrets."""
+
+    def __init__(self, catalog: Catalog, described: ScriptCatalog) -> None:
+        super().__init__(catalog, described.catalog)
+        self._described = described
+
+    def secret(self, full_name: str) -> str:
+        statement = self._described.statements.get(full_name)
+        if not isinstance(statement, ast.CreateSecret) or full_name in self._described.kept:
+            return super().secret(full_name)  # the catalog's statement of a secret is without its value
+        cipher = self._catalog.cipher
+        sealed = cipher.seal("planned", given(statement.value))
+        return cipher.open("planned", short_name(full_name), sealed).reveal()
+
+
+Place = tuple[str, str | None]
+"""What a comment is on: an item's full name, and the name of one of its columns, or None for the item itself."""
+
+
+def place_of(catalog: MemoryCatalog, entry: logical.Entry, column: int) -> Place | None:
+    """Return the place of a comment on an item, or on its column of that position from 1; None if it has none such."""
+    if column == 0:
+        return entry.name, None
+    item = catalog.item(entry.name)
+    columns = item.shape.columns if isinstance(item, logical.Source | logical.View) else ()
+    return (entry.name, columns[column - 1].name) if column <= len(columns) else None
+
+
+def stored_comments(catalog: Catalog, names: Mapping[str, str]) -> dict[Place, str]:
+    """Return the comments of a catalog; `names` are those that items get, by the full names that they have."""
+    entries = {entry.id: entry for entry in catalog.entries().values()}
+    found: dict[Place, str] = {}
+    for (item_id, column), comment in catalog.comments().items():
+        entry = entries.get(item_id)
+        place = place_of(catalog.plans, entry, column) if entry is not None else None
+        if place is not None:
+            found[names.get(place[0], place[0]), place[1]] = comment
+    return found
+
+
+def comment_steps(
+    stored: Mapping[Place, str], wanted: Mapping[Place, ast.CommentOn], steps: Iterable[Step]
+) -> Iterator[Step]:
+    """Yield a step for each comment that scripts give and that will not be there; those they do not give stay."""
+    anew = {step.name for step in steps if step.action in ("create", "replace")}
+    for place, statement in wanted.items():
+        present = stored.get(place) if place[0] not in anew else None
+        text = statement.text.value if statement.text is not None else None
+        if present == text:
+            continue
+        lines = [f"{mark} {each!r}" for mark, each in (("-", present), ("+", text)) if each is not None]
+        name = _name(place)
+        full = as_name(name, statement.name.span)
+        yield Step(
+            "alter", "COMMENT", name, "it changes" if present is not None else "it is new", changes=tuple(lines),
+            comment=replace(statement, name=full),
+        )  # fmt: skip
+
+
+def _name(place: Place) -> str:
+    full_name, column = place
+    return full_name if column is None else f"{full_name}.{qualified_name(column)}"
+
 
 _STAGES: tuple[tuple[type, ...], ...] = (
     (ast.CreateDatabase,),

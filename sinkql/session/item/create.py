@@ -21,16 +21,15 @@ from sinkql.errors import Notice, SinkqlError, UnfitNameError
 from sinkql.lowering.materialized_view import VIEW_ID
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
-from sinkql.planner.item.present import built_in, definition_diff, existing_item, name_span
-from sinkql.planner.item.sinks import expand
+from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import item_name, kind_of
+from sinkql.planner.item.statement import built_in, definition_diff, existing_item, item_name, kind_of, name_span
 from sinkql.planner.item.view import own_job
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.redaction import without_literal
-from sinkql.session.item.commented import comments_on_input
 from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.session.item.destination import comments_on_input
 from sinkql.session.item.view_job import ViewJobChange, replace_view, sharing_by_index, view_job_change
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table

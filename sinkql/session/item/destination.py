@@ -1,11 +1,15 @@
-"""Sinks that write to one place: which those are, and whether one may change columns there."""
+"""Sinks that write to one place: which those are, and whether one may change columns there.
+
+Comments on what a sink reads → the facts that a sink is made with, for the schemas that it registers.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 
-from sinkql import logical
+from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.types import kept_type
 from sinkql.physical.evolution import Evolution, InPlaceError
@@ -53,3 +57,21 @@ def columns_of(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
     assert isinstance(sink, logical.Sink)
     types = sorted((column.name, kept_type(column.type)) for column in sink.shape.columns)
     return sink.changelog, *types
+
+
+def comments_on_input(statement: ast.Statement | None, catalog: Catalog) -> dict[str, Mapping[str, str]]:
+    """Return the comment on each column of what a new sink reads, under no name that on the relation; as `comments`.
+
+    There are none where the sink registers no schema.
+    """
+    if not isinstance(statement, ast.CreateSink):
+        return {}
+    if all(each is None or each.schema is None for each in (statement.format, statement.key_format)):
+        return {}
+    name = catalog.plans.resolve(statement.relation)
+    entry, item = catalog.plans.entry(name), catalog.plans.item(name)
+    if entry is None or not isinstance(item, logical.Source | logical.View):
+        return {}
+    names = ["", *(column.name for column in item.shape.columns)]
+    found = {names[place]: text for (id_, place), text in catalog.comments().items() if id_ == entry.id}
+    return {"comments": found} if found else {}

@@ -14,16 +14,13 @@ from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.coordination.control import Holder
 from sinkql.catalog.coordination.intent_log import Intent
-from sinkql.catalog.draft import Draft
-from sinkql.catalog.operation import removing
+from sinkql.catalog.operation import Draft, removing
 from sinkql.errors import Notice, SinkqlError
 from sinkql.planner import plan_drop
 from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
-from sinkql.session.item.state import forget_states, kept_states
-from sinkql.session.item.state_cleanup import captured_sources, forget_captured
-from sinkql.session.item.tagged import delete_sink_tags
-from sinkql.session.item.target_table import drop_targets
+from sinkql.session.item.state_cleanup import captured_sources, forget_captured, forget_states, kept_states
+from sinkql.session.item.target_table import delete_sink_tags, drop_targets
 from sinkql.session.result import Result
 from sinkql.storage import failpoint
 from sinkql.table.file import remove as remove_table

@@ -10,7 +10,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import extending
 from sinkql.catalog.replan import redefine
 from sinkql.errors import Notice, SinkqlError, TakenNameError
-from sinkql.planner.edit.option import respan
+from sinkql.planner.edit.alter import respan
 from sinkql.planner.item.source import sampled, taking
 from sinkql.planner.item.statement import own_name
 from sinkql.planner.name import as_name, find, short_name

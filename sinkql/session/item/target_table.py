@@ -1,15 +1,21 @@
-"""DROP SINK … WITH TABLE → the tables that sinks write to, each of which goes if it is the sink's own and empty."""
+"""DROP SINK … WITH TABLE → the tables that sinks write to, each of which goes if it is the sink's own and empty.
+
+Sinks that are dropped → what their tables keep for them alone, such as a tag of a last commit, gone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.planning import DropTarget
+from sinkql.connector_api.source_options import has_dead_letter_table
 from sinkql.connector_api.stream import Context
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.lowering.job import lower
 from sinkql.planner.edit.drop import Dropping, check_targets
 from sinkql.planner.name import named, short_name
@@ -67,3 +73,39 @@ def drop_target(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | 
     job, access = lower(name, plans), CatalogAccess(catalog, plans)
     context = access.context(name, job.sink_id, catalog.database.folder)
     return DropTargetTable(job.write, context, kind, span)
+
+
+def delete_sink_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
+    """Take away what tables keep for sinks that have run, and are stopped; return what could not be."""
+    left: list[Notice] = []
+    for name, sink_id in sinks.items():
+        with suppress(SinkqlError):  # one that cannot be planned any more
+            known = catalog.control.begun(sink_id) and catalog.plans.item(name) is not None
+            job = lower(name, catalog.plans) if known else None
+            for write in _writes(job, catalog) if job is not None else ():
+                left += _forget(name, write, sink_id, catalog)
+    return left
+
+
+def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
+    """Yield what a sink writes, and the letters beside it."""
+    yield job.write
+    letters = catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
+    if letters is not None and any(map(has_dead_letter_table, job.reads())):
+        from sinkql.runtime.batch.dead_letter import COLUMNS  # which imports pyarrow
+
+        yield letters(job.write, COLUMNS)
+
+
+def _forget(name: str, write: physical.Write, sink_id: str, catalog: Catalog) -> Iterator[Notice]:
+    kind = catalog.registry.sinks.get(write.connector)
+    if kind is None or kind.forget is None:
+        return
+    access = CatalogAccess(catalog)
+    context = access.context(name, sink_id, catalog.database.folder)
+    try:
+        kind.forget(write, context)
+    except (SinkqlError, OSError) as error:
+        why = error.message if isinstance(error, SinkqlError) else str(error)
+        message = f'the table of sink "{short_name(name)}" still has a tag for it, which keeps a snapshot: {why}'
+        yield Notice("SQ4309", message, hint="Remove the tag whose name begins with sinkql_, once nothing needs it.")

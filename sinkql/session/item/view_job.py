@@ -16,9 +16,17 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import beginning_jobs
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.errors import Notice, Span
-from sinkql.lowering.in_line import check_index
 from sinkql.lowering.job import lower
-from sinkql.lowering.materialized_view import IN_LINE, VIEW_ID, inputs_of, is_stateless, loggable, readers_of, view_id
+from sinkql.lowering.materialized_view import (
+    IN_LINE,
+    VIEW_ID,
+    check_index,
+    inputs_of,
+    is_stateless,
+    loggable,
+    readers_of,
+    view_id,
+)
 from sinkql.physical.evolution import Evolution
 from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name

@@ -13,18 +13,17 @@ from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.type import BIGINT
 from sinkql.planner.item.table import is_char, length
 from sinkql.planner.name import short_name, sql_name
-from sinkql.session.result import Result
+from sinkql.session.result import Result, Workspace
 from sinkql.session.row.inputs import Columns, Inputs, table_file
 from sinkql.session.row.inputs import changed as changed_meanwhile
 from sinkql.session.row.query import by_spark, first_rows, rows_now, rows_of
-from sinkql.session.workspace import Workspace
 from sinkql.table.file import DuplicateError, Edit, TableFile, WiderError
 from sinkql.table.row import NarrowError, Row, normal
 
 if TYPE_CHECKING:
     from sinkql.planner.edit.dml import Deleted, Inserted, NewValue, Target, Updated
     from sinkql.planner.expression.assign import Cell
-    from sinkql.planner.query.once import OneShotQuery
+    from sinkql.planner.query.plan import OneShotQuery
 
 _CHANGED = "$changed"
 _NUMBER = "$row"
@@ -229,7 +228,7 @@ def _project(relation: logical.Relation, outputs: Mapping[str, logical.Expressio
 
 
 def _once(relation: logical.Relation) -> OneShotQuery:
-    from sinkql.planner.query.once import OneShotQuery
+    from sinkql.planner.query.plan import OneShotQuery
 
     return OneShotQuery(relation, (), len(relation.shape.columns))
 

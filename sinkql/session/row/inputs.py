@@ -1,30 +1,40 @@
-"""An item → its rows as they are now, as Arrow: a table's, a source's up to its present end, those a sink wrote."""
+"""An item → its rows as they are now, as Arrow: a table's, a source's up to its present end, those a sink wrote.
+
+A table of a server that is captured → the rows that it has now, asked of the server itself; rows that are pushed.
+
+Nothing is made there, no slot above all, and the log of the capture is not asked: it has only what sinks need.
+
+What EXPOSE PROGRESS names → how far its source is read, by what the catalog knows of its sinks and its capture.
+"""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical, physical
+from sinkql.capture.object_log_store import OpenJobStore, log_folder
 from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.memory import IDENTITY
+from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
 from sinkql.connector_api.planning import SourceKind
-from sinkql.connector_api.rows import python_values
 from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
+from sinkql.connector_api.types import python_values
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.session.result import Workspace
 from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
-from sinkql.session.row.present import present_rows, pushed_rows
-from sinkql.session.row.progress import progress_rows
 from sinkql.session.row.view_contents import ViewSnapshot, WithContents
-from sinkql.session.workspace import Workspace
 from sinkql.table.file import TableFile, table_path
 from sinkql.table.row import Codec, NarrowError, Row
 
@@ -337,3 +347,85 @@ def _arrow(type_: logical.Type) -> pa.DataType:
     from sinkql.connector_api.types import arrow_type
 
     return arrow_type(str(type_))
+
+
+_PART = 8 << 20
+_ROW = 1600
+"""How many bytes a row is taken to have at most, as long as that is not known."""
+
+
+def present_rows(
+    kind: SourceKind, read: physical.Read, secret: Reveal, tally: Tally, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table as one transaction of its server sees them, part by part as they are taken.
+
+    Where a `limit` of rows is wanted, little more is asked for. Raises what the connector does.
+    """
+    assert kind.stream is not None
+    source, _ = captured_source(read.connector, read.options, read.connection)
+    table = captured_table(read)
+    size = _PART if limit is None else min(_PART, _ROW * max(limit, 1))
+    stream = kind.stream(source, secret)
+    try:
+        with stream.chunk(table) as chunks:
+            last: Key | None = None
+            while True:
+                chunk = chunks.read(last, size)
+                for part in chunk.rows:
+                    tally.failed += len(part.errors)
+                    yield part.rows.select([column.name for column in read.columns])
+                last = chunk.last
+                if last is None:
+                    return
+    finally:
+        stream.close()
+
+
+def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that the log has now, in order: what sinks forget meanwhile is left out. `folder`: the catalog's.
+
+    Nobody is asked, no capture above all: it runs only while a sink does.
+    """
+    from sinkql.capture import data_file  # pyarrow
+
+    source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
+    table, log = captured_table(read), log_folder(folder, source, keeping, open_store)
+    for number in log.numbers():
+        entry = log.entry(number)
+        part = entry.tables.get(table.id) if entry is not None else None
+        for file in part.files if part is not None else ():
+            with suppress(data_file.DamagedError):
+                for batch in data_file.read(log.store, file):
+                    yield batch.select([column.name for column in read.columns])
+
+
+def progress_rows(item: logical.Source, catalog: Catalog) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of a source's progress; none before anything is known."""
+    name = item.options["source"]
+    source, entry = catalog.plans.item(name), catalog.plans.entry(name)
+    assert isinstance(source, logical.Source)
+    assert entry is not None
+    kind = catalog.registry.sources[source.kind].progress
+    assert kind is not None, "planned where there is one"
+    captured = _captured(str(entry.facts["source_id"]), catalog) if "source_id" in entry.facts else None
+    return kind.rows(list(_committed(name, entry.facts.get(IDENTITY, name), catalog)), captured)
+
+
+def _committed(name: str, known_as: str, catalog: Catalog) -> Iterator[Offsets]:
+    """Yield the offsets that each sink has committed."""
+    plans = catalog.plans
+    entries = (plans.entry(each) for each in plans.all_users(name))
+    ids = [each.facts["sink_id"] for each in entries if each is not None and each.kind == "SINK"]
+    with catalog.database.read() as connection:
+        for id_ in ids:
+            row = connection.execute("SELECT offsets FROM progress WHERE sink_id = ?", (id_,)).fetchone()
+            found = json.loads(row[0]).get(known_as) if row is not None else None
+            if found is not None:
+                yield found
+
+
+def _captured(source_id: str, catalog: Catalog) -> str | None:
+    """Return up to where the log of a captured source has all changes."""
+    with catalog.database.read() as connection:
+        row = connection.execute("SELECT figures FROM measures WHERE id = ?", (source_id,)).fetchone()
+    return None if row is None else json.loads(row[0]).get("", {}).get("captured_to")

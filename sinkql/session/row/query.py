@@ -14,15 +14,14 @@ from sinkql.errors import Span
 from sinkql.planner.name import qualified_name
 from sinkql.printer.clause import name as print_name
 from sinkql.session.item.connector_access import CatalogAccess
-from sinkql.session.result import Result
+from sinkql.session.result import Result, Workspace
 from sinkql.session.row.files import FileQuery, over_files
 from sinkql.session.row.inputs import Columns, Inputs, python_rows
 from sinkql.session.row.view_contents import WithContents, at_one_moment
-from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sinkql.planner.query.once import OneShotQuery
     from sinkql.planner.query.order_by import Order
+    from sinkql.planner.query.plan import OneShotQuery
 
 Row = tuple[Any, ...]
 
@@ -62,7 +61,7 @@ def _beside_system(query: ast.Query, workspace: Workspace, files: FileQuery | No
 
 def run_select(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) -> Result:
     """Run a query over items, and files."""
-    from sinkql.planner.query.once import plan_one_shot  # sqlglot loads only where there is a query
+    from sinkql.planner.query.plan import plan_one_shot  # sqlglot loads only where there is a query
 
     plans = files.plans if files is not None else workspace.catalog.plans
     once = plan_one_shot(query, plans, rows_now())

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.connector_api.options import bind, option_field
-from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.types import python_values
 from sinkql.connectors.view.log import Entry
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.logical.type import BIGINT, BOOLEAN
 from sinkql.planner.name import RELATION_KINDS, find, short_name, sql_name
-from sinkql.session.result import Result
+from sinkql.session.result import Result, Workspace
 from sinkql.session.row.view_contents import ViewContents, plan_now, view_contents
-from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,5 +2,5 @@
 
 * `run`: jobs to running sinks, under leases of the catalog; what they are doing.
 * `workload`: what of the catalog is to run now.
-* `process`: the process that runs sinks, and what it says; `started`: sinks that run in one while a `with` lasts.
+* `process`: the process that runs sinks, and what it says; `process`: sinks that run in one while a `with` lasts.
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 from sinkql import physical
 from sinkql.capture.control import CaptureProgress, SubscribedSink
 from sinkql.capture.log import LogDirectory, source_folder
-from sinkql.capture.storage import log_folder
+from sinkql.capture.object_log_store import log_folder
 from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.coordination.shared_store import open_notes
@@ -31,7 +31,7 @@ from sinkql.connector_api.stream import Offsets
 from sinkql.errors import LeaseLostError, SinkqlError
 from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
-from sinkql.runtime.process.desk import CaptureAssignment
+from sinkql.runtime.process.capture_processes import CaptureAssignment
 from sinkql.session.sink.workload import CatalogWorkload
 
 _TELL_SECONDS = 4.0

@@ -1,4 +1,7 @@
-"""A catalog's sinks → the process that runs them, `sinkql up`: started, listened to, ended."""
+"""A catalog's sinks → the process that runs them, `sinkql up`: started, listened to, ended.
+
+Sinks that a process of their own runs, for as long as a `with` lasts.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +19,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from sinkql.catalog.address import VARIABLE, Address, ServerUrl
+from sinkql.errors import SinkqlError, from_data
+from sinkql.planner.name import short_name
+from sinkql.session.sink.wait_for_target import TargetWait
 
 COMMAND = (sys.executable, "-m", "sinkql")
 _KEPT = 21
@@ -125,3 +132,143 @@ def told_error(lines: Sequence[str]) -> Any | None:
     """Return the last error that lines tell, as `sinkql.errors.as_data` gave it."""
     found = (json_object(line) for line in reversed(lines))
     return next((each["error"] for each in found if each is not None and "error" in each), None)
+
+
+_LOOK_SECONDS = 0.3
+
+
+class RunningSinks:
+    """Start sinks at the beginning of a `with` or `async with`, stop them after their batches at its end.
+
+    The end raises the error of a sink that failed, or that waits for somebody to act; what the `with` itself raises
+    comes first. Methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        catalog: Address,
+        sinks: tuple[str, ...],
+        command: tuple[str, ...] = COMMAND,
+        *,
+        reaching: Callable[[], TargetWait],
+    ) -> None:
+        self.sinks = sinks
+        self._reaching = reaching
+        self._process = SinkProcess(catalog, self._take, self._ended, sinks, command)
+        self._commits = dict.fromkeys(sinks, 0)
+        self._waited = dict.fromkeys(sinks, 0)
+        self._stalled: dict[str, SinkqlError] = {}
+        self._failed: SinkqlError | None = None
+        self._gone: dict[str, str] = {}
+        self._reached: set[str | None] = set()
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> RunningSinks:
+        if self.sinks:
+            self._process.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        try:
+            self._process.stop()
+            self._process.wait()
+        except BaseException:
+            self._process.kill()
+            raise
+        self._process.listened()
+        if kind is None:
+            self._raise()
+
+    async def __aenter__(self) -> RunningSinks:
+        return self.__enter__()
+
+    async def __aexit__(self, *raised: Any) -> None:
+        import asyncio  # which is there where this is called
+
+        await asyncio.to_thread(self.__exit__, *raised)
+
+    def wait_for_commit(self, timeout: float | None = None) -> None:
+        """Wait until each sink has committed rows that the wait before this one, or the start, has not seen.
+
+        Of a sink for which there are none, wait until it has all that its sources have now. Raises the error of a sink
+        that failed or waits for somebody to act, SQ5212 where one was stopped or dropped, and TimeoutError after
+        `timeout` seconds, which names the error of a sink that still tries again.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        reaching = self._reaching()
+        try:
+            while not self._committed(reaching):
+                self._raise_ended()
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    error = next(iter(self._stalled.values()), None)
+                    raise TimeoutError(f"no commit within {timeout:g} s") from error
+                reaching.check()
+                with self._changed:
+                    self._changed.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
+        finally:
+            reaching.end()
+
+    def _committed(self, reaching: TargetWait) -> bool:
+        """Tell whether no sink is waited for any more; the commits that there are have been seen then."""
+        with self._changed:
+            if not all(
+                self._commits[sink] > self._waited[sink] or reaching.request(sink) in self._reached
+                for sink in self.sinks
+            ):
+                return False
+            self._waited = dict(self._commits)
+            return True
+
+    def _raise_ended(self) -> None:
+        with self._changed:
+            self._raise()
+            self._raise_gone()
+
+    def _raise(self) -> None:
+        waiting = (error for error in self._stalled.values() if not error.retryable)
+        error = self._failed or next(waiting, None)
+        if error is not None:
+            raise error
+
+    def _raise_gone(self) -> None:
+        for sink, why in self._gone.items():
+            if self._commits[sink] == self._waited[sink]:
+                message = f'sink "{short_name(sink)}" ended before it committed: {why}'
+                raise SinkqlError("SQ5212", message, hint="Start the sink again, and wait then.")
+
+    # --- what the process says, on a thread of its own ----------------------------------------------------------------
+
+    def _take(self, event: dict[str, Any]) -> None:
+        sink = event.get("sink") or event.get("view")
+        if sink not in self._commits:
+            return
+        with self._changed:
+            match event["event"]:
+                case "started":
+                    self._gone.pop(sink, None)
+                case "committed":
+                    self._commits[sink] += event["rows"] > 0
+                    self._stalled.pop(sink, None)
+                case "reached":
+                    self._reached.update(event["requests"])
+                case "stalled":
+                    self._stalled[sink] = from_data(event["error"])
+                case "stopped" if "error" in event:
+                    self._failed = self._failed or from_data(event["error"])
+                case "stopped":
+                    self._gone[sink] = event["why"]
+                case _:
+                    return
+            self._changed.notify_all()
+
+    def _ended(self, code: int, errors: Sequence[str]) -> None:
+        with self._changed:
+            if code != 0 and not self._process.ending and self._failed is None:
+                told = told_error(errors)
+                message, detail = f"the process that runs the sinks ended with {code}", "\n".join(errors) or None
+                hint = "Start the sinks again; they continue where they stopped."
+                ended = SinkqlError("SQ4004", message, detail=detail, hint=hint)
+                self._failed = from_data(told) if told is not None else ended
+            self._gone = dict.fromkeys(self.sinks, "its process ended") | self._gone
+            self._changed.notify_all()

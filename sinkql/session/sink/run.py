@@ -11,8 +11,8 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.system.mz_internal import JOB_STATUSES, SINKS_BEHIND, job_id
 from sinkql.catalog.system.view import select_views
 from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.session.result import Workspace
 from sinkql.session.sink.workload import CatalogWorkload
-from sinkql.session.workspace import Workspace
 
 if TYPE_CHECKING:
     from sinkql.runtime.batch.events import Progress

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sinkql import physical
-from sinkql.connector_api.wait_request import is_wait_done, request_wait
+from sinkql.connector_api.requests import is_wait_done, request_wait
 from sinkql.storage.key_value import KeyValueStore
 
 

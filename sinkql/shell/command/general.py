@@ -12,8 +12,7 @@ from pathlib import Path
 
 from sinkql import local_path
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.script.file import read_script
-from sinkql.script.split import Command
+from sinkql.script.split import Command, read_script
 from sinkql.shell.command.help import help_on_commands, help_on_statement
 from sinkql.shell.screen.keyboard import lent_terminal
 from sinkql.shell.screen.screen import open_target

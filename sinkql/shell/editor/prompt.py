@@ -1,8 +1,13 @@
-"""The terminal's line editor: many lines, history, highlighting, completion; what Enter and Ctrl-J do."""
+"""The terminal's line editor: many lines, history, highlighting, completion; what Enter and Ctrl-J do.
+
+What was typed ↔ the history file: 0600, and without what holds or may hold a secret.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +17,7 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.cursor_shapes import CursorShape
 from prompt_toolkit.filters import Condition, has_completions, has_selection, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
@@ -19,9 +25,9 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from sinkql.keywords import Keywords
+from sinkql.script.redaction import holds_secret
 from sinkql.script.split import finished, still_open
 from sinkql.shell.editor.highlight import SqlLexer
-from sinkql.shell.editor.history import SafeHistory
 
 _STYLE = Style.from_dict(
     {
@@ -142,3 +148,31 @@ def _chosen() -> bool:
 
     state = get_app().current_buffer.complete_state
     return state is not None and state.current_completion is not None
+
+
+_TELLING = re.compile(r"pass|pwd|secret|token|cred|key", re.IGNORECASE)
+
+
+def may_be_kept(text: str, words: Keywords) -> bool:
+    """Say whether a text may be written down: it holds no secret, and sets no variable that sounds like one."""
+    if text.lstrip().startswith("\\"):
+        return not (text.lstrip().startswith("\\set") and _TELLING.search(text))
+    return not holds_secret(text, words)
+
+
+class SafeHistory(FileHistory):
+    """Keep what was typed, in memory and in a file that only its owner reads."""
+
+    def __init__(self, path: Path, words: Keywords) -> None:
+        self._words = words
+        descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        os.fchmod(descriptor, 0o600)
+        os.close(descriptor)
+        super().__init__(str(path))
+
+    def append_string(self, string: str) -> None:
+        if string.strip() and may_be_kept(string, self._words):
+            super().append_string(string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        return (text for text in super().load_history_strings() if may_be_kept(text, self._words))

@@ -1,4 +1,7 @@
-"""Results, notices and errors → the terminal, a file, or the pager."""
+"""Results, notices and errors → the terminal, a file, or the pager.
+
+A statement that takes its time → a line with a clock, which goes away when it is done.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +25,6 @@ from sinkql.keywords import LANGUAGE
 from sinkql.local_path import expand_home
 from sinkql.parser.assist.highlight import HighlightKind, highlights
 from sinkql.shell.screen import table
-from sinkql.shell.screen.clock import clock
 from sinkql.shell.screen.keyboard import lent_terminal
 from sinkql.shell.screen.value import Rows
 from sinkql.shell.setting import Settings
@@ -183,3 +187,34 @@ def open_target(path: str) -> IO[str]:
         raise SinkqlError(
             "SQ4032", f'cannot write "{path}": {error.strerror}', hint="Name a file in a folder that exists."
         ) from error
+
+
+_AFTER_S = 1.0
+_CLEAR_LINE = "\r\x1b[K"
+
+
+@contextmanager
+def clock(write: Callable[[str], object], text: str, *, after: float = _AFTER_S) -> Iterator[Callable[[str], None]]:
+    """Show `text` and the seconds so far, once `after` seconds have passed; yield what changes the text."""
+    done = threading.Event()
+
+    def tick() -> None:
+        began = time.monotonic()
+        shown = False
+        while not done.wait(after):
+            write(f"{_CLEAR_LINE}{text} {time.monotonic() - began:.0f} s")
+            shown = True
+        if shown:
+            write(_CLEAR_LINE)
+
+    def say(now: str) -> None:
+        nonlocal text
+        text = now
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield say
+    finally:
+        done.set()
+        thread.join()

@@ -1,9 +1,9 @@
 """Avro.
 
-* `avro`: Messages of Avro → a row each, read by the schema that each was written with, whose id stands before it.
-* `avro_connect`: Avro schemas as Kafka Connect writes them → the same with Avro's own names of dates and times.
-* `avro_derive`: Columns → the schema of Avro that a sink registers for them.
-* `avro_plan`: FORMAT AVRO USING → the columns that the schema has, and the decoder's options.
+* `decode`: Messages of Avro → a row each, read by the schema that each was written with, whose id stands before it.
+* `resolution`: Avro schemas as Kafka Connect writes them → the same with Avro's own names of dates and times.
+* `plan`: Columns → the schema of Avro that a sink registers for them.
+* `plan`: FORMAT AVRO USING → the columns that the schema has, and the decoder's options.
 * `column_reader`: A writer's Avro schema → what its values are read by, a column of all messages at a time, as
   arrays of Arrow's types.
 * `columns`: An Avro schema → the columns that its records have in SQL.

@@ -16,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql.connectors.confluent.avro.cursor import BOOLEAN, CUT_OFF, DIGITS, SYMBOL, Numbers, Rows, Walk
-from sinkql.decode.avro_depth import check, nodes
-from sinkql.decode.avro_schema import Column, column_of_schema, read_schema
+from sinkql.decode.avro_schema import Column, check, column_of_schema, nodes, read_schema
 from sinkql.decode.columnar import Mask, binaries, bitmap, booleans, decimals, fixed_width
 from sinkql.logical import Interval
-from sinkql.logical.interval import show_interval
+from sinkql.logical.time import show_interval
 
 Schema = Any  # as JSON has it
 JSON = pa.json_(pa.string())

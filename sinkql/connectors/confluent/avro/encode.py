@@ -15,7 +15,7 @@ import pyarrow as pa
 from sinkql import logical, physical
 from sinkql.connector_api.stream import Context
 from sinkql.connector_api.types import arrow_type, parse_type
-from sinkql.connectors.confluent.avro.avro_derive import avro_names, derived
+from sinkql.connectors.confluent.avro.plan import avro_names, derived
 from sinkql.connectors.confluent.registry import Registry
 
 _AS_INTEGERS = {"date": pa.int32(), "time": pa.int64(), "timestamp": pa.int64(), "timestamptz": pa.int64()}

@@ -2,6 +2,8 @@
 
 Fields go by name, or by an alias that the reader's schema has; one that the writer does not have is the reader's
 default, or NULL. Values of one type become those of another where that has room for them, and says the same.
+
+Avro schemas as Kafka Connect writes them → the same with Avro's own names of dates and times.
 """
 
 from __future__ import annotations
@@ -17,11 +19,10 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.confluent.avro.avro_connect import named
 from sinkql.connectors.confluent.avro.column_reader import JSON, Node, Schema, node_of
 from sinkql.connectors.confluent.avro.cursor import Rows, Walk
 from sinkql.decode.arrow_values import column_of, inferred, json_text, readable
-from sinkql.decode.avro_schema import column_of_schema
+from sinkql.decode.avro_schema import ZONED, column_of_schema
 from sinkql.decode.text_column import Failures
 
 Conform = Callable[[pa.Array], pa.Array]
@@ -301,4 +302,33 @@ def _converted(values: pa.Array, column: physical.Column, failures: Failures) ->
     if not column.nullable and values.null_count:
         for row in np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist():
             failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
+    return found
+
+
+ConnectSchema = Any  # as JSON has it: a name, a list of branches, or an object
+
+_TIME = "io.debezium.time."
+_LOGICAL = {
+    ("int", f"{_TIME}Date"): "date",
+    ("int", f"{_TIME}Time"): "time-millis",
+    ("long", f"{_TIME}MicroTime"): "time-micros",
+    ("long", f"{_TIME}Timestamp"): "local-timestamp-millis",
+    ("long", f"{_TIME}MicroTimestamp"): "local-timestamp-micros",
+    ("long", f"{_TIME}NanoTimestamp"): "local-timestamp-nanos",
+    ("string", f"{_TIME}ZonedTimestamp"): ZONED,
+}
+
+
+def named(schema: ConnectSchema) -> ConnectSchema:
+    """Return a schema where numbers and texts that Debezium means as dates and times say so."""
+    if isinstance(schema, list):
+        return [named(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: named(each) if key in ("type", "items", "values") else each for key, each in schema.items()}
+    if isinstance(found.get("fields"), list):
+        found["fields"] = [named(each) for each in found["fields"]]
+    kind, said = found.get("type"), found.get("connect.name")
+    if isinstance(kind, str) and isinstance(said, str) and (kind, said) in _LOGICAL:
+        found.setdefault("logicalType", _LOGICAL[kind, said])
     return found

@@ -1,4 +1,7 @@
-"""The table of a sink that is dropped → gone from its catalog, if the sink made it and nothing is in it."""
+"""The table of a sink that is dropped → gone from its catalog, if the sink made it and nothing is in it.
+
+A sink that was dropped → its table without the sink's tag, so that the snapshot may expire.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from collections.abc import Iterator
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context
-from sinkql.connectors.iceberg.file.scan import live_rows
-from sinkql.connectors.iceberg.storage.access import job_stores
-from sinkql.connectors.iceberg.storage.failure import storing
+from sinkql.connectors.iceberg.file.reader import live_rows
+from sinkql.connectors.iceberg.storage import job_stores, storing
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.failure import explain
@@ -105,3 +108,41 @@ def _used(table: Table, why: str) -> SinkqlError:
         f'table "{qualified_name(*table.name())}" is used by others: {why}',
         hint="Drop the sink without WITH TABLE, which keeps the table.",
     )
+
+
+_TRIES = 5
+
+
+def delete_sink_tag(write: physical.Write, context: Context) -> None:
+    """Remove the tag, if there is one; raises SQ42xx where the catalog does not answer, or refuses."""
+    connection = write.connection
+    catalog = open_catalog(connection.name, connection.options, context, job_stores(write, context))
+    target = TargetTable(
+        catalog,
+        write.options["namespace"],
+        write.options["table"],
+        connection.name,
+        hint_file=connection.options["catalog_type"] == "sql",
+        patience=_PATIENCE,
+    )
+    name = tag_name(context.sink_id)
+    for tried in range(_TRIES):
+        try:
+            table = target.load()
+        except NoSuchTableError:
+            return
+        ref = table.metadata.refs.get(name)
+        if ref is None:
+            return
+        held = AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
+        gone = RemoveSnapshotRefUpdate.model_validate({"ref-name": name})
+        try:
+            after = target.post(table, (AssertTableUUID(uuid=table.metadata.table_uuid), held), (gone,))
+        except CommitFailedException as error:
+            if tried + 1 == _TRIES:
+                raise explain(error, connection.name) from error
+        except Exception as error:
+            raise explain(error, connection.name) from error
+        else:
+            target.tidy(table, after)
+            return

@@ -10,16 +10,15 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from sinkql.connectors.iceberg.commit.conflict import delete_manifests
+from sinkql.connectors.iceberg.commit.committer import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.choose import ALL, due, target_size
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Footprint, Scope, Steps, readable
-from sinkql.connectors.iceberg.file.data_file import FileEntry, for_tasks
+from sinkql.connectors.iceberg.compact.selection import ALL, due, target_size
+from sinkql.connectors.iceberg.file.data_file import FileEntry, for_tasks, has_rows_of, rewritten_name
 from sinkql.connectors.iceberg.file.deletes import read_position_deletes
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, vector_of
-from sinkql.connectors.iceberg.file.moving import RewrittenRows
-from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
 from sinkql.connectors.iceberg.file.partition import Partitions, PartitionValue
+from sinkql.connectors.iceberg.file.reader import RewrittenRows
 from sinkql.connectors.iceberg.file.sort_order import SortedWriter
 from sinkql.storage import failpoint
 

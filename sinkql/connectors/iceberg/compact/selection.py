@@ -1,23 +1,67 @@
-"""The files of an upsert table, as its key index has them → those to write again now."""
+"""The files of an upsert table, as its key index has them → those to write again now.
+
+Sizes of files → those to write again now.
+
+What a table's files cost who reads all of it, beside its live rows: what compaction is to keep small.
+
+Microseconds of CPU as DuckDB 1.5 takes them; `bench/README.md` has the measurements. Other engines pay for the same.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.compact.choose import ALL, FAN, due, target_size
 from sinkql.connectors.iceberg.compact.compaction import Scope
-from sinkql.connectors.iceberg.compact.reading import ReadCost
+from sinkql.connectors.iceberg.file.data_file import has_rows_of
 from sinkql.connectors.iceberg.file.manifest import VECTORS
-from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.connectors.iceberg.key_index.layer import FileRecord, IndexLocation
 from sinkql.storage.sorted_run import MergePolicy
+
+_TARGET = 512 << 20
+_PROPERTY = "write.target-file-size-bytes"
+FAN = 16
+"""Files of like size that are one too many."""
+_TIERS = MergePolicy(fan=FAN, small=128 << 10)
+"""A file up to 128 KB costs a reader more to open than to read."""
+ALL = MergePolicy(fan=2, small=1 << 62)
+"""For who wants as few files as there can be."""
+
+File = TypeVar("File")
+
+
+def target_size(properties: Mapping[str, str]) -> int:
+    """Return how large a table's files should be, in bytes."""
+    try:
+        return max(1, int(properties.get(_PROPERTY, _TARGET)))
+    except ValueError:
+        return _TARGET
+
+
+def due(
+    files: Iterable[File], size: Callable[[File], int], *, target: int, tiers: MergePolicy | None = None
+) -> list[File]:
+    """Return the small files that are to become one of up to the target size; none while there are few of them.
+
+    A file joins while all smaller ones together are as large: it comes into one at least twice its size.
+    """
+    small = sorted((file for file in files if 2 * size(file) < target), key=size)
+    chosen: list[File] = []
+    total = 0
+    for file in small[: (tiers or _TIERS).due(map(size, small))]:
+        total += size(file)
+        if total > target:
+            break
+        chosen.append(file)
+    return chosen if len(chosen) > 1 else []
+
 
 _ROWS = 1 << 20
 """Rows in one compaction, unless a single file has more: where they are then is written in one step."""
@@ -204,3 +248,41 @@ def _due_files(files: Mapping[int, FileRecord], target: int, tiers: MergePolicy)
 
 def _large(note: FileRecord, target: int) -> bool:
     return 2 * note.size >= target or 2 * note.rows > _ROWS
+
+
+_VALUE, _POSITION, _FILE, _DELETES = 0.018, 0.2, 150.0, 750.0
+"""A value; a position in a delete file; a data file; a delete file."""
+_DEAD, _SCATTERED = 0.04, 0.04
+"""Of what the live rows of a table cost: what its dead rows, and its files, may cost more."""
+_FEW = 0.02
+"""As large a part of the rows may be dead, or tables of few columns would be written again all the time."""
+_READING_LEAST = 100_000.0
+"""Who reads a table smaller than this waits for other things."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """The cost of rows with so many columns, those of nested ones counted."""
+
+    columns: int
+
+    def dead(self, files: Iterable[FileRecord]) -> float:
+        """Return what the dead rows of files cost."""
+        return (self._row + _POSITION) * sum(note.dead for note in files)
+
+    def tolerable_dead(self, files: Iterable[FileRecord]) -> float:
+        """Return what the dead rows of a table of these files may cost; few may stay in narrow tables too."""
+        there = list(files)
+        few = _FEW * (self._row + _POSITION) * sum(note.rows for note in there)
+        return max(few, _DEAD * self._whole(there))
+
+    def scattered(self, files: Iterable[FileRecord], excess: int, excess_deletes: int) -> bool:
+        """Tell whether so many data and delete files more than a table of these needs cost too much."""
+        return excess * _FILE + excess_deletes * _DELETES > _SCATTERED * self._whole(files)
+
+    @property
+    def _row(self) -> float:
+        return _VALUE * self.columns
+
+    def _whole(self, files: Iterable[FileRecord]) -> float:
+        return max(_READING_LEAST, self._row * sum(note.rows - note.dead for note in files))

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.table.snapshots import Operation
 
-from sinkql.connectors.iceberg.commit.conflict import delete_manifests
+from sinkql.connectors.iceberg.commit.committer import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.compaction import (
     Attempt,
@@ -32,20 +32,29 @@ from sinkql.connectors.iceberg.compact.compaction import (
     remove,
 )
 from sinkql.connectors.iceberg.compact.selection import CompactionCandidates, IndexedFile
-from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable, cast, for_tasks, target_schema
-from sinkql.connectors.iceberg.file.deletes import read_position_deletes, write_position_deletes
+from sinkql.connectors.iceberg.file.data_file import (
+    FileEntry,
+    TaskTable,
+    cast,
+    for_tasks,
+    rewritten_name,
+    target_schema,
+)
+from sinkql.connectors.iceberg.file.deletes import (
+    Positions,
+    read_position_deletes,
+    write_position_deletes,
+    write_vectors,
+)
 from sinkql.connectors.iceberg.file.manifest import VECTORS
-from sinkql.connectors.iceberg.file.moving import RewrittenRows
-from sinkql.connectors.iceberg.file.name import rewritten_name
 from sinkql.connectors.iceberg.file.partition import PartitionValue
+from sinkql.connectors.iceberg.file.reader import RewrittenRows
 from sinkql.connectors.iceberg.file.sort_order import SortedWriter
-from sinkql.connectors.iceberg.file.vector import Positions, write_vectors
 from sinkql.connectors.iceberg.key_index.compaction import compact_runs
 from sinkql.connectors.iceberg.key_index.index import Index, MergedDeletes, Rewrite, Run
 from sinkql.connectors.iceberg.key_index.key_hash import key_schema
 from sinkql.connectors.iceberg.key_index.layer import FileRecord
-from sinkql.connectors.iceberg.key_index.live import live_rows, lives
-from sinkql.connectors.iceberg.key_index.run import Entries, open_run, write_run
+from sinkql.connectors.iceberg.key_index.run import Entries, live_rows, lives, open_run, write_run
 from sinkql.hash_key import HashKey
 from sinkql.row_hash import hash_rows
 from sinkql.storage import failpoint

@@ -1,8 +1,12 @@
-"""Arrow rows → one Parquet data file of a table, with the statistics that its manifest entry needs. Runs in tasks."""
+"""Arrow rows → one Parquet data file of a table, with the statistics that its manifest entry needs. Runs in tasks.
+
+Names of a sink's files: which sink, epoch and attempt wrote them, and whether anew.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,8 +37,7 @@ from sinkql.connectors.iceberg.file.arrow_types import stored
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_name
 from sinkql.connectors.iceberg.file.partition import WHOLE, PartitionValue
 from sinkql.connectors.iceberg.file_damage import FooterSealer
-from sinkql.connectors.iceberg.storage.access import storage_properties
-from sinkql.connectors.iceberg.storage.failure import storing
+from sinkql.connectors.iceberg.storage import storage_properties, storing
 from sinkql.errors import SinkqlError
 from sinkql.keywords import qualified_name
 
@@ -406,3 +409,16 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 def _uuid_bytes(column: pa.ChunkedArray) -> pa.Array:
     values = [None if text is None else UUID(text).bytes for text in column.to_pylist()]
     return pa.array(values, pa.binary(16))
+
+
+_LETTERS = {False: "c", True: "f"}
+
+
+def rewritten_name(sink: str, epoch: int, attempt: str, number: int, *, foreign: bool = False) -> str:
+    """Return the name of a file of rows that were in the table before; `foreign` rows are not the sink's."""
+    return f"{_LETTERS[foreign]}{number}-{sink}-{epoch}-{attempt}.parquet"
+
+
+def has_rows_of(path: str, sink: str) -> bool:
+    """Tell whether a data file holds rows that the sink wrote; a compaction keeps them apart from others'."""
+    return re.fullmatch(rf"[bc]\d+-{re.escape(sink)}-\d+-.+\.parquet", path.rpartition("/")[2]) is not None

@@ -1,17 +1,33 @@
-"""A data file of a table → its rows as the table has them now. Columns are found by field id."""
+"""A data file of a table → its rows as the table has them now. Columns are found by field id.
+
+Rows of a table's data files, read to be written into others. From version 3 on they keep their ids.
+
+So that readers can tell a row that was changed from one that was only moved, it also keeps the number of the commit
+that wrote it. A file where these are not said says them by its entry: `Origin`.
+
+A table → its rows as they are now, of some columns, up to a number.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import InputStream
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.table import TableProperties
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.name_mapping import parse_mapping_from_json
+from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StructType
 
-from sinkql.connectors.iceberg.file.data_file import TaskTable
+from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
+from sinkql.connectors.iceberg.file.deletes import Positions, live_files, read_dead, united
+from sinkql.connectors.iceberg.file.manifest import VECTORS, Origin, origins
 from sinkql.connectors.iceberg.file_damage import FOOTER_BYTES, damage_as_error, read_footer
 from sinkql.decode.parquet_footer import RowGroup, parse_row_groups
 
@@ -100,3 +116,88 @@ def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     if isinstance(type_, pa.UuidType) and not isinstance(column.type, pa.BaseExtensionType):
         return pa.chunked_array([pa.ExtensionArray.from_storage(type_, chunk) for chunk in column.chunks], type_)
     return column
+
+
+ROW_ID, SEQUENCE = "_row_id", "_last_updated_sequence_number"
+_FIELDS = (
+    NestedField(2147483540, ROW_ID, LongType(), required=False),
+    NestedField(2147483539, SEQUENCE, LongType(), required=False),
+)
+
+
+class RewrittenRows:
+    """Read data files of a table, given by their paths, for a writer of `table`, which is `known` with the ids."""
+
+    def __init__(self, table: Table, known: TaskTable, paths: Collection[str]) -> None:
+        self.table = known
+        self._origins: dict[str, Origin] = {}
+        schema = table.schema()
+        names = {field.name for field in schema.fields}
+        self._numbered = table.metadata.format_version >= VECTORS and names.isdisjoint({ROW_ID, SEQUENCE})
+        if self._numbered:
+            whole = Schema(*schema.fields, *_FIELDS, schema_id=schema.schema_id)
+            self.table = replace(self.table, schema_json=whole.model_dump_json())
+            self._origins = origins(table, paths)
+
+    def rows(self, path: str) -> Iterator[pa.Table]:
+        """Yield all rows of a file in their order, a part at a time."""
+        origin = self._origins.get(path)
+        start = 0
+        for rows in read_rows(self.table, path):
+            yield _said(rows, start, origin) if origin is not None else rows
+            start += rows.num_rows
+
+
+def _said(rows: pa.Table, start: int, origin: Origin) -> pa.Table:
+    if origin.first_row is not None:
+        first = origin.first_row + start
+        inherited = pa.array(range(first, first + rows.num_rows), pa.int64())
+        rows = _filled(rows, ROW_ID, inherited)
+    return _filled(rows, SEQUENCE, pa.scalar(origin.sequence, pa.int64()))
+
+
+def _filled(rows: pa.Table, name: str, inherited: pa.Array | pa.Scalar) -> pa.Table:
+    return rows.set_column(rows.column_names.index(name), name, pc.coalesce(rows.column(name), inherited))
+
+
+def scanned(table: Table, names: tuple[str, ...], limit: int) -> pa.Table:
+    """Return up to `limit` rows of the named columns of a table."""
+    if not any(_in_lists(field.field_type) for field in table.schema().fields if field.name in names):
+        return table.scan(selected_fields=names, limit=limit).to_arrow()
+    found: list[pa.Table] = []
+    count = 0
+    for _, part in live_rows(table):
+        rows = part.select(names).slice(0, limit - count)
+        found.append(rows)
+        count += rows.num_rows
+        if count >= limit:
+            break
+    return pa.concat_tables(found) if found else table.scan(selected_fields=names, limit=0).to_arrow()
+
+
+def _in_lists(type_: IcebergType) -> bool:
+    """Tell whether a type has structs in lists or maps: PyIceberg takes a NULL of those for one without elements."""
+    match type_:
+        case ListType(element_type=element):
+            return isinstance(element, StructType) or _in_lists(element)
+        case MapType(value_type=value):
+            return isinstance(value, StructType) or _in_lists(value)
+        case StructType():
+            return any(_in_lists(field.field_type) for field in type_.fields)
+        case _:
+            return False
+
+
+def live_rows(table: Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the path and the live rows of each data file, a part at a time."""
+    known, tasks = live_files(table), for_tasks(table)
+    dead: dict[str, list[Positions]] = defaultdict(list)
+    for name, file in known.deletes.items():
+        for path, positions in read_dead(table.io, name, file).items():
+            dead[path].append(positions)
+    for path in known.data:
+        gone, start = united(*dead[path]) if dead[path] else np.empty(0, np.int64), 0
+        for rows in read_rows(tasks, path):
+            places = np.arange(start, start + rows.num_rows)
+            yield path, rows.filter(pa.array(~np.isin(places, gone)))
+            start += rows.num_rows

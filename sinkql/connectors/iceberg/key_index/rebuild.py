@@ -15,10 +15,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
+from sinkql.connectors.iceberg.file.deletes import Positions, live_files, read_dead
 from sinkql.connectors.iceberg.file.partition import Partitions, PartitionValue
 from sinkql.connectors.iceberg.file.reader import names_by_id, opened
-from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.connectors.iceberg.file_damage import damage_as_error
 from sinkql.connectors.iceberg.key_index.index import Index, Run
 from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn, key_schema, key_text

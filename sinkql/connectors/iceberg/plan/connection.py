@@ -14,9 +14,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import bind, missing, option_field, option_span
+from sinkql.connector_api.options import bind, missing, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
-from sinkql.connector_api.secret import secret_data
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 
 SUPPORTED = ("glue", "hive", "memory", "rest", "s3tablesrest", "sql")

@@ -12,7 +12,7 @@ from typing import Any
 from sinkql import ast
 from sinkql.errors import SinkqlError, nearest, one_of
 from sinkql.printer.clause import ident
-from sinkql.printer.relation import sorting, transform
+from sinkql.printer.create import sorting, transform
 
 _TIMES = ("timestamp", "timestamptz")
 _DATES = ("date", *_TIMES)

@@ -22,10 +22,9 @@ from sinkql.connector_api.planning import PlanningContext, SinkPlan
 from sinkql.connector_api.sink_options import SinkOptions, check_positive
 from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
 from sinkql.errors import Notice, SinkqlError, Span, UnfitNameError
-from sinkql.logical.array import leaf
+from sinkql.logical.nested import leaf
 from sinkql.logical.range import SUBTYPES
-from sinkql.logical.type import INTEGER, TEXT
-from sinkql.logical.typetext import shown_name
+from sinkql.logical.type import INTEGER, TEXT, shown_name
 
 _TYPES = {
     "boolean": "boolean", "smallint": "int", "integer": "int", "bigint": "long",

@@ -16,16 +16,14 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.pool import NullPool
 
 from sinkql import logical
+from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
-from sinkql.connector_api.secret import reveal
-from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, stores_of
-from sinkql.connectors.iceberg.storage.local import local_folder
+from sinkql.connectors.iceberg.storage import CATALOG_NAME, Stores, local_folder, stores_of
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest_catalog import open_rest
 from sinkql.connectors.iceberg.table.sql_catalog import FileCatalog, KnowingCatalog, MemoryCatalog
 from sinkql.errors import SinkqlError
-from sinkql.object_store.boto import boto3_missing
-from sinkql.object_store.signing import CATALOGS
+from sinkql.object_store.s3 import CATALOGS, boto3_missing
 from sinkql.storage import files
 
 _FILE_PARAMETERS = (

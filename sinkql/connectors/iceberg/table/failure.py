@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
-from sinkql.connectors.iceberg.storage.failure import closed, of_storage, untrusted
+from sinkql.connectors.iceberg.storage import closed, of_storage, untrusted
 from sinkql.errors import SinkqlError, disk_full
 
 _UNREACHABLE = (

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMeta
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from sinkql.connectors.iceberg.file_damage import check_json, damage_as_error, sealed_json
-from sinkql.connectors.iceberg.storage.local import sync
+from sinkql.connectors.iceberg.storage import sync
 
 
 class _Written(TableMetadataV3):

@@ -11,9 +11,9 @@ from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.storage.access import AskingFiles, Stores
+from sinkql.connectors.iceberg.storage import AskingFiles, Stores
 from sinkql.connectors.iceberg.table.format_v3 import MetadataFiles
-from sinkql.object_store.signing import signing_session
+from sinkql.object_store.s3 import signing_session
 from sinkql.object_store.store import ObjectStore
 
 _ANY_REGION = "us-east-1"

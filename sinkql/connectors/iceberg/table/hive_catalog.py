@@ -33,7 +33,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import Identifier
 from thrift.protocol import TBinaryProtocol
 
-from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, AskingFiles, Stores
+from sinkql.connectors.iceberg.storage import CATALOG_NAME, AskingFiles, Stores
 from sinkql.connectors.iceberg.table.format_v3 import MetadataFiles
 from sinkql.errors import SinkqlError
 from sinkql.object_store.store import ObjectStore

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.storage.access import AskingFileIO
-from sinkql.connectors.iceberg.storage.local import local_folder
+from sinkql.connectors.iceberg.storage import AskingFileIO, local_folder
 from sinkql.storage import files
 
 PREFIX, SUFFIX = "_sinkql-", ".stats"

@@ -16,8 +16,7 @@ from sqlalchemy.engine import make_url
 from sinkql import physical
 from sinkql.connector_api.stream import Context
 from sinkql.connector_api.types import arrow_type, parse_type
-from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
-from sinkql.connectors.iceberg.storage.local import local_folder
+from sinkql.connectors.iceberg.storage import CATALOG_NAME, job_stores, local_folder
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.rest_catalog import token_access

@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
-from sinkql.connector_api.secret import reveal
-from sinkql.connectors.iceberg.storage.access import (
+from sinkql.connector_api.options import reveal
+from sinkql.connectors.iceberg.storage import (
     CATALOG_NAME,
     KEYS,
     TOKEN,
@@ -29,7 +29,7 @@ from sinkql.connectors.iceberg.storage.access import (
 )
 from sinkql.errors import SinkqlError
 from sinkql.keywords import qualified_name
-from sinkql.object_store.signing import signing_session
+from sinkql.object_store.s3 import signing_session
 from sinkql.object_store.store import ObjectStore
 
 _TIMEOUT = (5.0, 30.0)

@@ -24,7 +24,7 @@ from sqlalchemy import Engine, delete
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from sinkql.connectors.iceberg.file_damage import damage_as_error
-from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
+from sinkql.connectors.iceberg.storage import CATALOG_NAME
 from sinkql.connectors.iceberg.table.format_v3 import MetadataFiles
 
 _TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"

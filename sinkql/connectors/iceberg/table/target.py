@@ -16,8 +16,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from sinkql.connectors.iceberg.storage.failure import missing, of_storage
-from sinkql.connectors.iceberg.storage.local import local_folder, sync
+from sinkql.connectors.iceberg.storage import local_folder, missing, of_storage, sync
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.failure import explain, transient
 from sinkql.connectors.iceberg.table.tag import TagState

@@ -17,8 +17,8 @@ from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, 
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps
 from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
 from sinkql.connectors.iceberg.file.deletes import all_files
-from sinkql.connectors.iceberg.file.spread import FanoutWriter
-from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
+from sinkql.connectors.iceberg.file.partitioned_writer import FanoutWriter
+from sinkql.connectors.iceberg.table.schema import DIFF_COLUMN, TIMESTAMP_COLUMN
 from sinkql.storage import failpoint
 
 

@@ -18,21 +18,18 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.choose import target_size
-from sinkql.connectors.iceberg.file.data_file import FileEntry, cast, for_tasks, target_schema
+from sinkql.connectors.iceberg.compact.selection import target_size
+from sinkql.connectors.iceberg.file.data_file import FileEntry, cast, for_tasks, rewritten_name, target_schema
 from sinkql.connectors.iceberg.file.manifest import VECTORS
-from sinkql.connectors.iceberg.file.name import rewritten_name
 from sinkql.connectors.iceberg.file.partition import PartitionValue, divide
 from sinkql.connectors.iceberg.file.reader import read_rows
 from sinkql.connectors.iceberg.file.sort_order import SortedWriter
-from sinkql.connectors.iceberg.key_index.change import two_rows
+from sinkql.connectors.iceberg.key_index.change import two_rows, write_dead
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run
 from sinkql.connectors.iceberg.key_index.key_hash import key_schema
 from sinkql.connectors.iceberg.key_index.layer import FileRecord
 from sinkql.connectors.iceberg.key_index.run import Entries, Ids, map_run, open_run, probe, write_run
-from sinkql.connectors.iceberg.key_index.vector import write_dead
-from sinkql.connectors.iceberg.write.digest import digests
-from sinkql.connectors.iceberg.write.refresh_collect import Part, cuts, mapped, put_by
+from sinkql.connectors.iceberg.write.refresh_collect import Part, cuts, digests, mapped, put_by
 from sinkql.row_hash import Hashes, hash_rows
 from sinkql.storage import failpoint
 from sinkql.storage.sorted_run import Column, Places, duplicates_mask, find, sort_indices

@@ -17,13 +17,13 @@ from sinkql.connectors.iceberg.compact.upsert import UpsertCompaction
 from sinkql.connectors.iceberg.file.data_file import (
     FileEntry,
     for_tasks,
+    has_rows_of,
 )
 from sinkql.connectors.iceberg.file.deletes import live_files
-from sinkql.connectors.iceberg.file.name import has_rows_of
+from sinkql.connectors.iceberg.key_index.change import one_each
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, fetch_runs, files, sweep
 from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn, key_columns
 from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
-from sinkql.connectors.iceberg.key_index.vector import one_each
 from sinkql.connectors.iceberg.write.refresh_collect import CollectTask, part_files
 from sinkql.connectors.iceberg.write.refresh_diff import RefreshDiff
 from sinkql.connectors.iceberg.write.upsert_task import UpsertResult, UpsertTask

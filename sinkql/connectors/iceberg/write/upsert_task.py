@@ -16,11 +16,17 @@ from pyiceberg.table import Table
 
 from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
-from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable, cast, for_tasks, target_schema
+from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable, cast, for_tasks, has_rows_of, target_schema
 from sinkql.connectors.iceberg.file.manifest import VECTORS
-from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.file.partitioned_writer import ClusteredWriter, Where
-from sinkql.connectors.iceberg.key_index.change import KeyChanges, first_halves, key_changes, two_rows
+from sinkql.connectors.iceberg.key_index.change import (
+    KeyChanges,
+    Named,
+    first_halves,
+    key_changes,
+    two_rows,
+    write_dead,
+)
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange, Run, fetch_runs, fetched_index
 from sinkql.connectors.iceberg.key_index.layer import FileRecord, IndexLocation
 from sinkql.connectors.iceberg.key_index.run import (
@@ -35,7 +41,6 @@ from sinkql.connectors.iceberg.key_index.run import (
     probe,
     write_run,
 )
-from sinkql.connectors.iceberg.key_index.vector import Named, write_dead
 from sinkql.state_store.directory import StateDirectory as StateHome
 from sinkql.storage import failpoint
 from sinkql.storage.spill import Ranges, hash_range, spilled_parts

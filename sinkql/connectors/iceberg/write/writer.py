@@ -26,21 +26,24 @@ from sinkql.connector_api.stream import (
     WriteTask,
 )
 from sinkql.connectors.iceberg.commit import checkpoint as markers
-from sinkql.connectors.iceberg.commit.committer import commit_proposal, retries_exhausted
-from sinkql.connectors.iceberg.commit.conflict import check_still_ours, held, recreated, same_table
-from sinkql.connectors.iceberg.commit.leftover import OrphanFiles
-from sinkql.connectors.iceberg.commit.maintenance import expire, expired
+from sinkql.connectors.iceberg.commit.committer import (
+    check_still_ours,
+    commit_proposal,
+    held,
+    recreated,
+    retries_exhausted,
+    same_table,
+)
+from sinkql.connectors.iceberg.commit.maintenance import OrphanFiles, expire, expired
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
 from sinkql.connectors.iceberg.compact.compaction import remove
-from sinkql.connectors.iceberg.file.scan import live_rows
-from sinkql.connectors.iceberg.storage.access import job_stores
-from sinkql.connectors.iceberg.storage.failure import storing
+from sinkql.connectors.iceberg.file.reader import live_rows
+from sinkql.connectors.iceberg.storage import job_stores, storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.evolve import with_schema
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path, read, write_again, write_once
 from sinkql.connectors.iceberg.table.schema import Layout
-from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
+from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows, with_schema
 from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode

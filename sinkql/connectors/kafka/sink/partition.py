@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sinkql import ast, codec, logical
-from sinkql.connector_api.rows import python_values
+from sinkql.connector_api.types import python_values
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.expression import Expression, Reference, walk, without_spans
@@ -23,8 +23,8 @@ OPTION = "PARTITION BY"
 
 def plan_partition(option: ast.Option, statement: ast.CreateSink, shape: logical.Shape) -> dict[str, Any]:
     """Return the tree of the expression and the columns that it reads, JSON-able; raises SQ22xx and SQ2368."""
-    from sinkql.planner.query.scalar import scalar  # sqlglot, only where there is something to read
     from sinkql.planner.query.scope import Scope
+    from sinkql.planner.query.translate import scalar  # sqlglot, only where there is something to read
 
     assert isinstance(option.value, ast.Expression)
     tree = scalar(option.value, None, Scope.of((), shape.columns)).tree

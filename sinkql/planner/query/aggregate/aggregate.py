@@ -3,12 +3,19 @@
 What a call gives, by the type of its argument: count → bigint; min, max → the argument's; sum of bigint → bigint (the
 planner widens smallint and integer to it, and passes bigint itself as numeric(38,0)), of numeric(p,s) → numeric(38,s),
 of double precision → double precision. NULL arguments are left out; sum, min and max of none are NULL, count is 0.
+
+Variance of a count, a sum and a sum of squares, all of them exact.
+
+With q a whole number near sum / n and r = sum - q n, the squares of the differences from the mean add up to
+squares - q (sum + r) - r r / n: no term is greater than the sum of squares, and all but the last one are exact.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
@@ -17,12 +24,12 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Branch, Case, Type
 from sinkql.planner import types
-from sinkql.planner.expression.composite import fields
-from sinkql.planner.expression.interval import held
-from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import wide
+from sinkql.planner.expression.cast import fields
+from sinkql.planner.expression.literal import coerced, decimal, held
+from sinkql.planner.expression.operator import arithmetic, wide
 from sinkql.planner.expression.typed_expression import (
     Typed,
+    call,
     cast_to,
     check_scale,
     column,
@@ -32,10 +39,9 @@ from sinkql.planner.expression.typed_expression import (
     settled,
 )
 from sinkql.planner.expression.typed_expression import call as expression
-from sinkql.planner.function.composite import record
+from sinkql.planner.function.nested import record
 from sinkql.planner.query.aggregate import ordered_aggregate
 from sinkql.planner.query.aggregate.grouping_sets import Groupings
-from sinkql.planner.query.aggregate.variance import of_sums, root, square
 from sinkql.planner.query.expression_context import SubqueryContext, Windowing
 from sinkql.planner.query.relation import check_group
 from sinkql.planner.query.scope import Groups, Scope, identifier, resolved
@@ -397,3 +403,60 @@ _PLANS: dict[str, Callable[[_Aggregate], Typed]] = {
     "variance": _variance, "var_samp": _variance, "var_pop": _variance,
     "stddev": _deviation, "stddev_samp": _deviation, "stddev_pop": _deviation,
 }  # fmt: skip
+
+
+NAMES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
+
+
+_MORE = 1000
+"""What squares are multiplied by, so that a rounded quotient does not round the result."""
+
+
+_FEW = 5
+"""How many digits behind the point a number of 38 digits may have, so that the digits of its square are enough."""
+_MOST = 38
+
+
+def square(value: Typed, span: Span) -> Typed:
+    """Return a number times itself: one with many digits by its whole part and the rest, whose products have fewer."""
+    if (value.raw.scale or 0) <= _FEW or 2 * (value.raw.precision or 0) <= _MOST:
+        return arithmetic("*", value, value, span)
+    rounded = call("round(numeric,integer)", (value, constant(0, types.INTEGER, span)), span)
+    whole = cast_to(rounded, Type("numeric", 19, 0))
+    rest = cast_to(_of("-", value, whole), Type("numeric", 11, 10))
+    first, *others = (_of("*", *pair) for pair in ((whole, whole), (whole, rest), (whole, rest), (rest, rest)))
+    return functools.reduce(lambda sum_, each: _of("+", sum_, each), others, first)
+
+
+def of_sums(rows: Typed, total: Typed, squares: Typed, *, sample: bool) -> Typed:
+    """Return the variance as numeric, right to its 10th digit: NULL of no rows, and of one if they are a sample."""
+    span = rows.span
+    count = _divisor(rows)
+    near = call("round(numeric,integer)", (_of("/", total, count), constant(0, types.INTEGER, span)))
+    mean = cast_to(near, Type("numeric", 38, 0))
+    rest = _of("-", total, _of("*", mean, cast_to(rows, Type("numeric", 19, 0))))
+    more = decimal(Decimal(_MORE), span)
+    known = _of("*", _of("-", squares, _of("*", mean, _of("+", total, rest))), more)
+    differences = _of("-", known, _of("/", _of("*", _of("*", rest, rest), more), count))
+    by = call("-(bigint,bigint)", (rows, constant(1, types.BIGINT, span))) if sample else rows
+    by = call("*(bigint,bigint)", (by, constant(_MORE, types.BIGINT, span)))
+    found = _of("/", differences, _divisor(by))
+    # squares of more than 10 digits behind the point are rounded
+    zero = constant(Decimal(0), NUMERIC, span)
+    negative = call("<(any,any)", (found, zero))
+    return Typed(Case((Branch(negative.tree, zero.tree),), found.tree, NUMERIC, span), NUMERIC)
+
+
+def root(variance: Typed) -> Typed:
+    """Return the square root as numeric, by that of double precision."""
+    return call("$root(numeric)", (variance,))
+
+
+def _divisor(rows: Typed) -> Typed:
+    """Return a count as numeric, NULL for 0."""
+    some = call("nullif(any,any)", (rows, constant(0, types.BIGINT, rows.span)), type_=types.BIGINT)
+    return cast_to(some, NUMERIC)
+
+
+def _of(operator: str, left: Typed, right: Typed) -> Typed:
+    return call(f"{operator}(numeric,numeric)", (left, right))

@@ -4,7 +4,7 @@ This is the judge of what is a query: sqlglot takes much that is none, and reads
 that of Postgres with what the dialect adds; `account`, beside it, holds sqlglot's tree against the forms.
 
 * `tokens`: words and signs one after the other, and which words are no names where.
-* `type`, `window`, `special_form`: names of types, orders and windows, and expressions that have words of their own.
-* `expression`: expressions, by the `precedence` of their operators.
+* `window`, `window`, `special_form`: names of types, orders and windows, and expressions that have words of their own.
+* `expression`: expressions, by the `tokens` of their operators.
 * `select`: queries and their clauses.
 """

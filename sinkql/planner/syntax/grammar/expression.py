@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from sinkql.planner.syntax.grammar import precedence
+from sinkql.planner.syntax.grammar import tokens
 from sinkql.planner.syntax.grammar.special_form import ARGUMENTS, EXPRESSION, WORDS, SpecialForms
 from sinkql.planner.syntax.grammar.tokens import NO_LABELS, OPERATORS, RESERVED, ForeignError
-from sinkql.planner.syntax.grammar.type import TIMES
+from sinkql.planner.syntax.grammar.window import TIMES
 
 _LEVELS = {
-    **dict.fromkeys(("<", ">", "=", "<=", ">=", "<>", "!="), precedence.COMPARED),
-    **dict.fromkeys("+-", precedence.SUM),
-    **dict.fromkeys("*/%", precedence.PRODUCT),
-    "^": precedence.POWER,
+    **dict.fromkeys(("<", ">", "=", "<=", ">=", "<>", "!="), tokens.COMPARED),
+    **dict.fromkeys("+-", tokens.SUM),
+    **dict.fromkeys("*/%", tokens.PRODUCT),
+    "^": tokens.POWER,
 }
-_ALONE = (precedence.RANGE, precedence.IS)
+_ALONE = (tokens.RANGE, tokens.IS)
 """Operators that stand beside another one of their level only in parentheses; of comparisons the planner says it."""
 _SAME = {"!=": "<>", "~~": "LIKE", "!~~": "LIKE", "~~*": "ILIKE", "!~~*": "ILIKE", "!~": "~", "!~*": "~*"}
 """What operators are, but for a negation."""
@@ -34,16 +34,16 @@ _TYPES_ALONE = frozenset((
 class Expressions(SpecialForms):
     """Go past expressions, and note their forms."""
 
-    def expression(self, least: int = precedence.OR) -> None:
+    def expression(self, least: int = tokens.OR) -> None:
         """Go past an expression whose operators bind at least so closely."""
         start = self.next.start
         self._operand()
-        most = precedence.SIGNED
+        most = tokens.SIGNED
         while True:
             level, kind = self._operator()
             if not least <= level <= most:
                 return
-            most = level - (level in _ALONE) if self._rest(level, kind) else precedence.SIGNED
+            most = level - (level in _ALONE) if self._rest(level, kind) else tokens.SIGNED
             self.form(kind, start)
             if self.at("ESCAPE") and self._escape_ahead():
                 self._escape(level, start)
@@ -56,25 +56,25 @@ class Expressions(SpecialForms):
         )
 
     def _escape(self, level: int, start: int) -> None:
-        if level != precedence.RANGE:
+        if level != tokens.RANGE:
             raise self.foreign("SQ2215", "ESCAPE is only allowed after LIKE")
         self.place += 1
-        self.expression(precedence.RANGE + 1)
+        self.expression(tokens.RANGE + 1)
         self.form("ESCAPE", start)
 
     def _operand(self) -> None:
         """Go past what an operator stands before, and that operator."""
         start = self.next.start
         if self.take("NOT"):
-            self.expression(precedence.NOT + 1)
+            self.expression(tokens.NOT + 1)
             self.form("NOT", start)
         elif self.at_any("+", "-"):
             kind = self.next.kind
             self.place += 1
-            self.expression(precedence.SIGNED)
+            self.expression(tokens.SIGNED)
             self.form(f"{kind}…", start)
         elif self.take("~"):
-            self.expression(precedence.OTHER + 1)
+            self.expression(tokens.OTHER + 1)
             self.form("~…", start)
         else:
             opened = self.at("(")
@@ -113,24 +113,24 @@ class Expressions(SpecialForms):
             behind = self.ahead()
             if sign in "=*" and behind.start == self.next.end and behind.kind[0] in _SIGNS - {"+", "-"}:
                 raise self._no_operator(sign + behind.kind)
-            return _LEVELS.get(sign, precedence.OTHER), _SAME.get(sign, sign)
+            return _LEVELS.get(sign, tokens.OTHER), _SAME.get(sign, sign)
         word = self.next.keyword
         negated = word == "NOT"
         match self.ahead().keyword if negated else word:
             case "OR" | "AND" as found if not negated:
-                return (precedence.OR if found == "OR" else precedence.AND), found
+                return (tokens.OR if found == "OR" else tokens.AND), found
             case "IS" | "ISNULL" | "NOTNULL" if not negated:
-                return precedence.IS, "IS"
+                return tokens.IS, "IS"
             case "BETWEEN" | "IN" | "LIKE" | "ILIKE" | "SIMILAR" as found:
-                return precedence.RANGE, found
+                return tokens.RANGE, found
             case "OVERLAPS" if not negated:
-                return precedence.RANGE, "OVERLAPS"
+                return tokens.RANGE, "OVERLAPS"
             case "OPERATOR" if not negated and self.ahead().kind == "(":
-                return precedence.OTHER, "OPERATOR"
+                return tokens.OTHER, "OPERATOR"
             case "AT" if not negated and self.ahead().keyword in ("TIME", "LOCAL"):
-                return precedence.AT, "AT"
+                return tokens.AT, "AT"
             case "COLLATE" if not negated:
-                return precedence.COLLATE, "COLLATE"
+                return tokens.COLLATE, "COLLATE"
         return 0, ""
 
     def _no_operator(self, sign: str) -> ForeignError:
@@ -150,9 +150,9 @@ class Expressions(SpecialForms):
         match kind:
             case "BETWEEN":
                 self.take_any("SYMMETRIC", "ASYMMETRIC")
-                self.expression(precedence.RANGE + 1)
+                self.expression(tokens.RANGE + 1)
                 self.expect("AND")
-                self.expression(precedence.RANGE + 1)
+                self.expression(tokens.RANGE + 1)
             case "IN":
                 self.expect("(")
                 if self.at(")"):
@@ -163,12 +163,12 @@ class Expressions(SpecialForms):
             case "LIKE" | "ILIKE" | "SIMILAR" if self.lexemes[self.place - 1].kind == "WORD":
                 if kind == "SIMILAR":
                     self.expect("TO")
-                return self._compared(precedence.RANGE)
+                return self._compared(tokens.RANGE)
             case "AT":
                 if self.take("LOCAL"):
                     return False
                 self.expect("TIME", "ZONE")
-                self.expression(precedence.AT + 1)
+                self.expression(tokens.AT + 1)
             case "COLLATE":
                 self.path()
                 return False
@@ -183,7 +183,7 @@ class Expressions(SpecialForms):
         self.take("NOT")
         if self.take("DISTINCT"):
             self.expect("FROM")
-            self.expression(precedence.IS + 1)
+            self.expression(tokens.IS + 1)
             return True
         if self.take("JSON"):
             self.take_any("VALUE", "ARRAY", "OBJECT", "SCALAR")
@@ -204,7 +204,7 @@ class Expressions(SpecialForms):
 
     def _compared(self, level: int) -> bool:
         """Go past the right side of an operator; tell whether it is an expression, and not ANY or ALL of many."""
-        if level >= precedence.SUM or not self.at_any("ANY", "SOME", "ALL") or self.ahead().kind != "(":
+        if level >= tokens.SUM or not self.at_any("ANY", "SOME", "ALL") or self.ahead().kind != "(":
             self.expression(level + 1)
             return True
         self.place += 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql.planner.syntax.grammar import precedence
+from sinkql.planner.syntax.grammar import tokens
 from sinkql.planner.syntax.grammar.window import Windows
 
 _CLOCKS = ("CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP")
@@ -155,20 +155,20 @@ class SpecialForms(Windows):
             self._more()
 
     def _position(self) -> None:
-        self.expression(precedence.RANGE + 1)
+        self.expression(tokens.RANGE + 1)
         if not self.take("IN"):
             self._more()
             return
         if self.at("NOT"):
             raise self.mistake(EXPRESSION)
-        self.expression(precedence.RANGE + 1)
+        self.expression(tokens.RANGE + 1)
 
     def _part(self) -> None:
         if self.at(")"):
             return
-        self.expression(precedence.RANGE + 1)
+        self.expression(tokens.RANGE + 1)
         if self.take("SIMILAR"):
-            self.expression(precedence.RANGE + 1)
+            self.expression(tokens.RANGE + 1)
             self.expect("ESCAPE")
             self.expression()
         elif self.at_any("FROM", "FOR"):

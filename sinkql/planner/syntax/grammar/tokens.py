@@ -1,4 +1,7 @@
-"""Words and signs of a query, one after the other; which words are no names, and where."""
+"""Words and signs of a query, one after the other; which words are no names, and where.
+
+How closely operators bind, in the order of Postgres.
+"""
 
 from __future__ import annotations
 
@@ -155,3 +158,6 @@ class TokenReader:
 
 def _is(lexeme: Lexeme, word: str) -> bool:
     return lexeme.keyword == word if word[0].isalpha() else lexeme.kind == word
+
+
+OR, AND, NOT, IS, COMPARED, RANGE, OTHER, SUM, PRODUCT, POWER, AT, COLLATE, SIGNED = range(1, 14)

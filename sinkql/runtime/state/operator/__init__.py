@@ -1,7 +1,8 @@
 """Operators with state: a class for each kind, in a file of its own that is found by listing this folder.
 
 * `protocol`: what such an operator is, and the task that runs it in one bucket.
-* `aggregate`: COUNT, SUM, MIN and MAX by group; `argument`: what goes into it; `extreme`: values that are kept whole.
+* `aggregate`: COUNT, SUM, MIN and MAX by group; `aggregate`: what goes into it; `aggregate`: values that are kept
+  whole.
 * `pick`: one row a key.
 * `rank`: the first rows of each partition.
 * `recompute`: functions of all rows of a key; `sinkql.runtime.state.window` has these.

@@ -1,8 +1,13 @@
-"""COUNT, SUM, MIN and MAX by group: pre-aggregated rows and the groups' stored rows → new ones, and their changes."""
+"""COUNT, SUM, MIN and MAX by group: pre-aggregated rows and the groups' stored rows → new ones, and their changes.
+
+An aggregate → what its calls want of each column of the input, and what goes into its tasks.
+
+Values of one argument of an aggregate, kept whole → distinct counts, their sums, and extremes that may go again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,15 +18,126 @@ from numpy.typing import NDArray
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.lowering.task_input import TaskInput
+from sinkql.lowering.task_input import (
+    COUNT,
+    FLOATS,
+    Measure,
+    TaskInput,
+    Value,
+    appends,
+    identity,
+    row_hash,
+    sum_arrow_type,
+    value_columns,
+)
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arithmetic import RowGroups, SumOverflowError
-from sinkql.runtime.state.arrangement import LookUp
-from sinkql.runtime.state.multiset import negative_multiplicity
-from sinkql.runtime.state.operator.argument import Argument, arguments_of, prepare
-from sinkql.runtime.state.operator.extreme import track
+from sinkql.runtime.state.arrangement import LookUp, MultisetRuns
+from sinkql.runtime.state.multiset import MultiplicityChange, apply_changes, negative_multiplicity
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What the calls of an aggregate want of one input column, the `index`-th of them.
+
+    `sum` is the type text of SUM's result, None without one. Least and greatest are merged from those of each batch;
+    `multiset` says that the values themselves are kept, because they may go again or count once only.
+    """
+
+    index: int
+    column: str
+    type: str
+    counted: bool
+    sum: str | None
+    multiset: bool
+    distinct: bool
+    distinct_sum: str | None
+    low: bool
+    high: bool
+
+    @property
+    def held(self) -> bool:
+        """Tell whether the multiset needs the values, not only their hashes."""
+        return self.low or self.high or self.distinct_sum is not None
+
+
+def arguments_of(aggregate: physical.Aggregate) -> tuple[Argument, ...]:
+    """Return what the calls want; raises ValueError for an input that no aggregate can stand on."""
+    append = appends(aggregate)
+    types = {column.name: column.type for column in physical.columns_of(aggregate.input)}
+    wanted: dict[str, list[physical.AggregateCall]] = {}
+    for call in aggregate.calls:
+        if call.column is not None:
+            wanted.setdefault(call.column, []).append(call)
+    found = enumerate(wanted.items())
+    return tuple(_argument(index, column, types[column], calls, append=append) for index, (column, calls) in found)
+
+
+def _argument(
+    index: int, column: str, type_: str, calls: Sequence[physical.AggregateCall], *, append: bool
+) -> Argument:
+    uses = {(call.function, call.distinct and call.function in ("count", "sum")) for call in calls}
+    sums = {call.distinct: call.type for call in calls if call.function == "sum"}
+    inexact = next((text for text in sums.values() if text in FLOATS), None)
+    if inexact and not append:
+        raise ValueError(f'sum of column "{column}", a {inexact}, over an input with retractions')
+    distinct = ("count", True) in uses or ("sum", True) in uses
+    low, high = ("min", False) in uses, ("max", False) in uses
+    return Argument(
+        index=index,
+        column=column,
+        type=type_,
+        counted=("count", False) in uses or ("sum", False) in uses,
+        sum=sums.get(False),
+        multiset=distinct or ((low or high) and not append),
+        distinct=distinct,
+        distinct_sum=sums.get(True),
+        low=low,
+        high=high,
+    )
+
+
+def prepare(aggregate: physical.Aggregate) -> TaskInput:
+    """Return what goes into an aggregate's tasks.
+
+    Tasks take `$h1`, `$h2` (hashes of the group), `$k<i>` (group columns), `$count`; of the i-th argument `$n<i>`
+    (non-null count), `$s<i>` (sum), `$l<i>`, `$u<i>` (least and greatest of an append-only input), or `$v<i>`, `$r<i>`
+    (a value and its hash: then there is a row for each value of the group).
+    """
+    arguments = arguments_of(aggregate)
+    keys = value_columns("k", aggregate.group)
+    values = {each.index: Value(f"$v{each.index}", each.column, each.type) for each in arguments}
+    kept = [each for each in arguments if each.multiset]
+    hashes = (*identity(keys), *(row_hash(f"$r{each.index}", (values[each.index],)) for each in kept))
+    group = ["$h1", "$h2", *(key.name for key in keys)]
+    for each in kept:
+        group += [f"$v{each.index}", f"$r{each.index}"]
+    return TaskInput(
+        hashes=hashes,
+        values=(*keys, *values.values()),
+        group=tuple(group),
+        measures=(Measure(COUNT, "rows", "", "bigint"), *(each for one in arguments for each in _measures(one))),
+        append=aggregate.input_change == "append",
+        columns=aggregate.columns,
+        one_bucket=not keys,
+    )
+
+
+def _measures(argument: Argument) -> Iterator[Measure]:
+    index, value = argument.index, f"$v{argument.index}"
+    if argument.counted:
+        yield Measure(f"$n{index}", "present", value, "bigint")
+    if argument.sum:
+        yield Measure(f"$s{index}", "sum", value, argument.sum)
+    if argument.multiset:
+        return
+    if argument.low:
+        yield Measure(f"$l{index}", "least", value, argument.type)
+    if argument.high:
+        yield Measure(f"$u{index}", "greatest", value, argument.type)
+
 
 Mask = NDArray[np.bool_]
 
@@ -238,3 +354,72 @@ def _declared(values: pa.Array, type_: pa.DataType) -> pa.Array:
         return values.cast(type_)
     except pa.ArrowInvalid as error:
         raise SumOverflowError from error
+
+
+@dataclass(slots=True)
+class TrackedValues:
+    """State columns of the groups before and after the batch."""
+
+    old: dict[str, pa.Array] = field(default_factory=dict)
+    new: dict[str, pa.Array] = field(default_factory=dict)
+
+
+def track(
+    argument: Argument, rows: pa.Table, groups: RowGroups, found: LookUp, multiset: MultisetRuns, *, where: str
+) -> TrackedValues:
+    """Add the batch's values to the multiset and return what they make of the groups; SQ3401 for one below zero."""
+    values = arithmetic.ordered(one_chunk(rows.column(f"$v{argument.index}")))
+    given = pa.table({"$r": rows.column(f"$r{argument.index}"), "$count": rows.column("$count"), "$v": values})
+    change = apply_changes(given, np.flatnonzero(np.asarray(values.is_valid())), groups, multiset)
+    if len(wrong := np.flatnonzero(change.after < 0)):
+        sample = arithmetic.restored(change.values, arrow_type(argument.type))[int(wrong[0])]
+        raise negative_multiplicity(where, f'column "{argument.column}", value {sample.as_py()!r}')
+    run = change.as_run(held=argument.held)
+    state = TrackedValues()
+    if argument.distinct:
+        _count(argument, change, groups, found, state)
+    for name, low in ((f"$l{argument.index}", True), (f"$u{argument.index}", False)):
+        if argument.low if low else argument.high:
+            state.old[name] = found.column(name, change.values.type)
+            state.new[name] = _extreme(state.old[name], change, groups, multiset, run, low=low)
+    multiset.put(run)
+    return state
+
+
+def _count(
+    argument: Argument, changed: MultiplicityChange, groups: RowGroups, found: LookUp, state: TrackedValues
+) -> None:
+    appeared, vanished = changed.appeared(), changed.vanished()
+    name, count = f"$d{argument.index}", groups.count
+    gained = np.bincount(changed.group[appeared], minlength=count)
+    lost = np.bincount(changed.group[vanished], minlength=count)
+    state.old[name] = pc.coalesce(found.column(name, pa.int64()), arithmetic.zeros(pa.int64(), count))
+    state.new[name] = arithmetic.add(state.old[name], pa.array((gained - lost).astype(np.int64)))
+    if argument.distinct_sum is None:
+        return
+    name, type_ = f"$t{argument.index}", sum_arrow_type(argument.distinct_sum)
+    values = arithmetic.restored(changed.values, arrow_type(argument.type)).cast(type_)
+    state.old[name] = pc.coalesce(found.column(name, type_), arithmetic.zeros(type_, count))
+    gains = arithmetic.total(values.take(pa.array(appeared)), changed.group[appeared], count)
+    losses = arithmetic.total(values.take(pa.array(vanished)), changed.group[vanished], count)
+    state.new[name] = arithmetic.add(arithmetic.subtract(state.old[name], losses), gains)
+
+
+def _extreme(
+    old: pa.Array, changed: MultiplicityChange, groups: RowGroups, multiset: MultisetRuns, run: pa.Table, *, low: bool
+) -> pa.Array:
+    """Return the groups' new extremes; only where the extreme itself went are all values of a group read."""
+    appeared, vanished = changed.appeared(), changed.vanished()
+    best = arithmetic.extreme(changed.values.take(pa.array(appeared)), changed.group[appeared], groups.count, low=low)
+    new = arithmetic.better(old, best, low=low)
+    gone = changed.values.take(pa.array(vanished))
+    was = new.take(pa.array(changed.group[vanished]))
+    # the new extreme is one that vanished: nothing that came is as good
+    lost = np.unique(changed.group[vanished][np.asarray(pc.fill_null(pc.equal(gone, was), False))])
+    if not len(lost):
+        return new
+    owner, rows = multiset.rows_of(groups.keys[lost], groups.hashes[lost], run)
+    again = arithmetic.extreme(one_chunk(rows.column("$v")), owner, len(lost), low=low)
+    mask = np.zeros(groups.count, np.bool_)
+    mask[lost] = True
+    return pc.replace_with_mask(new, pa.array(mask), again)

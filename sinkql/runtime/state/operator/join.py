@@ -12,16 +12,23 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
+from sinkql.lowering.common_subplan import columns_within
 from sinkql.lowering.join_input import SIDE, PreparedSide, SidesPreparation, prepare
-from sinkql.lowering.together import columns_within
 from sinkql.physical import DIFF
 from sinkql.runtime.state.arrangement import Ints, MultisetRuns
-from sinkql.runtime.state.crossed import BroadcastJoin, BroadcastSide, StreamedSide
-from sinkql.runtime.state.join import JoinProjection, NestedJoinSide
+from sinkql.runtime.state.join import (
+    BroadcastJoin,
+    BroadcastSide,
+    JoinChanges,
+    JoinProjection,
+    JoinShape,
+    NestedJoinSide,
+    StreamedSide,
+    unmatched_changes,
+)
 from sinkql.runtime.state.lookup import KeyQuery, distinct_keys
-from sinkql.runtime.state.operator.beyond import ThresholdState
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, StatefulOperator, keeps_state
-from sinkql.runtime.state.pairs import JoinChanges, JoinShape, unmatched_changes
+from sinkql.runtime.state.operator.threshold import ThresholdState
 from sinkql.runtime.state.run import ints
 from sinkql.runtime.state.side import (
     AppendOnlySide,

@@ -30,12 +30,11 @@ from sinkql.runtime.state.arrangement import (
     bucket_folder,
     files_of,
 )
-from sinkql.runtime.state.kept import AppendedRuns, CountRuns
-from sinkql.runtime.state.ordered_run import OrderedRuns
+from sinkql.runtime.state.ordered_run import OrderedRuns, TimedRuns
 from sinkql.runtime.state.report import BucketReport, Leave, LiveRuns, RowCounts
 from sinkql.runtime.state.row_identity import with_row_hashes
 from sinkql.runtime.state.run import Entry, Run, ints, lost_run, unsigned
-from sinkql.runtime.state.timed import TimedRuns
+from sinkql.runtime.state.side import AppendedRuns, CountRuns
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from sinkql.storage.spill import LAST, Ranges, hash_range, spilled_parts

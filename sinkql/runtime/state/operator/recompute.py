@@ -13,7 +13,7 @@ from sinkql.runtime.state.arithmetic import RowGroups, group, unlike
 from sinkql.runtime.state.arrangement import Ints, consolidate, grouped
 from sinkql.runtime.state.manifest import note_of
 from sinkql.runtime.state.multiset import apply_changes, negative_multiplicity
-from sinkql.runtime.state.operator import head
+from sinkql.runtime.state.operator import rank
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import in_memory, ints, one_chunk, unsigned
 from sinkql.runtime.state.window.compute import computed
@@ -72,7 +72,7 @@ class RecomputeState:
         told = not self._always or self._tell(bucket)
         found = [self.preparation.output().empty_table()]
         delta = in_memory(run)
-        for some in head.key_slices([*multiset.runs, delta], groups.keys, None):
+        for some in rank.key_slices([*multiset.runs, delta], groups.keys, None):
             keys, hashes = groups.keys[some], groups.hashes[some]
             own = run.filter(pa.array((change.group >= some.start) & (change.group < some.stop)))
             _, before = multiset.rows_of(keys, hashes, run.slice(0, 0))

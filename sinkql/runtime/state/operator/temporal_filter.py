@@ -16,8 +16,8 @@ from sinkql.lowering.task_input import COUNT, Measure, TaskInput, Value, appends
 from sinkql.runtime.state.arrangement import Ints, consolidate
 from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
+from sinkql.runtime.state.ordered_run import TimedRuns, keys_of
 from sinkql.runtime.state.run import ints, one_chunk
-from sinkql.runtime.state.timed import TimedRuns, keys_of
 
 _EVER = (1 << 63) - 1
 _BEGIN, _END = "$begin", "$end"

@@ -2,6 +2,8 @@
 
 What the value passes over is a slice of what is kept; no other row is read. A key of 64 bits may stand for several
 values: then rows at the ends of the slice are compared themselves.
+
+Rows that come and go, and a value of one row that moves → the rows that come to show beyond it, or show no more.
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sinkql import physical
 from sinkql.logical import Comparison
+from sinkql.lowering.join_input import SIDE, PreparedSide, SidesPreparation, prepare
 from sinkql.runtime.state.arrangement import Ints, consolidate
+from sinkql.runtime.state.join import BroadcastSide, JoinShape, unmatched_changes
 from sinkql.runtime.state.multiset import negative_multiplicity
+from sinkql.runtime.state.operator.protocol import Arrangement, Bucket
 from sinkql.runtime.state.ordered_run import LAST, OrderedRuns
-from sinkql.runtime.state.pairs import JoinShape, unmatched_changes
 from sinkql.runtime.state.run import Keys, ints, one_chunk, unsigned
+from sinkql.runtime.state.side import MultisetSide, appended_run, kept_schema, multiset_run, stored_columns
 from sinkql.runtime.state.sort_key import wide_bits
 
 Mask = NDArray[np.bool_]
@@ -138,3 +144,66 @@ def sorted_run(rows: pa.Table, column: str, names: tuple[str, ...]) -> tuple[pa.
     keys, exact = wide_bits(one_chunk(rows.column(column)))
     columns = {"$p": pa.array(keys), "$h2": rows.column("$h2"), "$r": rows.column("$h1"), "$diff": rows.column("$diff")}
     return consolidate(pa.table(columns | {name: rows.column(name) for name in names}).combine_chunks()), exact
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdState:
+    """A semi join that is compared; keeps its rows in the order of what is compared, and in every bucket the value."""
+
+    name: str
+    preparation: SidesPreparation
+    compared: physical.Compared
+    arrangements: tuple[Arrangement, Arrangement]
+
+    @classmethod
+    def of(cls, join: physical.Join, compared: physical.Compared) -> ThresholdState:
+        """Return the operator; raises ValueError for sides that none can stand on."""
+        append = physical.change_of(join.right.input) == "append"
+        value = Arrangement(join.right.arrangement, "appended" if append else "multiset")
+        return cls(join.arrangement, prepare(join), compared, (Arrangement(join.left.arrangement, "sorted"), value))
+
+    def apply(self, rows: pa.Table, bucket: Bucket) -> Iterator[pa.Table]:
+        """Put a batch's rows into what is kept, and go from the value before it to the one after."""
+        where = f'bound "{self.name}", bucket {bucket.number}'
+        which = ints(rows.column(SIDE))
+        left, right = self.preparation.sides
+        mine, values = (
+            stored_columns(self.preparation, side, rows.filter(pa.array(which == side.number)))
+            for side in (left, right)
+        )
+        whole = self._whole(right, values, bucket, where)
+        if not all(count in (0, 1) for count in whole.counts):
+            raise negative_multiplicity(where, "there are several rows where one is, or fewer than none")
+        limit = _slot(right, self.compared.right)
+        before, after = (Threshold.of(found.rows.column(limit)) for found in (whole.old(), whole.new()))
+        column, names = _slot(left, self.compared.left), tuple(kept_schema(left).names)
+        run, exact = sorted_run(mine, column, names)
+        held = bucket.multisets[self.arrangements[0].name]
+        assert isinstance(held, OrderedRuns)
+        shape = JoinShape(self.preparation.output(), len(names))
+        comparison = ThresholdColumn(self.compared.comparison, exact)
+        crossed = ThresholdMove(comparison, column, held, run, shape, names, bucket.low, bucket.high, where)
+        yield from crossed.changes(before, after)
+        held.put(run)
+
+    def _whole(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> BroadcastSide:
+        """Return all of the side of the value, which comes with the first part of a batch."""
+        if self.name not in bucket.kept:
+            schema = kept_schema(side)
+            multiset = bucket.multisets[self.arrangements[1].name]
+            if self.arrangements[1].kind == "appended":
+                run = appended_run(rows, schema.names)
+            else:
+                held = MultisetSide(schema, multiset, multiset_run(rows, schema.names))
+                held.verify(where)
+                run = held.table
+            bucket.kept[self.name] = BroadcastSide(schema, multiset, run)
+            multiset.put(run)
+        found: BroadcastSide = bucket.kept[self.name]
+        return found
+
+
+def _slot(side: PreparedSide, column: str) -> str:
+    """Return what a column that a side keeps is called there."""
+    names: list[str] = kept_schema(side).names
+    return next(name for name, each in zip(names, side.kept, strict=True) if each.column == column)

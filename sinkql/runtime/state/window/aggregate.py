@@ -14,8 +14,8 @@ from sinkql import physical
 from sinkql.runtime.state.arithmetic import SumOverflowError
 from sinkql.runtime.state.arrangement import Ints
 from sinkql.runtime.state.sort_key import sort_keys
+from sinkql.runtime.state.window.compute import over
 from sinkql.runtime.state.window.frame import Stretch, stretches
-from sinkql.runtime.state.window.registry import over
 from sinkql.runtime.state.window.rows import Mask, Rows
 
 _SAFE = 1 << 62

@@ -1,14 +1,23 @@
-"""A frame → the rows that each row has in it, as stretches of places."""
+"""A frame → the rows that each row has in it, as stretches of places.
+
+Offsets of RANGE frames: a value and a distance → the place of the first row within it, or behind the last one.
+
+A distance is a number, or an interval as its months, days and microseconds, with a space between them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from sinkql import physical
+from sinkql.runtime.state.arithmetic import ordered
 from sinkql.runtime.state.arrangement import Ints
-from sinkql.runtime.state.window.distance import moved
 from sinkql.runtime.state.window.rows import Rows
 
 Stretch = tuple[Ints, Ints]
@@ -89,3 +98,110 @@ def _without(rows: Rows, exclude: str, begin: Ints, end: Ints) -> Sequence[Stret
         found.append((begin, np.clip(low, begin, end)))
         begin = np.clip(high, begin, end)
     return [*found, (begin, end)]
+
+
+_DAY = 86_400_000_000
+_SAFE = 1 << 62
+_EXACT = Context(prec=200)
+Numbers = NDArray[Any]
+"""Integers: int64, or Python's where those are too few."""
+
+
+def moved(rows: Rows, order: Sequence[physical.Order], offset: int | str, *, end: bool) -> Ints:
+    """Return where the frame begins, or ends, that reaches so far from each row's value, back for < 0.
+
+    A row whose value is NULL has its peers.
+    """
+    (term,) = order
+    values = rows.column(term.column)
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
+    here, there = _numbers(values, str(offset), end=end, back=term.descending)
+    if term.descending:
+        here, there = _backwards(here), _backwards(there)
+    low, high = rows.first, rows.last
+    missing = np.bincount(rows.owner, nulls, rows.count).astype(np.int64)[rows.owner]
+    low, high = (low + missing, high) if term.nulls_first else (low, high - missing)
+    found = _search(here, there, low, high, behind=end)
+    return np.where(nulls, rows.peers_last if end else rows.peers_first, found)
+
+
+def _numbers(values: pa.Array, offset: str, *, end: bool, back: bool) -> tuple[Numbers, Numbers]:
+    """Return integers that sort like the values, and those of the values so far away; up from them if `back`."""
+    type_ = values.type
+    if pa.types.is_floating(type_):
+        return _floats(values.cast(pa.float64()), -float(offset) if back else float(offset))
+    if pa.types.is_temporal(type_):
+        return _instants(values, offset, back=back)
+    numbers = _integers(values)
+    scale = type_.scale if pa.types.is_decimal(type_) else 0
+    distance = Decimal(offset).scaleb(scale, _EXACT)
+    whole = int(distance.to_integral_value(ROUND_FLOOR if end else ROUND_CEILING))
+    if numbers.dtype != object and _large(numbers, whole):
+        numbers = numbers.astype(object)
+    return numbers, numbers + (-whole if back else whole)
+
+
+def _integers(values: pa.Array) -> Numbers:
+    if not pa.types.is_decimal(values.type):
+        found: Numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return found
+    scale = values.type.scale
+    exact = [0 if each is None else int(each.scaleb(scale, _EXACT)) for each in values.to_pylist()]
+    large = max(map(abs, exact), default=0) >= _SAFE
+    return np.array(exact, object if large else np.int64)
+
+
+def _large(numbers: Numbers, offset: int) -> bool:
+    most = max(abs(int(numbers.min())), abs(int(numbers.max()))) if len(numbers) else 0
+    return most + abs(offset) >= _SAFE
+
+
+def _floats(values: pa.Array, offset: float) -> tuple[Numbers, Numbers]:
+    numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+    with np.errstate(all="ignore"):
+        pair = (numbers + 0.0, numbers + offset + 0.0)
+    here, there = (ordered(pa.array(each)).to_numpy(zero_copy_only=False) for each in pair)
+    return here, there
+
+
+def _backwards(numbers: Numbers) -> Numbers:
+    """Return integers in the other order; unlike a negative, ~ is there of each."""
+    return -numbers if numbers.dtype == object else ~numbers
+
+
+def _instants(values: pa.Array, offset: str, *, back: bool) -> tuple[Numbers, Numbers]:
+    """Return microseconds."""
+    months, days, micros = (-int(part) if back else int(part) for part in offset.split())
+    if pa.types.is_date(values.type):
+        here = values.view(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) * _DAY
+    else:
+        here = values.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if pa.types.is_time(values.type):
+        return here, here + micros
+    return here, _in_months(here, months) + days * _DAY + micros
+
+
+def _in_months(micros: Ints, months: int) -> Ints:
+    """Return the same days of other months, or their last days."""
+    if not months:
+        return micros
+    day, time = np.divmod(micros, _DAY)
+    month = day.astype("datetime64[D]").astype("datetime64[M]")
+    later = month + np.timedelta64(months, "M")
+    begin = later.astype("datetime64[D]").astype(np.int64)
+    length = (later + np.timedelta64(1, "M")).astype("datetime64[D]").astype(np.int64) - begin
+    of_month = day - month.astype("datetime64[D]").astype(np.int64)
+    found: Ints = (begin + np.minimum(of_month, length - 1)) * _DAY + time
+    return found
+
+
+def _search(here: Numbers, there: Numbers, low: Ints, high: Ints, *, behind: bool) -> Ints:
+    """Return the first place from `low` to `high` that is not below a row's number there, or above it if `behind`."""
+    low, high = low.copy(), high.copy()
+    while len(open_ := np.flatnonzero(low < high)):
+        middle = (low[open_] + high[open_]) // 2
+        wanted = there[open_]
+        before = (here[middle] <= wanted if behind else here[middle] < wanted).astype(np.bool_)
+        low[open_[before]] = middle[before] + 1
+        high[open_[~before]] = middle[~before]
+    return low

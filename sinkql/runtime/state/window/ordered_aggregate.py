@@ -16,7 +16,7 @@ from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.evaluate.json import object_text
 from sinkql.runtime.state.window import aggregate
-from sinkql.runtime.state.window.registry import collects
+from sinkql.runtime.state.window.compute import collects
 from sinkql.runtime.state.window.rows import Rows
 
 _ALL = physical.Frame("rows", physical.FrameBound(None), physical.FrameBound(None))

@@ -1,18 +1,47 @@
-"""SHOW → a table: of items, of one item's CREATE text, of settings, of system relations."""
+"""EXPLAIN → a table of one column: the lines of a stage.
+
+SHOW → a table: of items, of one item's CREATE text, of settings, of system relations.
+"""
 
 from __future__ import annotations
 
+import json
+from functools import partial
+
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.system.listing import LISTINGS
-from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
+from sinkql.catalog.system.show import LISTINGS, check_variable, checked_query, conditions_of
 from sinkql.catalog.system.view import Table, select_views
+from sinkql.explain import Held
+from sinkql.lowering.materialized_view import view_id
 from sinkql.parser import parse
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.planner.item.source import with_found_columns
 from sinkql.planner.name import find_shown
 from sinkql.printer import to_sql
+from sinkql.session.item.destination import comments_on_input
 from sinkql.session.result import Result
+
+
+def explain(statement: ast.Explain, catalog: Catalog) -> Result:
+    """Give a stage of what EXPLAIN names, as one column of lines; raises what `explained` raises."""
+    from sinkql.lowering.explain import explained  # Spark's SQL is written only where it is shown
+
+    facts = comments_on_input(statement.explainee, catalog) if isinstance(statement.explainee, ast.CreateSink) else {}
+    lines = explained(statement, catalog.plans, catalog.registry, facts, partial(_held, catalog)).splitlines()
+    return Result("EXPLAIN", columns=("plan",), rows=tuple((line,) for line in lines))
+
+
+def _held(catalog: Catalog, sink: str) -> Held:
+    """Return what the state of a sink, or of a view with a log, held when it was last told."""
+    entry = catalog.plans.entry(sink)
+    assert entry is not None
+    known = entry.facts.get("sink_id") or view_id(sink, catalog.plans)
+    with catalog.database.read() as connection:
+        found = connection.scalar("SELECT figures FROM measures WHERE id = ?", known)
+    figures = json.loads(found) if found is not None else {}
+    held: Held = figures.get("$state", {}).get("arrangements", {})
+    return held
 
 
 def show(statement: ast.Show, catalog: Catalog) -> Result:

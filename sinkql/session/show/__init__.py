@@ -1,5 +1,0 @@
-"""Statements that show.
-
-* `show`: SHOW; `listing`: how each kind of items is listed.
-* `explain`: EXPLAIN.
-"""
