@@ -1,0 +1,66 @@
+"""Words that names of the code do not have: the glossary has a term for the idea, or they name nothing.
+
+Only where a name is bound counts: definitions, parameters, fields, and what is assigned or looped over.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+DROPPED = {
+    "accounts": "record accounting", "anew": "full refresh", "conductor": "scheduler", "conservation": "accounting",
+    "crossed": "broadcast join", "crowd": "port connections", "desk": "capture", "door": "endpoint",
+    "draft": "scaffold, staged catalog", "era": "capture epoch", "faults": "failpoints", "hole": "unchanged value",
+    "holes": "unchanged values", "journal": "request log, intent log", "judge": "check evaluation",
+    "lacking": "missing",
+    "landing": "commit", "landed": "committed", "lane": "worker", "lanes": "workers", "leftover": "orphan files",
+    "leftovers": "orphan files", "letter": "dead letter", "letters": "dead letters", "marker": "checkpoint",
+    "netted": "consolidated", "netting": "consolidation", "numeral": "number format", "roll": "registry",
+    "roster": "workload", "seat": "scheduled sink", "seats": "scheduled sinks", "tally": "task report",
+    "trial": "dry run", "vocabulary": "keywords", "wished": "desired", "wishes": "desired state",
+    "rebuild": "state recovery, full refresh", "rebuilding": "state recovery, full refresh",
+}  # fmt: skip
+"""Words of ideas that the glossary names otherwise."""
+NO_NOUNS = ("each", "found", "given", "said", "told", "made", "known", "own", "gone", "kept", "taken", "got", "came")
+"""Words that name nothing, as whole names."""
+ALLOWED = {
+    ("letters", "letters"),  # a key of jobs and the suffix of a table
+    ("draft", "draft"),  # an option
+}
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+
+
+def bound_names(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the names that a module binds, with their lines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+
+
+def dropped_names(root: Path) -> Iterator[tuple[Path, int, str, str]]:
+    """Yield the names that have words of no use: file, line, name and word."""
+    for path in sorted(root.rglob("*.py")):
+        for line, name in bound_names(path):
+            if name.strip("_") in NO_NOUNS:
+                yield path, line, name, name.strip("_")
+                continue
+            for part in _PART.findall(name):
+                word = part.lower()
+                if word in DROPPED and (word, name.strip("_").lower()) not in ALLOWED:
+                    yield path, line, name, word
+
+
+def counts(root: Path) -> Counter[str]:
+    """Return how many names have each word."""
+    return Counter(word for *_, word in dropped_names(root))

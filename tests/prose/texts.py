@@ -1,0 +1,95 @@
+"""The prose of SinkQL: docstrings, comments, texts in the code, and pages, each with its file and line."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("docstrings", "comments", "messages", "docs")
+_FENCE = re.compile(r"^(\s*)(```|~~~).*?^\1\2\s*$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]+`")
+_WORDS_OF_A_MESSAGE = 4
+_SQL = ("SELECT", "WITH", "INSERT", "CREATE")
+
+
+@dataclass(frozen=True)
+class Text:
+    """A piece of prose."""
+
+    kind: str
+    path: Path
+    line: int
+    text: str
+
+
+def texts(*roots: Path) -> Iterator[Text]:
+    """Yield the prose of files and folders."""
+    for root in roots:
+        paths = [root] if root.is_file() else sorted(root.rglob("*"))
+        for path in paths:
+            if path.suffix == ".py":
+                yield from _of_module(path)
+            elif path.suffix == ".md":
+                yield Text("docs", path, 1, prose_of_page(path.read_text()))
+            elif path.suffix == ".toml":
+                yield from _of_toml(path)
+
+
+def house() -> Iterator[Text]:
+    """Yield all prose that is held to the limits."""
+    pages = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+    yield from texts(ROOT / "sinkql", ROOT / "docs", *pages)
+
+
+def prose_of_page(text: str) -> str:
+    """Return a page's text with code left out; lines stay where they are."""
+
+    def blank(match: re.Match[str]) -> str:
+        return "\n" * match.group().count("\n")
+
+    return _CODE.sub("X", _FENCE.sub(blank, text))
+
+
+def _of_module(path: Path) -> Iterator[Text]:
+    source = path.read_text()
+    documented: set[int] = set()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented.add(id(node.value))
+            yield Text("docstrings", path, node.lineno, _CODE.sub("X", node.value.value))
+    inside: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            inside |= {id(part) for part in ast.walk(node) if part is not node}
+            yield from _message(path, node.lineno, _joined(node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented | inside:
+            yield from _message(path, node.lineno, node.value)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa", "# fmt:")):
+            yield Text("comments", path, token.start[0], _CODE.sub("X", token.string.lstrip("# ")))
+
+
+def _message(path: Path, line: int, text: str) -> Iterator[Text]:
+    """Yield a text of the code if it is prose: some words, and no SQL."""
+    if text.count(" ") >= _WORDS_OF_A_MESSAGE - 1 and not text.lstrip().startswith(
+        ("SELECT", "WITH", "INSERT", "CREATE")
+    ):
+        yield Text("messages", path, line, _CODE.sub("X", text))
+
+
+def _joined(node: ast.JoinedStr) -> str:
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+
+
+def _of_toml(path: Path) -> Iterator[Text]:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        _, found, value = line.partition(" = ")
+        if found and value.startswith(('"', "'")):
+            yield from _message(path, number, value.strip("\"'"))
