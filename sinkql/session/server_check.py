@@ -202,7 +202,7 @@ def _of_master(name: str, master: str) -> HealthCheck:
 
 
 def _of_state(name: str, state: logical.StatePath, catalog: Catalog) -> HealthCheck:
-    from sinkql.state_store.directory import check_state_path
+    from sinkql.state_store.store import check_state_path
 
     called = f"{name}: state"
     try:

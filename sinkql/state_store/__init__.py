@@ -1,7 +1,7 @@
-"""State store.
+"""The state of sinks: a folder on this machine, and a store that every host reaches.
 
-* `directory`: A sink's state in its folder here, and in a store that any host reaches → what a batch needs is in the
-  one, what a marker names in the other.
-* `numbered_log`: Numbered files (`sinkql.storage.numbered_log`) that a store has, and a folder here as far as they were
-  made or read here.
+* `directory`: The state directory of a sink, which batches read and write: a cache of its state store.
+* `store`: The state store, in a folder or an object store, and the check of STATE.
+* `cleanup`: Which local files the store has too, and which are deleted to free disk space.
+* `numbered_log`: A numbered log (`sinkql.storage.numbered_log`) in a state store.
 """

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 
-from sinkql.state_store.directory import StateDirectory, StateStore
+from sinkql.state_store.directory import StateDirectory
+from sinkql.state_store.store import StateStore
 from sinkql.storage import failpoint, files
 from sinkql.storage.numbered_log import FIRST, FolderNumberedLog, file_name, first_in, first_name, numbers_in
 

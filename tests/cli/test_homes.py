@@ -20,8 +20,8 @@ _EACH = """
 import sys
 from pathlib import Path
 from sinkql.errors import SinkqlError
-from sinkql.local_path import cache_folder, home
-assert home() is None
+from sinkql.local_path import cache_folder, home_folder
+assert home_folder() is None
 from sinkql.parser import parse
 from support.words import WORDS
 parse("SELECT 1;", WORDS)
@@ -29,9 +29,9 @@ from sinkql.runtime.spark.class_archive import archive_of
 archive = archive_of(Path(sys.prefix), Path(sys.prefix))
 archive.make()
 assert archive.option == ""
-from sinkql.runtime.spark.package import packed
+from sinkql.runtime.spark.package import cached_archives
 try:
-    packed()
+    cached_archives()
 except SinkqlError as error:
     assert error.code == "SQ4054" and "XDG_CACHE_HOME" in error.hint, error
 else:

@@ -18,7 +18,7 @@ from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.events import Event
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session.session import Session
-from sinkql.state_store.directory import StateStore, state_store
+from sinkql.state_store.store import StateStore, open_state_store
 from support.readers import duckdb_folder
 from support.running import drain, loop_of
 
@@ -116,7 +116,7 @@ class Pipeline:
         """Return what keeps a sink's state elsewhere."""
         job = self.job(sink)
         assert job.state is not None
-        return state_store(job.state, job.sink_id, self.session.context(job).store)
+        return open_state_store(job.state, job.sink_id, self.session.context(job).store)
 
     def kept(self, sink: str) -> set[str]:
         """Return the names of the files that are kept of a sink elsewhere."""

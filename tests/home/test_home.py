@@ -14,14 +14,9 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.object_store import objects
 from sinkql.object_store.s3 import S3Credentials
-from sinkql.state_store import directory as homes
-from sinkql.state_store.directory import (
-    FolderStateStore,
-    ObjectStateStore,
-    StateDirectory,
-    StateStore,
-    check_state_path,
-)
+from sinkql.state_store import directory
+from sinkql.state_store.directory import StateDirectory
+from sinkql.state_store.store import FolderStateStore, ObjectStateStore, StateStore, check_state_path
 from support.proxy import proxy
 from support.seaweed import Seaweed
 
@@ -181,11 +176,11 @@ def test_state_is_refused_where_none_can_be_kept(server: Seaweed, tmp_path: Path
 
 
 def test_puts_go_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = threading.Barrier(homes._AT_ONCE, timeout=20)
+    together = threading.Barrier(directory._PARALLEL_TRANSFERS, timeout=20)
 
     class Slow(FolderStateStore):
         def put(self, name: str, path: Path) -> None:
             together.wait()
 
     home = StateDirectory(tmp_path, Slow(tmp_path / "store"))
-    home.ensure_uploaded(_file(tmp_path, str(number), b"") for number in range(homes._AT_ONCE))
+    home.ensure_uploaded(_file(tmp_path, str(number), b"") for number in range(directory._PARALLEL_TRANSFERS))

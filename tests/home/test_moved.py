@@ -21,8 +21,9 @@ from sinkql.runtime.batch.events import SinkRebuilding
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.state import manifest
 from sinkql.session.server_check import checks_of_clusters
-from sinkql.state_store import directory as homes
-from sinkql.state_store.directory import ObjectStateStore, StateDirectory
+from sinkql.state_store import cleanup
+from sinkql.state_store.directory import StateDirectory
+from sinkql.state_store.store import ObjectStateStore
 from sinkql.storage import failpoint
 from support.fault import armed
 from support.proxy import Rule, proxy
@@ -203,7 +204,7 @@ def test_what_sinks_that_do_not_run_here_left_makes_room_and_is_fetched_when_the
     own = left / "replay.json"
     own.write_bytes(b"{}")
     os.utime(left, (days_ago, days_ago))
-    monkeypatch.setattr(homes, "_crowded", lambda folder: True)
+    monkeypatch.setattr(cleanup, "_is_nearly_full", lambda folder: True)
     moving.put(60)
     moving.run("joined")
     assert not [path for kept in ("*.arrow", "*.run", "manifests/*") for path in left.rglob(kept)]
@@ -222,8 +223,8 @@ def test_what_is_nowhere_else_makes_no_room(tmp_path: Path, monkeypatch: pytest.
         moving.run("sums")
         os.utime(moving.local("sums"), (0, 0))
         before = sorted(moving.local("sums").rglob("*"))
-        monkeypatch.setattr(homes, "_crowded", lambda folder: True)
-        assert homes.free_disk_space(tmp_path / "sinks") == 0
+        monkeypatch.setattr(cleanup, "_is_nearly_full", lambda folder: True)
+        assert cleanup.free_disk_space(tmp_path / "sinks") == 0
         assert sorted(moving.local("sums").rglob("*")) == before
 
 

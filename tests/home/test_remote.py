@@ -23,7 +23,7 @@ from sinkql.runtime.batch import loop as loops
 from sinkql.runtime.batch.events import SinkRebuilding
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest
-from sinkql.state_store import directory as homes
+from sinkql.state_store import cleanup
 from sinkql.state_store.directory import EXECUTOR
 
 Task = TypeVar("Task")
@@ -177,8 +177,8 @@ def test_a_machine_forgets_what_no_task_uses(
         os.utime(path, (time.time() - (1000 if crowded else 86400),) * 2)
     for path in used:
         os.utime(path)
-    monkeypatch.setattr(homes, "_crowded", lambda folder: crowded)
-    homes.evict_old_files(root)
+    monkeypatch.setattr(cleanup, "_is_nearly_full", lambda folder: crowded)
+    cleanup.evict_old_files(root)
     assert {path for path in root.rglob("*") if path.is_file()} == {*used, root / "tidied"}
     moving.put(40)
     for sink in SINKS:

@@ -60,7 +60,7 @@ def test_keys_of_one_hash_are_told(sink: Sink, monkeypatch: pytest.MonkeyPatch) 
     flat = [pa.array([1], pa.int64())]
     sink.buckets = 1
     for each in (change, rebuild):
-        monkeypatch.setattr(each, "hashes", lambda key, columns: hash_rows(key, [flat[0].take([0] * len(columns[0]))]))
+        monkeypatch.setattr(each, "hash_rows", lambda key, columns: hash_rows(key, [flat[0].take([0] * len(columns[0]))]))
     with pytest.raises(SinkqlError, match="have the same hash") as caught:
         sink.apply(_rows(["x", "y"], "a"))
     assert caught.value.code == "SQ3460"

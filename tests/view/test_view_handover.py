@@ -12,8 +12,9 @@ import pytest
 from sinkql.errors import FencedError
 from sinkql.object_store.s3 import S3Credentials
 from sinkql.state_store import numbered_log
-from sinkql.state_store.directory import FolderStateStore, ObjectStateStore, StateDirectory, StateStore
+from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.numbered_log import StoredNumbered
+from sinkql.state_store.store import FolderStateStore, ObjectStateStore, StateStore
 from sinkql.storage import failpoint, files
 from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog
 from support.running import drain

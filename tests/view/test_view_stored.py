@@ -15,8 +15,9 @@ from sinkql.connectors.view.log import Entry, Run, ViewLog, run_file
 from sinkql.connectors.view.reader_positions import ReaderPositions
 from sinkql.connectors.view.writer import ViewWriter
 from sinkql.errors import SinkqlError
-from sinkql.state_store.directory import FolderStateStore, StateDirectory
+from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.numbered_log import StoredNumbered
+from sinkql.state_store.store import FolderStateStore
 
 
 @dataclass(frozen=True, slots=True)

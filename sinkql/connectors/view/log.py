@@ -33,8 +33,9 @@ from sinkql.connectors.view.reader_positions import READERS, ReaderPositions
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
-from sinkql.state_store.directory import ObjectStateStore, StateDirectory, state_store
+from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.numbered_log import StoredNumbered
+from sinkql.state_store.store import ObjectStateStore, open_state_store
 from sinkql.storage import failpoint, files
 from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog, file_name
 
@@ -135,7 +136,7 @@ def kept_log(
     folder = view_folder(base, view_id)
     if state is None:
         return ViewLog(folder)
-    store = state_store(state, f"{view_id}/{_LOG}", open_store)
+    store = open_state_store(state, f"{view_id}/{_LOG}", open_store)
     return ViewLog.of(StateDirectory(folder / _STORED, store))
 
 

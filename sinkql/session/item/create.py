@@ -207,7 +207,7 @@ def validate_state(statement: ast.CreateCluster, cluster: logical.Cluster, acces
     """Check that state can be kept where STATE says."""
     if cluster.state is None:
         return
-    from sinkql.state_store.directory import check_state_path
+    from sinkql.state_store.store import check_state_path
 
     try:
         check_state_path(cluster.state.path, cluster.state.connection, access.store)

@@ -128,13 +128,13 @@ def _pins(catalog: Catalog, sink_id: str) -> Iterator[tuple[physical.StatePath |
 
 def forget_states(kept: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
     """Delete what is kept of dropped sinks; return what could not be."""
-    from sinkql.state_store.directory import state_store
+    from sinkql.state_store.store import open_state_store
 
     left = []
     for each in kept:
         state = codec.convert(each["state"], physical.StatePath)
         try:
-            store = state_store(state, each["part"], CatalogAccess(catalog).job_store)
+            store = open_state_store(state, each["part"], CatalogAccess(catalog).job_store)
             store.delete([name for name, _ in store.list("")])
         except (SinkqlError, OSError) as error:
             why = error.message if isinstance(error, SinkqlError) else str(error)
