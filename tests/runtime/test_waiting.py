@@ -47,7 +47,8 @@ def test_a_view_that_has_ended_without_an_error_is_read(tmp_path: Path) -> None:
 def test_a_view_that_failed_in_another_process_fails_its_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_for_views, "_BEGUN_SECONDS", -1.0)
     view, sink = _jobs(tmp_path)
-    registry = SimpleNamespace(reader=discover().reader, writer=lambda *_: SimpleNamespace(load_checkpoint=lambda: None))
+    writer = SimpleNamespace(load_checkpoint=lambda: None)
+    registry = SimpleNamespace(reader=discover().reader, writer=lambda *_: writer)
     host = _host(tmp_path, view, sink, elsewhere={view.sink_id}, registry=registry)
     host.control.status(view.sink_id, "failed", error="SQ3102: no number")
     with pytest.raises(SinkqlError, match="SQ3455"):

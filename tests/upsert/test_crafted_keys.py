@@ -57,10 +57,12 @@ def test_crafted_keys_have_their_rows(sink: Sink) -> None:
 
 
 def test_keys_of_one_hash_are_told(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    flat = [pa.array([1], pa.int64())]
+    flat = pa.array([1], pa.int64())
     sink.buckets = 1
-    for each in (change, rebuild):
-        monkeypatch.setattr(each, "hash_rows", lambda key, columns: hash_rows(key, [flat[0].take([0] * len(columns[0]))]))
+    for module in (change, rebuild):
+        monkeypatch.setattr(
+            module, "hash_rows", lambda key, columns: hash_rows(key, [flat.take([0] * len(columns[0]))])
+        )
     with pytest.raises(SinkqlError, match="have the same hash") as caught:
         sink.apply(_rows(["x", "y"], "a"))
     assert caught.value.code == "SQ3460"
