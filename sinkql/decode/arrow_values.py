@@ -21,6 +21,7 @@ from sinkql.connector_api.types import arrow_type, parse_type, python_values
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical import Type
 from sinkql.logical.nested import UNEVEN, UnevenError, entries, levels, squared
+from sinkql.logical.numeric_type import INTEGER_DIGITS, SIGNED, UNSIGNED, widens
 from sinkql.logical.range import EMPTY, SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, make_range
 from sinkql.logical.type import Field, map_type, record_type
 
@@ -33,12 +34,8 @@ _TYPES: Mapping[str, str] = {
     "binary": "bytea", "large_binary": "bytea", "binary_view": "bytea", "date32[day]": "date", "date64[ms]": "date",
     "time32[s]": "time", "time32[ms]": "time", "time64[us]": "time", "time64[ns]": "time",
 }  # fmt: skip
-_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
-"""How many digits the values of a type may have."""
-_WIDER = {
-    "smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",),
-    "text": ("uuid", "jsonb", "interval", *SUBTYPES),
-}  # fmt: skip
+_FROM_TEXT = ("uuid", "jsonb", "interval", *SUBTYPES)
+"""Types whose values are read from texts."""
 
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
 """What unsigned integers are read as first: also those of signed columns, which most formats have alone."""
@@ -93,15 +90,17 @@ def readable(type_: pa.DataType, declared: str) -> bool:
         return _range_like(type_) and all(readable(type_.field(name).type, str(subtype)) for name in ("lower", "upper"))
     own, wanted = parse_type(type_of(type_)), parse_type(declared)
     if declared in _UNSIGNED:
-        return own.name in _DIGITS or (own.name == "numeric" and own.scale == 0)
+        return own.name in SIGNED or (own.name == "numeric" and own.scale == 0)
     if wanted.name != "numeric":
         fixed = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
-        return own.name == wanted.name or wanted.name in _WIDER.get(own.name, ()) or (fixed and wanted.name == "uuid")
+        parsed = (own.name == "text" and wanted.name in _FROM_TEXT) or (fixed and wanted.name == "uuid")
+        widened = wanted.name not in UNSIGNED and widens(own.name, wanted.name)
+        return own.name == wanted.name or parsed or widened
     room = arrow_type(declared)
     if own.name == "numeric":
         has = arrow_type(str(own))
         return bool(has.scale <= room.scale and has.precision - has.scale <= room.precision - room.scale)
-    return own.name in _DIGITS and bool(_DIGITS[own.name] <= room.precision - room.scale)
+    return own.name in SIGNED and bool(INTEGER_DIGITS[own.name] <= room.precision - room.scale)
 
 
 def _field_readable(type_: pa.StructType, field: Field) -> bool:

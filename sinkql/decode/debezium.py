@@ -42,8 +42,8 @@ from sinkql.decode.messages import (
 )  # fmt: skip
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical import Interval, Type
+from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.time import show_interval
-from sinkql.logical.type import RANGES
 
 _TEMPORAL = ("date", "time", "timestamp", "timestamptz", "interval")
 _UNITS = {"Timestamp": "ms", "MicroTimestamp": "us", "NanoTimestamp": "ns", "Time": "ms", "MicroTime": "us",

@@ -26,8 +26,8 @@ from sinkql.decode.text_value import record_of, value_of, wanted
 from sinkql.logical import Type
 from sinkql.logical.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.logical.nested import UNEVEN, UnevenError, entries, squared
+from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES
-from sinkql.logical.type import RANGES
 
 _FEW = 32
 _SAMPLED = 4

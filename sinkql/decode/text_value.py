@@ -18,9 +18,9 @@ from sinkql.connector_api.types import arrow_type, parse_type
 from sinkql.logical import Type, time
 from sinkql.logical.jsonb import jsonb
 from sinkql.logical.nested import Items, entries, map_levels, read_array, read_map, read_record, squared
+from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES, read_range
 from sinkql.logical.time import read_interval, show_interval
-from sinkql.logical.type import RANGES
 from sinkql.regex_repeat import RepeatedPattern
 
 _WANTED = {

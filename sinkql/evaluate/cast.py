@@ -11,12 +11,12 @@ from typing import Any
 
 from sinkql.evaluate.failure import EvaluationError, NotEvaluableError
 from sinkql.evaluate.json import read
-from sinkql.evaluate.number import EXACT, FLOATS, converted, even, fit
+from sinkql.evaluate.number import EXACT, converted, even, fit
 from sinkql.logical import Type
 from sinkql.logical import time as logical_time
 from sinkql.logical.expression import single
+from sinkql.logical.numeric_type import FLOATS, RANGES
 from sinkql.logical.range import SUBTYPES
-from sinkql.logical.type import RANGES
 
 _BLANK = " \t\n\r\f\v"
 _WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,1000}")

@@ -14,12 +14,12 @@ from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.number_format import FLOAT_DIGITS, format_float, format_numeric, parse_number_format
-from sinkql.logical.type import NUMERIC, RANGES, parse_type
+from sinkql.logical.numeric_type import FLOATS, RANGES, SIGNED, UNSIGNED, sum_fits
+from sinkql.logical.type import NUMERIC, parse_type
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 _ENGINE = Context(prec=39, rounding=ROUND_HALF_UP)
 """What a product is computed to before it is rounded to its type."""
-FLOATS = ("real", "double precision")
 
 
 def whole(value: int, type_: str) -> int:
@@ -94,15 +94,9 @@ def _sum(operation: Callable[[Decimal, Decimal], Decimal]) -> Make:
         def narrowed(x: Decimal, y: Decimal) -> Decimal:
             return fit(operation(fit(x, narrow), fit(y, narrow)))
 
-        return strict(plain if _sum_fits(*_types(call)) else narrowed)(call, operands)
+        return strict(plain if sum_fits(*_types(call)) else narrowed)(call, operands)
 
     return make
-
-
-def _sum_fits(left: Type, right: Type) -> bool:
-    scales = (left.scale or 0, right.scale or 0)
-    digits = ((left.precision or 0) - scales[0], (right.precision or 0) - scales[1])
-    return max(digits) + max(scales) + 1 <= 38
 
 
 def _product(call: Call, operands: list[Value]) -> Value | None:
@@ -295,8 +289,6 @@ _WHOLE: dict[str, Make] = {
         "%": _remainder,
     }.items()
 }
-_SIGNED = ("smallint", "integer", "bigint")
-_UNSIGNED = ("uint2", "uint4", "uint8")
 _BITS: dict[str, Make] = {
     f"{name}({type_},{type_})": _whole(operation, type_)
     for type_ in RANGES
@@ -348,10 +340,10 @@ FORMS: dict[str, Make] = {
     "$exact(text,any…)": _program,
     "$root(numeric)": strict(lambda x: fit(Decimal(repr(math.sqrt(x))))),
     "pi()": strict(lambda: math.pi),
-    **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in _SIGNED},
-    **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in _SIGNED},
-    **{f"~({type_})": strict(lambda x: ~x) for type_ in _SIGNED},
-    **{f"~({type_})": strict(lambda x, most=RANGES[type_][-1]: most - int(x)) for type_ in _UNSIGNED},
+    **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in SIGNED},
+    **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in SIGNED},
+    **{f"~({type_})": strict(lambda x: ~x) for type_ in SIGNED},
+    **{f"~({type_})": strict(lambda x, most=RANGES[type_][-1]: most - int(x)) for type_ in UNSIGNED},
     "+(numeric,numeric)": _sum(EXACT.add),
     "-(numeric,numeric)": _sum(EXACT.subtract),
     "*(numeric,numeric)": _product,

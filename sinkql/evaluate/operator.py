@@ -9,14 +9,13 @@ from itertools import chain
 from typing import Any
 
 from sinkql.evaluate.failure import Make, Row, Value, strict
-from sinkql.evaluate.number import FLOATS
 from sinkql.logical import Call, Type
 from sinkql.logical.nested import leaf, levels
+from sinkql.logical.numeric_type import FLOATS, RANGES
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.range import order_of as order_of_range
 from sinkql.logical.short_circuit import evaluates_before, is_decided
 from sinkql.logical.time import order_of, read_interval
-from sinkql.logical.type import RANGES
 
 _PLAIN = ("boolean", "date", "time", "timestamp", "timestamptz", "text", "uuid", "bytea")
 

@@ -13,7 +13,7 @@ from sinkql.evaluate.expression import function_of
 from sinkql.evaluate.failure import EvaluationError, Row, Value
 from sinkql.evaluate.number import EXACT, fit, whole
 from sinkql.evaluate.operator import comparable, order_key
-from sinkql.logical.type import RANGES
+from sinkql.logical.numeric_type import RANGES
 
 Read = Callable[[str], Iterable[Row]]
 """An item's full name → its rows."""

@@ -12,8 +12,9 @@ from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import EvaluationError, Make, NotEvaluableError, Row, Value, strict
 from sinkql.logical import Call
 from sinkql.logical.letter_case import is_known_letter, lower, upper
+from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.pattern import ENDS_IN_ESCAPE
-from sinkql.logical.type import RANGES, TEXT
+from sinkql.logical.type import TEXT
 
 _MOST_CHARACTERS = 10_000_000
 """How long a text may become here."""

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from sinkql.errors import Span
 from sinkql.logical.expression import NOWHERE, Call, Cast, Expression
 from sinkql.logical.meaning_version import meaning_offset
+from sinkql.logical.numeric_type import SIGNED, UNSIGNED
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import NUMERIC, Type
 
@@ -83,7 +84,7 @@ def cast(operand: Expression, target: Type, span: Span | None = None) -> Cast:
 
 def whole_divisor(divisor: Expression) -> bool:
     """Tell whether a numeric is a whole number that fits bigint: by such a one, what is held in full is divided."""
-    if isinstance(divisor, Cast) and divisor.operand.type.name in (*_WHOLE, "uint2", "uint4"):
+    if isinstance(divisor, Cast) and divisor.operand.type.name in (*SIGNED, "uint2", "uint4"):
         return True
     return divisor.type.scale == 0 and (divisor.type.precision or 0) <= 19
 
@@ -106,9 +107,7 @@ def _each(signature: str, *types: str) -> list[str]:
     return [re.sub(r"\bT\b", type_, signature) for type_ in types]
 
 
-_WHOLE = ("smallint", "integer", "bigint")
-_UNSIGNED = ("uint2", "uint4", "uint8")
-_NUMBERS = (*_WHOLE, "numeric", "real", "double precision")
+_NUMBERS = (*SIGNED, "numeric", "real", "double precision")
 _INSTANTS = ("timestamp", "timestamptz")
 
 _ROUNDED = "/(numeric,numeric) → numeric"
@@ -133,13 +132,13 @@ _OPERATORS = (
     ),
     *_entries(
         *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_NUMBERS) if each not in _ROUNDED),
-        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_UNSIGNED)),
-        *_each("%(T,T) → T", *_WHOLE, *_UNSIGNED, "numeric"),
-        *_each("-(T) → any", *_WHOLE, "real", "double precision"),
-        *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *_WHOLE, *_UNSIGNED)),
+        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *UNSIGNED)),
+        *_each("%(T,T) → T", *SIGNED, *UNSIGNED, "numeric"),
+        *_each("-(T) → any", *SIGNED, "real", "double precision"),
+        *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *SIGNED, *UNSIGNED)),
         *_each("<<(T,integer) → T", "integer", "bigint"),
         *_each(">>(T,integer) → T", "integer", "bigint"),
-        *_each("~(T) → T", *_WHOLE, *_UNSIGNED),
+        *_each("~(T) → T", *SIGNED, *UNSIGNED),
         *_each("||(T,T) → T", "text", "bytea"),
     ),
     # a program of several steps (`evaluate.exact`) over numerics, which is rounded once
@@ -152,7 +151,7 @@ _OPERATORS = (
         *_each("T(time,interval) → time", "+", "-"),
         "+(date,time) → timestamp",
         *_each("-(T,T) → interval", *_INSTANTS),
-        *_each("*(T,interval) → interval", *_WHOLE),
+        *_each("*(T,interval) → interval", *SIGNED),
         # an interval as columns have it, and what it is compared by
         "$held(interval) → interval",
         "$order(interval) → any",
@@ -388,8 +387,8 @@ FUNCTIONS: Mapping[str, Function] = _listed(
 
 _TO_TEXT = (
     "boolean",
-    *_WHOLE,
-    *_UNSIGNED,
+    *SIGNED,
+    *UNSIGNED,
     "numeric",
     "date",
     "time",
@@ -401,13 +400,13 @@ _TO_TEXT = (
     *(name for name in SUBTYPES if name != "numrange"),
 )
 _FROM_TEXT = (
-    "boolean", *_WHOLE, *_UNSIGNED, "numeric", "double precision", "date", "time", "timestamp", "timestamptz", "uuid",
+    "boolean", *SIGNED, *UNSIGNED, "numeric", "double precision", "date", "time", "timestamp", "timestamptz", "uuid",
     "bytea", "jsonb",
 )  # fmt: skip
 _MOMENTS = ("date", "timestamp", "timestamptz")
 CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
     {
-        **{(source, target): 1 for source in (*_NUMBERS, *_UNSIGNED) for target in (*_NUMBERS, *_UNSIGNED)},
+        **{(source, target): 1 for source in (*_NUMBERS, *UNSIGNED) for target in (*_NUMBERS, *UNSIGNED)},
         **{(source, "text"): 1 for source in _TO_TEXT},
         **{("text", target): 2 if target in _MOMENTS else 1 for target in _FROM_TEXT},
         ("text", "jsonb"): 3,

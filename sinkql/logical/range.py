@@ -14,7 +14,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.logical.type import BIGINT, DATE, INTEGER, NUMERIC, RANGES, TIMESTAMP, TIMESTAMPTZ, Type
+from sinkql.logical.numeric_type import RANGES
+from sinkql.logical.type import BIGINT, DATE, INTEGER, NUMERIC, TIMESTAMP, TIMESTAMPTZ, Type
 
 SUBTYPES: Mapping[str, Type] = MappingProxyType(
     {

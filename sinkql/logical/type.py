@@ -8,9 +8,8 @@ The parts are texts, as canonical or as free as the whole; blanks around them ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sinkql.keywords import QUOTED, quoted
@@ -146,14 +145,6 @@ DATE, TIME, TIMESTAMP, TIMESTAMPTZ = Type("date"), Type("time"), Type("timestamp
 INTERVAL, UUID, JSONB, UNKNOWN = Type("interval"), Type("uuid"), Type("jsonb"), Type("unknown")
 NUMERIC = Type("numeric", 38, 10)
 """What `numeric` without precision and scale is, and what arithmetic gives."""
-
-RANGES: Mapping[str, range] = MappingProxyType(
-    {
-        "smallint": range(-(2**15), 2**15), "integer": range(-(2**31), 2**31), "bigint": range(-(2**63), 2**63),
-        "uint2": range(2**16), "uint4": range(2**32), "uint8": range(2**64),
-    }
-)  # fmt: skip
-"""The values of whole numbers, by their types."""
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Literal
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.logical.numeric_type import FLOATS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 COUNT = "$count"
 """The measure that every operator takes: by how much a group's rows became more."""
-FLOATS = frozenset({"real", "double precision"})
-"""The types of floating point."""
 
 
 @dataclass(frozen=True, slots=True)

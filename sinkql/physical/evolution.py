@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sinkql.logical.expression import Cast, Expression, Literal, Reference
+from sinkql.logical.numeric_type import widens
 from sinkql.logical.type import parse_type
 from sinkql.physical.graph import Graph, inputs_of, with_inputs
 from sinkql.physical.identity import meaning_of
@@ -110,23 +111,17 @@ def _by_name(write: Write) -> dict[str, Column]:
     return {column.name: column for column in write.columns}
 
 
-def widens(old: str, new: str) -> bool:
+def can_widen_column(old: str, new: str) -> bool:
     """Tell whether a type holds just the values of another one and more, and a table may change from one to the other.
 
     Types are canonical texts.
     """
-    if (old, new) in _WIDER:
+    if widens(old, new) and new != "uint8":  # which tables store as a decimal
         return True
     one, other = parse_type(old), parse_type(new)
     if one.precision is None or other.precision is None:
         return False
     return one.scale == other.scale and one.precision < other.precision
-
-
-_WIDER = {
-    ("smallint", "integer"), ("smallint", "bigint"), ("integer", "bigint"), ("real", "double precision"),
-    ("uint2", "uint4"), ("uint2", "integer"), ("uint2", "bigint"), ("uint4", "bigint"),
-}  # fmt: skip
 
 
 def _renamed(old: Job, after: Write, now: Graph) -> dict[str, str | None]:
@@ -156,7 +151,7 @@ def _widened(before: Write, after: Write, renamed: Mapping[str, str | None]) -> 
         new = has[called]
         if old.type == new.type:
             continue
-        if not widens(old.type, new.type):
+        if not can_widen_column(old.type, new.type):
             raise InPlaceError(f'column "{new.name}" changes from {old.type} to {new.type}')
         if new.name in parted:
             raise InPlaceError(f'column "{new.name}", by which it is partitioned, has another type')
@@ -186,7 +181,7 @@ def _read_as_before(read: Read, old: Job) -> Read:
 
 def _as_before(column: Column, before: Column | None) -> Column:
     """Return a column with the type that it had, if that was a narrower one."""
-    if before is None or not widens(before.type, column.type):
+    if before is None or not can_widen_column(before.type, column.type):
         return column
     return msgspec.structs.replace(column, type=before.type)
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from sinkql import logical
 from sinkql.connector_api.types import composed_type, nested_type
 from sinkql.logical.nested import leaf
+from sinkql.logical.numeric_type import FLOATS, SIGNED
+from sinkql.logical.numeric_type import INTEGER_DIGITS as INTEGER_DIGITS
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT as BIGINT
 from sinkql.logical.type import BOOLEAN as BOOLEAN
@@ -33,14 +35,12 @@ from sinkql.logical.type import Type as Type
 
 _MOST_CHARACTERS = 10_485_760
 _DIGITS = 8
-_NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
-_INTEGERS = _NUMBERS[:3]
+_NUMBERS = (*SIGNED, "numeric", *FLOATS)
 _UNSIGNED = {
     "uint2": ("uint4", "uint8", *_NUMBERS[1:]), "uint4": ("uint8", *_NUMBERS[2:]), "uint8": _NUMBERS[3:],
 }  # fmt: skip
 """What unsigned integers are converted to unasked, as upstream has it."""
 _TIMES = ("date", "timestamp", "timestamptz")
-INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19, "uint2": 5, "uint4": 10, "uint8": 20}
 # more fraction digits than this do not survive arithmetic, whose results have this many
 MAX_SCALE = 10
 
@@ -65,7 +65,7 @@ def number(type_: Type) -> bool:
 
 def whole(type_: Type) -> bool:
     """Tell whether the type is smallint, integer or bigint."""
-    return type_.name in _INTEGERS
+    return type_.name in SIGNED
 
 
 def unsigned(type_: Type) -> bool:

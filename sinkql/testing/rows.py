@@ -17,9 +17,10 @@ from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
 from sinkql.logical.jsonb import jsonb
 from sinkql.logical.nested import UNEVEN, UnevenError, entries, squared
+from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.time import show_interval
-from sinkql.logical.type import DAY, RANGES
+from sinkql.logical.type import DAY
 from sinkql.planner.expression.literal import literal
 from sinkql.table.row import Row, normal
 

@@ -9,7 +9,7 @@ from typing import Any
 from expressions import vectors
 from sinkql import evaluate
 from sinkql.errors import SinkqlError
-from sinkql.logical.type import RANGES
+from sinkql.logical.numeric_type import RANGES
 
 _OPERATOR, _CAST = r"Cast an operand to (\w+)\.", r"(?:A (?!i)|An (?=i))\w+ is from \S+ to \d+: cast to (\w+) instead\."
 

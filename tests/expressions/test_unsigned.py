@@ -19,7 +19,7 @@ from expressions import vectors
 from sinkql import evaluate
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
-from sinkql.logical.type import RANGES
+from sinkql.logical.numeric_type import RANGES
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sinkql.logical import Cast, Type, time
+from sinkql.logical.numeric_type import SIGNED, UNSIGNED
 from sinkql.logical.range import SUBTYPES
 from sinkql.lowering.spark.sql import PREDICATE, Form, raised, spark_type, within
 
@@ -192,8 +193,6 @@ TO_TEXT = {
 }
 """How values are shown as text, by the names of their types."""
 _OF_DAY = "pmod(unix_micros(@0), 86400000000L)"
-_WHOLE = ("smallint", "integer", "bigint")
-_UNSIGNED = ("uint2", "uint4", "uint8")
 _IS_WHOLE = f"r'^{_BLANK}[+-]?[0-9]+{_BLANK}$'"
 _NOT_WHOLE = "invalid input syntax for type {}"
 _HALF = "9223372036854775808"
@@ -222,7 +221,7 @@ def cast_form(cast: Cast) -> Form:
 
 def _template(source: Type, target: Type) -> str | None:
     spark = spark_type(target)
-    if target.name in _UNSIGNED:
+    if target.name in UNSIGNED:
         return _unsigned(source, target)
     match source.name, target.name:
         case "text", "numeric":
@@ -235,7 +234,7 @@ def _template(source: Type, target: Type) -> str | None:
             return _OF_DAY.replace("@0", "CAST(@0 AS TIMESTAMP)")
         case "timestamptz", "time":
             return _OF_DAY
-        case "numeric", name if name in _WHOLE:
+        case "numeric", name if name in SIGNED:
             return f"CAST(round(@0, 0) AS {spark})"
         case ("real" | "double precision") as name, "bigint":
             return _DOUBLE_TO_BIGINT.replace("@0", _double(name))
@@ -263,7 +262,7 @@ def _unsigned(source: Type, target: Type) -> str:
             return _UINT8.replace("@0", f"rint({_double(name)})")
         case ("real" | "double precision") as name:
             return within(f"rint({_double(name)})", target)
-        case name if name in _UNSIGNED and _UNSIGNED.index(name) < _UNSIGNED.index(target.name):
+        case name if name in UNSIGNED and UNSIGNED.index(name) < UNSIGNED.index(target.name):
             return f"CAST(@0 AS {spark_type(target)})"
         case _:
             return within("@0", target)

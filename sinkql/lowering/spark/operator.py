@@ -12,6 +12,7 @@ import msgspec
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.meaning_version import FEW_DAYS
+from sinkql.logical.numeric_type import SIGNED, sum_fits
 from sinkql.logical.short_circuit import evaluates_before, is_decided
 from sinkql.logical.type import DAY, MOST_DIGITS, SECOND, UINT2, UINT4, UINT8
 from sinkql.lowering.spark.nested import ordered
@@ -38,7 +39,6 @@ from sinkql.planner.query.can_fail import can_fail
 _OVERFLOW, _UNDERFLOW = "value out of range: overflow", "value out of range: underflow"
 _FLOATS = {"real": "FLOAT", "double precision": "DOUBLE"}
 _SPARK_BITS = {"&": "&", "|": "|", "#": "^"}
-_WHOLE = ("smallint", "integer", "bigint")
 _INSTANTS = ("timestamp", "timestamptz")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -76,7 +76,7 @@ def _wide(type_: Type, place: str) -> str:
 def _numeric_sum(operator: str) -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
         places = ["@0", "@1"]
-        if not _sum_fits(*(each.type for each in call.arguments)):
+        if not sum_fits(*(each.type for each in call.arguments)):
             # a sum has one digit more: 37 leave room for it, and a value that has more is an error
             places = [f"CAST({place} AS DECIMAL(37,10))" for place in places]
             moved = f"CAST({places[0]} {operator} {places[1]} AS DECIMAL(38,10))"
@@ -84,12 +84,6 @@ def _numeric_sum(operator: str) -> Callable[[Call], Form]:
         return Form(f"CAST({places[0]} {operator} {places[1]} AS DECIMAL(38,10))")
 
     return form
-
-
-def _sum_fits(left: Type, right: Type) -> bool:
-    scales = (left.scale or 0, right.scale or 0)
-    digits = ((left.precision or 0) - scales[0], (right.precision or 0) - scales[1])
-    return max(digits) + max(scales) + 1 <= 38
 
 
 def _numeric_remainder(call: Call) -> Form:
@@ -400,8 +394,8 @@ FORMS: dict[str, Spelling] = {
     "IS FALSE(boolean)": Form("@0 IS FALSE", PREDICATE),
     "IS NOT DISTINCT FROM(any,any)": _comparison("<=>"),
     "IS NOT DISTINCT FROM(interval,interval)": _interval_comparison("<=>"),
-    **{f"{operator}({type_},{type_})": Infix(operator, SUM) for operator in "+-" for type_ in _WHOLE},
-    **{f"*({type_},{type_})": Infix("*", PRODUCT) for type_ in _WHOLE},
+    **{f"{operator}({type_},{type_})": Infix(operator, SUM) for operator in "+-" for type_ in SIGNED},
+    **{f"*({type_},{type_})": Infix("*", PRODUCT) for type_ in SIGNED},
     "/(smallint,smallint)": Form("CAST(@0 div @1 AS SMALLINT)"),
     "/(integer,integer)": Form("CAST(@0 div @1 AS INT)"),
     "/(bigint,bigint)": Infix("div", PRODUCT),
@@ -431,17 +425,17 @@ FORMS: dict[str, Spelling] = {
     "*(numeric,numeric)": Form("CAST(@0 * @1 AS DECIMAL(38,10))"),
     "/(numeric,numeric)": _numeric_quotient,
     "%(numeric,numeric)": _numeric_remainder,
-    **{f"-({type_})": Form("-@0", SIGN) for type_ in (*_WHOLE, *_FLOATS)},
+    **{f"-({type_})": Form("-@0", SIGN) for type_ in (*SIGNED, *_FLOATS)},
     "-(numeric)": _negative,
     **{
         f"{operator}({type_},{type_})": Form(f"@0 {spark} @1", BITS)
         for operator, spark in _SPARK_BITS.items()
-        for type_ in (*_WHOLE, "uint2", "uint4")
+        for type_ in (*SIGNED, "uint2", "uint4")
     },
     **{f"{operator}(uint8,uint8)": Form(_by_halves(spark)) for operator, spark in _SPARK_BITS.items()},
     **{f"<<({type_},integer)": Form("shiftleft(@0, @1)") for type_ in ("integer", "bigint")},
     **{f">>({type_},integer)": Form("shiftright(@0, @1)") for type_ in ("integer", "bigint")},
-    **{f"~({type_})": Form("~@0", SIGN) for type_ in _WHOLE},
+    **{f"~({type_})": Form("~@0", SIGN) for type_ in SIGNED},
     "~(uint2)": Form("65535 - @0", SUM),
     "~(uint4)": Form("4294967295L - @0", SUM),
     "~(uint8)": Form("CAST(18446744073709551615BD - @0 AS DECIMAL(20,0))"),

@@ -15,8 +15,9 @@ from decimal import Decimal
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical import literal as make_literal
 from sinkql.logical.expression import held_types
+from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES
-from sinkql.logical.type import DAY, RANGES, SECOND
+from sinkql.logical.type import DAY, SECOND
 
 # how strongly Spark SQL binds a text; an operand that binds more weakly stands in parentheses
 OR, AND, NOT, PREDICATE, BITS, SUM, PRODUCT, SIGN, ATOM = range(9)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from sinkql import physical
 from sinkql.connector_api.types import parse_type
 from sinkql.logical import Reference, Type
+from sinkql.logical.numeric_type import FLOATS
 from sinkql.lowering.join_input import AT, SIDE, PreparedSide, SidesPreparation
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
-from sinkql.lowering.task_input import FLOATS, Hash, Measure, TaskInput, Value
+from sinkql.lowering.task_input import Hash, Measure, TaskInput, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from sinkql import logical
 from sinkql.errors import Span
 from sinkql.logical import NUMERIC, Branch, Call, Case, Cast, Expression, Literal, Reference, Type
 from sinkql.logical import function as functions
+from sinkql.logical.numeric_type import INTEGERS
 from sinkql.logical.type import MOST_DIGITS
 
 EXACT = "$exact(text,any…)"
@@ -20,7 +21,6 @@ _STEPS = {
 }
 _BINARY = "+-*/%"
 _SIGNED = ("-(numeric)", "abs(numeric)")
-_WHOLE_TYPES = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8")
 _COALESCE = "coalesce(any…)"
 _MOST_WHOLE = 27
 """How many digits before the point a sum of plain numerics has room for."""
@@ -69,7 +69,7 @@ def as_double(value: Expression, span: Span) -> Expression | None:
 
 def round_once(value: Expression, target: Type, span: Span) -> Expression | None:
     """Return what is cast to a type where that rounds a quotient or a program, of all its digits; None of another."""
-    places = target.scale if target.name == "numeric" else 0 if target.name in _WHOLE_TYPES else None
+    places = target.scale if target.name == "numeric" else 0 if target.name in INTEGERS else None
     if places is None or places == NUMERIC.scale:
         return None
     if _chosen(value) is not None:
@@ -137,7 +137,7 @@ def _is_alternative(call: Call) -> bool:
 
 def _bare(tree: Expression) -> Expression:
     """Return what is cast to a plain numeric."""
-    while isinstance(tree, Cast) and tree.operand.type.name in ("numeric", *_WHOLE_TYPES) and tree.type == NUMERIC:
+    while isinstance(tree, Cast) and tree.operand.type.name in ("numeric", *INTEGERS) and tree.type == NUMERIC:
         tree = tree.operand
     return tree
 

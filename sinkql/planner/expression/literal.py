@@ -18,9 +18,10 @@ from sinkql.logical import function as functions
 from sinkql.logical.expression import single, text_of
 from sinkql.logical.jsonb import jsonb
 from sinkql.logical.nested import Items, UnevenError, entries, map_levels, read_array, read_map, read_record, squared
+from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, read_range
 from sinkql.logical.time import RangeError, read_interval, show_interval
-from sinkql.logical.type import BIGINT, RANGES, SECOND
+from sinkql.logical.type import BIGINT, SECOND
 from sinkql.planner import types
 from sinkql.planner.expression.typed_expression import Typed, call, cast_to, check_scale, constant, exact, null_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Branch, Case
+from sinkql.logical.numeric_type import FLOATS, SIGNED, UNSIGNED
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced, held
 from sinkql.planner.expression.operator import alike, compare, settled
@@ -11,9 +12,9 @@ from sinkql.planner.expression.typed_expression import Typed, call, exact, null_
 from sinkql.planner.function.argument import arity
 
 _COMPARED_AS_THEY_ARE = (
-    {"smallint", "integer", "bigint"},
-    {"uint2", "uint4", "uint8"},
-    {"real", "double precision"},
+    set(SIGNED),
+    set(UNSIGNED),
+    set(FLOATS),
     {"date", "timestamp", "timestamptz"},
 )
 """Types that Postgres compares with each other without a cast; NULLIF then has the type of its first argument."""

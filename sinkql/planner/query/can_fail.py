@@ -10,6 +10,7 @@ from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical import Expression, Type
 from sinkql.logical.expression import Call, Case, Cast, Literal, Reference, children
 from sinkql.logical.nested import levels
+from sinkql.logical.numeric_type import INTEGER_DIGITS, INTEGERS, widens
 
 _SURE = frozenset((
     "AND", "OR", "NOT", "=", "<>", "<", "<=", ">", ">=", "BETWEEN", "IN", "IS NULL", "IS TRUE", "IS FALSE",
@@ -31,11 +32,6 @@ _SURE_CASTS = frozenset((
     *((instant, other) for instant in ("timestamp", "timestamptz") for other in ("date", "time")),
     ("timestamp", "timestamptz"), ("timestamptz", "timestamp"), ("real", "double precision"),
 ))  # fmt: skip
-_WHOLE = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8")
-_MOST = {
-    "smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1,
-    "uint2": 2**16 - 1, "uint4": 2**32 - 1, "uint8": 2**64 - 1,
-}  # fmt: skip
 
 
 def can_fail(expression: Expression) -> bool:
@@ -102,15 +98,14 @@ def _at_least(expression: Expression, least: int) -> bool:
 def _sure_cast(source: Type, target: Type) -> bool:
     if target.name == "text" or source == target or (source.name, target.name) in _SURE_CASTS:
         return True
-    if source.name in _WHOLE and target.name in _WHOLE:
-        signed = not target.name.startswith("uint") or source.name.startswith("uint")
-        return signed and _MOST[source.name] <= _MOST[target.name]
+    if source.name in INTEGERS and target.name in INTEGERS:
+        return widens(source.name, target.name)
     if target.name == "double precision":
-        return source.name in (*_WHOLE, "numeric")
+        return source.name in (*INTEGERS, "numeric")
     if target.name != "numeric":
         return False
-    if source.name in _WHOLE:
-        return len(str(_MOST[source.name])) <= target.whole_digits
+    if source.name in INTEGERS:
+        return INTEGER_DIGITS[source.name] <= target.whole_digits
     if source.name != "numeric":
         return False
     rounded = (source.scale or 0) > (target.scale or 0)  # 9.9 may become 10

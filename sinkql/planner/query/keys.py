@@ -12,12 +12,12 @@ from dataclasses import replace
 from sinkql import logical
 from sinkql.logical import Change, Expression, JoinKind
 from sinkql.logical.expression import Call, Cast, Literal, Reference
+from sinkql.logical.numeric_type import SIGNED
 
 MOST = 12
 """How many keys of a relation are known, at most."""
 EQUAL = "=(any,any)"
 INEXACT = ("real", "double precision")
-_WHOLE = ("smallint", "integer", "bigint")
 
 
 def unique(shape: logical.Shape, columns: Iterable[str]) -> bool:
@@ -85,7 +85,7 @@ def injective(expression: Expression) -> str | None:
         case Reference():
             return None if expression.type.name in INEXACT else expression.name
         case Cast(operand=Reference() as of):
-            whole = of.type.name in _WHOLE and expression.type.name in (*_WHOLE, "numeric")
+            whole = of.type.name in SIGNED and expression.type.name in (*SIGNED, "numeric")
             wider = expression.type.name == "numeric" and (expression.type.scale or 0) >= (of.type.scale or 0)
             return of.name if whole or (of.type.name == "numeric" and wider) else None
         case _:

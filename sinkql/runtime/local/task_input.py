@@ -21,8 +21,9 @@ from sinkql.errors import SinkqlError
 from sinkql.evaluate import comparable
 from sinkql.evaluate.number import EXACT
 from sinkql.logical import Type
+from sinkql.logical.numeric_type import FLOATS
 from sinkql.lowering.join_input import AT, PreparedSide, SidesPreparation
-from sinkql.lowering.task_input import FLOATS, Hash, Measure, TaskInput, Value
+from sinkql.lowering.task_input import Hash, Measure, TaskInput, Value
 from sinkql.runtime.local.map import python_rows
 
 _SIGNED = 1 << 63

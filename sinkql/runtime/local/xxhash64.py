@@ -17,8 +17,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from sinkql.evaluate.number import EXACT
+from sinkql.logical.numeric_type import FLOATS
 from sinkql.lowering.join_input import PreparedSide, SidesPreparation
-from sinkql.lowering.task_input import FLOATS, Hash, Measure, TaskInput, Value, sum_arrow_type
+from sinkql.lowering.task_input import Hash, Measure, TaskInput, Value, sum_arrow_type
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.local.murmur3 import INTS, TEXTS, is_hashable, numbers, unscaled
 
@@ -45,7 +46,7 @@ def _values(hashes: Iterable[Hash]) -> list[Value]:
 
 
 def _hashable(value: Value) -> bool:
-    return value.type in FLOATS | _BYTES or is_hashable(value.type)
+    return value.type in {*FLOATS} | _BYTES or is_hashable(value.type)
 
 
 def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:

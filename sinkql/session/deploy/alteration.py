@@ -12,7 +12,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import Registry
 from sinkql.lowering.job import lower_relation
 from sinkql.physical import Column, Read
-from sinkql.physical.evolution import widens
+from sinkql.physical.evolution import can_widen_column
 from sinkql.physical.identity import deciding
 from sinkql.planner.item.table import unique_keys
 
@@ -68,7 +68,7 @@ def _wider(old: Column, new: Column | None) -> bool:
     """Tell whether a column is still the same, or has a wider type."""
     if new is None or (old.name, old.nullable) != (new.name, new.nullable):
         return False
-    return old.type == new.type or widens(old.type, new.type)
+    return old.type == new.type or can_widen_column(old.type, new.type)
 
 
 def _unfit(statement: ast.Create, known: Container[str]) -> str | None:

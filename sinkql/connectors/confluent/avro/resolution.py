@@ -24,6 +24,7 @@ from sinkql.connectors.confluent.avro.cursor import Rows, Walk
 from sinkql.decode.arrow_values import column_of, inferred, json_text, readable
 from sinkql.decode.avro_schema import ZONED, column_of_schema
 from sinkql.decode.text_column import Failures
+from sinkql.logical.numeric_type import FLOATS, SIGNED
 
 Conform = Callable[[pa.Array], pa.Array]
 
@@ -182,10 +183,6 @@ def _raw(schema: Schema, reader: Parsed, value: Any) -> Any:
             return value
 
 
-_PROMOTED = ("real", "double precision")
-_WHOLE = ("smallint", "integer", "bigint")
-
-
 def _column(schema: Schema, writer: Parsed, column: physical.Column, conformed: _Conformed) -> Conform | None:
     """Return what makes values that a column's type can be made of; raises UnfitError."""
     told, declared = conformed.told, column.type
@@ -194,7 +191,7 @@ def _column(schema: Schema, writer: Parsed, column: physical.Column, conformed: 
     if declared == "jsonb" and told != JSON and not pa.types.is_nested(told):
         return _json_texts
     interval = declared == "interval" and duration(schema, writer)
-    promoted = declared in _PROMOTED and inferred(told) in _WHOLE
+    promoted = declared in FLOATS and inferred(told) in SIGNED
     if not (declared == "jsonb" or interval or promoted or readable(told, declared)):
         raise UnfitError(f'its field for column "{column.name}" is {inferred(told)}, and not {declared}')
     return conformed.make

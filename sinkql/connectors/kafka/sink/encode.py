@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from sinkql import logical, physical
 from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.logical.numeric_type import INTEGERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,6 @@ def _bytes(found: pa.StringArray) -> Sequence[bytes | None]:
     return encoded
 
 
-_WHOLE = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8")
 _PLAIN = r'["\\\x00-\x1f]'
 """What a text of JSON cannot have as it is."""
 
@@ -121,7 +121,7 @@ def _values(column: pa.Array, type_: logical.Type) -> pa.StringArray:
             return _maps(column, type_)
         case "record":
             return _records(column, type_)
-        case name if name in _WHOLE:
+        case name if name in INTEGERS:
             return column.cast(pa.string())
         case _:
             return _strings(texts(column, type_))

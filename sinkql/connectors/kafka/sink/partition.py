@@ -13,7 +13,8 @@ from sinkql.connector_api.types import python_values
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.expression import Expression, Reference, walk, without_spans
-from sinkql.logical.type import RANGES, decoded, encoded
+from sinkql.logical.numeric_type import RANGES
+from sinkql.logical.type import decoded, encoded
 
 if TYPE_CHECKING:
     import pyarrow as pa

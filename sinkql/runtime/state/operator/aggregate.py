@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
+from sinkql.logical.numeric_type import FLOATS
 from sinkql.lowering.task_input import (
     COUNT,
-    FLOATS,
     Measure,
     TaskInput,
     Value,
