@@ -1,7 +1,4 @@
-"""A file that nothing changes → a digest of its bytes, made as it is written.
-
-Or made once in a process's life as it is read, without mapping it.
-"""
+"""Digests of immutable files: computed while a file is written, or once a process when it is first read."""
 
 from __future__ import annotations
 
@@ -12,37 +9,34 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-_KNOWN = 1 << 16
-_AT_ONCE = 1 << 20
+_CACHED_FILES = 1 << 16
+_BUFFER_BYTES = 1 << 20
 
 
 def cached_digest(path: Path, digest: Callable[[Path], bytes]) -> bytes:
-    """Return what `digest` gives of a file, which is asked again only where the file is another one by now.
-
-    Raises OSError.
-    """
-    about = path.stat()
-    return _digested(path, digest, about.st_ino, about.st_size, about.st_mtime_ns)
+    """Return `digest(path)`, computed again only if the file was replaced. Raises OSError."""
+    status = path.stat()
+    return _compute(path, digest, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-@lru_cache(maxsize=_KNOWN)
-def _digested(path: Path, digest: Callable[[Path], bytes], *_: int) -> bytes:
+@lru_cache(maxsize=_CACHED_FILES)
+def _compute(path: Path, digest: Callable[[Path], bytes], *_: int) -> bytes:
     return digest(path)
 
 
 def digest_file(file: BinaryIO, size: int) -> bytes:
-    """Return a digest of the next bytes of a file, so many or as many as there are."""
-    found = xxhash.xxh3_128()
-    buffer = bytearray(min(size, _AT_ONCE))
+    """Return a digest of the next `size` bytes of a file, or of the rest if it is shorter."""
+    state = xxhash.xxh3_128()
+    buffer = bytearray(min(size, _BUFFER_BYTES))
     while size > 0 and (count := file.readinto(memoryview(buffer)[:size])):  # type: ignore[attr-defined]  # files have it
-        found.update(memoryview(buffer)[:count])
+        state.update(memoryview(buffer)[:count])
         size -= count
-    whole: bytes = found.digest()
-    return whole
+    digest: bytes = state.digest()
+    return digest
 
 
 class DigestingFile:
-    """A file that is written from its beginning to its end, and the digest of its bytes."""
+    """A file written sequentially, with the digest of its bytes."""
 
     closed = False
 

@@ -1,13 +1,13 @@
-"""Fault points: named places where a test may make this process die or fail.
+"""Failpoints: named places where a test can kill, stop or fail the process.
 
-A rule is `point=action` or `point#n=action`: at the n-th pass (default 1) of that point the process is killed (`kill`,
-as by SIGKILL), stopped until SIGCONT (`stop`), or `FaultError` is raised (`fail`). Rules are separated by commas, and
-passes are counted in each process.
+A rule is `point=action` or `point#n=action`. At the n-th pass (default 1) of the point, the process is killed by
+SIGKILL (`kill`), stopped until SIGCONT (`stop`), or `FaultError` is raised (`fail`). Commas separate rules. Each
+process counts its passes.
 
-No single setting arms them, so that none is armed by accident: `SINKQL_FAULTS` holds the rules, and
-`SINKQL_FAULTS_FILE` the path of a file of the same text, which whoever means it has to write (`armed` in
-`tests/support/fault.py`). Rules that no file repeats do nothing. Where `SINKQL_FAULTS` is `file`, the rules are what
-the file has at each pass, so that they may change while the process runs; of other rules passes are counted anew.
+Two settings are needed, so that no failpoint is armed by accident. `SINKQL_FAULTS` holds the rules.
+`SINKQL_FAULTS_FILE` is the path of a file with the same text (`armed` in `tests/support/fault.py` writes it); without
+that file, the rules do nothing. If `SINKQL_FAULTS` is `file`, the file holds the rules and is read at each pass, so
+that they may change while the process runs. A change resets the counts.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ RULES = "SINKQL_FAULTS"
 CONFIRMED_BY = "SINKQL_FAULTS_FILE"
 CHANGING = "file"
 _passes: Counter[str] = Counter()
-_counted: list[str] = []
-"""The rules of which passes are counted."""
+_counted_rules: list[str] = []
+"""The rules that `_passes` counts."""
 
 
 class FaultError(OSError):
-    """Raised at a fault point that is set to fail."""
+    """Raised at a failpoint whose rule is `fail`."""
 
 
 def point(name: str) -> None:
-    """Die, stop or fail here if armed rules say so."""
+    """Kill, stop or fail the process here if a rule is armed."""
     rules, path = os.environ.get(RULES), os.environ.get(CONFIRMED_BY)
     if not rules or not path:
         return
     if rules == CHANGING:
-        rules = _said(path)
-        if _counted != [rules]:
-            _counted[:] = [rules]
+        rules = _read(path)
+        if _counted_rules != [rules]:
+            _counted_rules[:] = [rules]
             _passes.clear()
-    elif not _confirmed(rules, path):
+    elif not _is_confirmed(rules, path):
         return
     _passes[name] += 1
     for rule in rules.split(","):
-        place, _, action = rule.partition("=")
-        target, _, number = place.partition("#")
+        left, _, action = rule.partition("=")
+        target, _, number = left.partition("#")
         if target == name and _passes[name] == int(number or 1):
             match action:
                 case "kill":
                     signal.raise_signal(signal.SIGKILL)
                 case "stop":
-                    signal.raise_signal(signal.SIGSTOP)  # this thread: another one's stop comes a little later
+                    signal.raise_signal(signal.SIGSTOP)  # of this thread; other threads stop a little later
                 case _:
                     raise FaultError(f"fault at {name}")
 
 
 @lru_cache(maxsize=8)
-def _confirmed(wanted: str, path: str) -> bool:
-    return _said(path) == wanted
+def _is_confirmed(rules: str, path: str) -> bool:
+    return _read(path) == rules
 
 
-def _said(path: str) -> str:
+def _read(path: str) -> str:
     try:
         return Path(path).read_text()
     except OSError:

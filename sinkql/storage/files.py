@@ -1,8 +1,7 @@
-"""Bytes → a file that is there whole or not at all, also after the power failed.
+"""Write files atomically and durably: after a power failure, a file exists whole or not at all.
 
-The protocol is that of every careful writer: write a draft in the same folder, fsync it, rename it over the name, fsync
-the folder (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014). The folders above it are made durable,
-too: each once in the life of a process.
+The protocol: write a temporary file in the same folder, fsync it, rename it, fsync the folder (Pillai et al., "All File
+Systems Are Not Created Equal", OSDI 2014). The folders above are made durable too, each once a process.
 """
 
 from __future__ import annotations
@@ -20,67 +19,66 @@ from pathlib import Path
 from typing import BinaryIO
 
 _PRIVATE = 0o600
-_AT_ONCE = 8
-"""A journaling file system commits together what is synced at the same time."""
-_MANY = 64
-"""From so many files on, all of the file system is written first: then each fsync finds nothing left to do."""
+_THREADS = 8
+"""A journaling file system groups syncs that run at the same time."""
+_MANY_FILES = 64
+"""From this number of files on, the whole file system is written first, so that each fsync has nothing left to do."""
 
 
 def write_atomic(path: Path, data: bytes, *, private: bool = False, sync: bool = True) -> None:
-    """Put `data` in the place of the file, which readers see as it was or as it is now; missing folders are made.
+    """Write or replace a file; readers see the old content or the new. Missing folders are created.
 
-    A `private` file is its owner's alone (mode 0600); otherwise a file that is replaced keeps its mode. Without `sync`
-    a power failure may lose it: for files that only processes which run now read. A link is followed, and what is no
-    file, such as a terminal, is written to as it is. Raises OSError.
+    A `private` file has mode 0600; otherwise a replaced file keeps its mode. Without `sync`, a power failure may lose
+    the file: use that for files that only running processes read. A link is followed. A path that is no regular file,
+    such as a terminal, is written to directly. Raises OSError.
     """
     target = path.resolve()
     present = target.stat().st_mode if target.exists() else None
     if present is not None and not stat.S_ISREG(present):
         target.write_bytes(data)
         return
-    draft = _draft(target, data, sync=sync, mode=_PRIVATE if private else present)
+    temporary = _write_temporary(target, data, sync=sync, mode=_PRIVATE if private else present)
     try:
-        draft.replace(target)
+        temporary.replace(target)
     except OSError:
-        draft.unlink()
+        temporary.unlink()
         raise
     if sync:
         sync_folder(target.parent)
 
 
 def create_new(path: Path, data: bytes | BinaryIO, *, private: bool = False) -> None:
-    """Write a new file as `write_atomic` does; raises FileExistsError if the name is taken, by a process in between
-    too."""
-    draft = _draft(path, data, sync=True, mode=_PRIVATE if private else None)
+    """Write a new file like `write_atomic`; raise FileExistsError if the name exists."""
+    temporary = _write_temporary(path, data, sync=True, mode=_PRIVATE if private else None)
     try:
-        path.hardlink_to(draft)
+        path.hardlink_to(temporary)
     finally:
-        draft.unlink()
+        temporary.unlink()
     sync_folder(path.parent)
 
 
 @contextmanager
 def replace_atomic(path: Path, *, mode: int) -> Iterator[BinaryIO]:
-    """Give a draft to write large data to, whole at the block's end in the place of the file; none where it raises."""
+    """Yield a temporary file for large data, which replaces the file when the block ends without an exception."""
     make_folder(path.parent)
-    draft = _beside(path)
+    temporary = _temporary_path(path)
     try:
-        with draft.open("xb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), mode)
-        draft.replace(path)
+        temporary.replace(path)
         sync_folder(path.parent)
     finally:
-        draft.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def write_stream(path: Path) -> Iterator[BinaryIO]:
-    """Give a new file to write large data to, durable at the block's end; raises FileExistsError if the name is taken.
+    """Yield a new file for large data, durable when the block ends; raise FileExistsError if the name exists.
 
-    Where the block ends early a torn file stays: give a name that no one reads before it is told of.
+    If the block raises, a torn file stays: use a name that no process reads before it is announced.
     """
     make_folder(path.parent)
     with path.open("xb") as file:
@@ -91,21 +89,21 @@ def write_stream(path: Path) -> Iterator[BinaryIO]:
 
 
 def settle(paths: Iterable[Path]) -> None:
-    """Make files durable that others have written and closed, with the folders on the way to them, several at once.
+    """Make closed files durable, with the folders that contain them, several in parallel.
 
-    Raises OSError where one may not be durable. It must not be named then, nor be synced again: the kernel reports an
+    Raises OSError if a file may not be durable. Such a file must not be named or synced again: the kernel reports an
     error once, and the next fsync would succeed.
     """
     files = set(paths)
     folders = {path.parent for path in files}
-    if len(files) >= _MANY:
-        _write_all(folders)
-    _at_once(_sync, files)
-    _at_once(_settle_folder, folders)
+    if len(files) >= _MANY_FILES:
+        _write_file_systems(folders)
+    _in_parallel(_sync, files)
+    _in_parallel(_sync_folder_and_names, folders)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, durably."""
+    """Create a folder and its parents durably."""
     try:
         folder.mkdir()
     except FileNotFoundError:
@@ -114,14 +112,14 @@ def make_folder(folder: Path) -> None:
     except OSError:
         if not folder.is_dir():
             raise
-        _settle_names(folder)
+        _sync_names(folder)
     else:
-        _sync_name(folder)  # always: a file system may give it the number of one that is gone, and was made durable
-        _settle_names(folder.parent)
+        _sync_name(folder)  # uncached: a new folder may have the inode number of a deleted one
+        _sync_names(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a folder's entries durable."""
+    """Make the entries of a folder durable."""
     _sync(folder)
 
 
@@ -133,46 +131,46 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _settle_folder(folder: Path) -> None:
+def _sync_folder_and_names(folder: Path) -> None:
     sync_folder(folder)
-    _settle_names(folder)
+    _sync_names(folder)
 
 
-def _settle_names(folder: Path) -> None:
-    """Make the names of a folder, and of those above it, durable."""
-    for each in (folder, *folder.parents)[:-1]:
-        about = each.stat()
-        _settle_name(each, about.st_dev, about.st_ino)
+def _sync_names(folder: Path) -> None:
+    """Make the names of a folder and its parents durable, each once a process."""
+    for path in (folder, *folder.parents)[:-1]:
+        status = path.stat()
+        _sync_name_once(path, status.st_dev, status.st_ino)
 
 
 @lru_cache(maxsize=10_000)
-def _settle_name(folder: Path, device: int, inode: int) -> None:
+def _sync_name_once(folder: Path, device: int, inode: int) -> None:
     _sync_name(folder)
 
 
 def _sync_name(folder: Path) -> None:
-    with suppress(OSError):  # above what this user has made, and where a file system has no such thing
+    with suppress(OSError):  # the user may not open parents, and some file systems sync no folders
         sync_folder(folder.parent)
 
 
-def _at_once(sync: Callable[[Path], None], paths: set[Path]) -> None:
+def _in_parallel(sync: Callable[[Path], None], paths: set[Path]) -> None:
     if len(paths) <= 1:
         for path in paths:
             sync(path)
         return
-    with ThreadPoolExecutor(min(_AT_ONCE, len(paths)), "settle") as pool:
+    with ThreadPoolExecutor(min(_THREADS, len(paths)), "sync") as pool:
         list(pool.map(sync, paths))
 
 
-def _write_all(folders: Iterable[Path]) -> None:
-    """Have the kernel write all of the file systems of these folders, where it can."""
+def _write_file_systems(folders: Iterable[Path]) -> None:
+    """Ask the kernel to write the file systems of these folders, if it can."""
     syncfs = _syncfs()
     if syncfs is None:
         return
     for folder in {folder.stat().st_dev: folder for folder in folders}.values():
         handle = os.open(folder, os.O_RDONLY)
         try:
-            syncfs(handle)  # an error is told by the fsync of the file that has it
+            syncfs(handle)  # fsync of the file reports an error
         finally:
             os.close(handle)
 
@@ -180,23 +178,23 @@ def _write_all(folders: Iterable[Path]) -> None:
 @cache
 def _syncfs() -> Callable[[int], int] | None:
     try:
-        found: Callable[[int], int] = ctypes.CDLL(None).syncfs
-    except (OSError, AttributeError):  # Linux alone has it
+        syncfs: Callable[[int], int] = ctypes.CDLL(None).syncfs
+    except (OSError, AttributeError):  # only Linux has it
         return None
-    return found
+    return syncfs
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
 
 
-def _draft(path: Path, data: bytes | BinaryIO, *, sync: bool, mode: int | None) -> Path:
-    """Write the data beside `path`, under a hidden name of its own."""
+def _write_temporary(path: Path, data: bytes | BinaryIO, *, sync: bool, mode: int | None) -> Path:
+    """Write the data to a hidden file in the folder of `path`, and return its path."""
     make_folder(path.parent)
-    draft = _beside(path)
-    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE if mode == _PRIVATE else 0o666)
+    temporary = _temporary_path(path)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE if mode == _PRIVATE else 0o666)
     try:
-        with os.fdopen(opened, "wb") as file:
+        with os.fdopen(handle, "wb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), stat.S_IMODE(mode))
             if isinstance(data, bytes):
@@ -207,6 +205,6 @@ def _draft(path: Path, data: bytes | BinaryIO, *, sync: bool, mode: int | None) 
                 file.flush()
                 os.fsync(file.fileno())
     except OSError:
-        draft.unlink()
+        temporary.unlink()
         raise
-    return draft
+    return temporary

@@ -1,4 +1,4 @@
-"""Small notes that processes leave for each other, each whole: in a folder, or where several hosts see them."""
+"""Key-value stores of small values that processes exchange: in a folder, or in a place that several hosts reach."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from sinkql.storage import files
 
 
 class KeyValueStore(Protocol):
-    """Notes by their names, of which one with a slash is in a folder: `want/a`."""
+    """Small values under names; a name may have a folder, such as `want/a`."""
 
     def read(self, name: str) -> bytes | None:
-        """Return a note, None where there is none."""
+        """Return a value; None if absent."""
 
     def write(self, name: str, note: bytes, *, sync: bool = True) -> None:
-        """Put a note in the place of the one of this name; without `sync` a power failure may lose it."""
+        """Write or replace a value; without `sync`, a power failure may lose it."""
 
     def remove(self, *names: str) -> None:
-        """Remove notes, as far as they are there."""
+        """Remove values, if they exist."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the notes of a folder, without the folder, in order."""
+        """Return the names in a folder, without the folder, in order."""
 
     def all(self, folder: str) -> Mapping[str, bytes]:
-        """Return the notes of a folder by these names, in order."""
+        """Return the values in a folder by name, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderStore:
-    """Notes in files of a folder of this machine, which is made with the first of them; `KeyValueStore`."""
+    """A `KeyValueStore` of files in a local folder, which the first write creates."""
 
     folder: Path
 
@@ -55,8 +55,8 @@ class FolderStore:
             return []
 
     def all(self, folder: str) -> Mapping[str, bytes]:
-        found = ((name, self.read(f"{folder}/{name}")) for name in self.names(folder))
-        return {name: note for name, note in found if note is not None}
+        values = ((name, self.read(f"{folder}/{name}")) for name in self.names(folder))
+        return {name: value for name, value in values if value is not None}
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
@@ -64,7 +64,7 @@ class FolderStore:
 
 @dataclass(frozen=True, slots=True)
 class EmptyStore:
-    """What a task has of notes that its machine does not reach: none; `KeyValueStore`."""
+    """An empty `KeyValueStore`, for tasks on machines that do not reach the real one."""
 
     def read(self, name: str) -> bytes | None:
         return None

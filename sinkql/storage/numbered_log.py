@@ -1,9 +1,9 @@
-"""Files of a folder that are numbered 1, 2, …, each made once: a log that several processes may want to write.
+"""A numbered log: files numbered 1, 2, …, each created once, by any of several processes.
 
-A file is made by a link, which fails where the name is taken: of two that would write the same number one does, and the
-other reads what that was. The first ones may be deleted. Before they are, it is noted with which number the log begins
-from then on: as the name of a file in `first`, of which the greatest counts. What is below is not there, whoever makes
-it again, as a process may that has slept meanwhile. Who has made a file looks whether that is so, and deletes it.
+A file is created by a hard link, which fails if the name exists. If two processes write the same number, one succeeds
+and the other reads that file. The first files may be deleted. Before that, the new first number is recorded as the name
+of a file in `first`, where the greatest number counts. Files below it do not count, even if a process that was
+suspended creates one again; after creating a file, a process checks that and deletes it.
 """
 
 from __future__ import annotations
@@ -20,61 +20,61 @@ from sinkql.storage import failpoint, files
 _SUFFIX = ".json"
 _DIGITS = 12
 FIRST = "first"
-"""The folder in which names of files say with which number the log begins."""
+"""The folder whose file names record the first number of the log."""
 
 
 class NumberedLog(Protocol):
-    """Files with numbers, wherever they are."""
+    """A log of numbered files, local or remote."""
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the files that are there, in order."""
+        """Return the numbers of the existing files, in order."""
 
     def last(self) -> int:
-        """Return the number of the last file, 0 where there is none."""
+        """Return the number of the last file; 0 if the log is empty."""
 
     def exists(self, number: int) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file exists."""
 
     def read(self, number: int) -> bytes | None:
-        """Return what is in a file; None where it is not there, or not any more."""
+        """Return the content of a file; None if it does not exist or was deleted."""
 
     def create(self, number: int, data: bytes) -> bool:
-        """Make a file, durably; tell whether its name was free."""
+        """Create a file durably; return False if it existed."""
 
     def stays(self, number: int) -> bool:
-        """Tell of a file that was just made whether it is there; one whose number had been there, and gone, goes."""
+        """Return whether a file just created counts; delete it if the log begins later."""
 
     def begin_at(self, number: int) -> None:
-        """Have nothing below a number from here on; the first ones are deleted."""
+        """Set the first number of the log and delete the files below it."""
 
 
 def file_name(number: int) -> str:
-    """Return the name of the file of a number."""
+    """Return the file name of a number."""
     return f"{number:0{_DIGITS}}{_SUFFIX}"
 
 
 def numbers_in(names: Iterable[str]) -> list[int]:
-    """Return the numbers that names of files say, in order."""
+    """Return the numbers in file names, in order."""
     return sorted(int(name[:_DIGITS]) for name in names if name.endswith(_SUFFIX) and not name.startswith("."))
 
 
 def first_in(names: Iterable[str]) -> int:
-    """Return the greatest number that names of files in `first` say, 0 where there is none."""
+    """Return the greatest number among the file names in `first`; 0 if there is no such file."""
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """With which number a log in a folder begins. It is asked for after what may be below was found."""
+    """The first number of a log in a folder. Read it after listing or reading the files that it may exclude."""
 
     folder: Path
 
     def now(self) -> int:
-        """Return the number, 0 where nothing was ever deleted."""
+        """Return the number; 0 if nothing was ever deleted."""
         return first_in(_names(self.folder / FIRST))
 
     def put(self, number: int) -> None:
-        """Note the number, durably, unless a greater one is."""
+        """Record the number durably, unless a greater one is recorded."""
         if number <= self.now():
             return
         with suppress(FileExistsError):
@@ -85,7 +85,7 @@ class First:
 
 
 def first_name(number: int) -> str:
-    """Return the name of the file that says with which number a log begins."""
+    """Return the name of the file that records a first number."""
     return f"{number:020}"
 
 
@@ -98,14 +98,14 @@ def _names(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FolderNumberedLog:
-    """The files in a folder, which need not be there; `NumberedLog`."""
+    """A `NumberedLog` in a local folder, which need not exist."""
 
     folder: Path
 
     def numbers(self) -> list[int]:
-        found = numbers_in(_names(self.folder))
+        numbers = numbers_in(_names(self.folder))
         first = self._first.now()
-        return [number for number in found if number >= first]
+        return [number for number in numbers if number >= first]
 
     def last(self) -> int:
         return max(self.numbers(), default=0)
@@ -115,10 +115,10 @@ class FolderNumberedLog:
 
     def read(self, number: int) -> bytes | None:
         try:
-            found = self._path(number).read_bytes()
+            data = self._path(number).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found if number >= self._first.now() else None
+        return data if number >= self._first.now() else None
 
     def create(self, number: int, data: bytes) -> bool:
         try:
@@ -136,9 +136,9 @@ class FolderNumberedLog:
     def begin_at(self, number: int) -> None:
         self._first.put(number)
         failpoint.point("log-begins")
-        for each in numbers_in(_names(self.folder)):
-            if each < number:
-                self.remove(each)
+        for present in numbers_in(_names(self.folder)):
+            if present < number:
+                self.remove(present)
                 failpoint.point("log-forgotten")
 
     def remove(self, *numbers: int) -> None:

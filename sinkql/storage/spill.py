@@ -1,7 +1,7 @@
-"""Rows of a task that are too many for its memory → parts, each of a range of hashes, by way of a temporary file.
+"""Spill the rows of a task to a temporary file if they exceed its memory, and read them back by ranges of hashes.
 
-As the Grace hash join does (Kitsuregawa et al., 1983): what is to meet is in one part, and parts come in the order of
-their ranges, so that what is made of them is sorted where each part is.
+Like the Grace hash join (Kitsuregawa et al., 1983): rows of one hash are in one part. Parts come in the order of their
+ranges, so that sorted parts concatenate to a sorted whole.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 MOST = 32 << 20
-"""Bytes of rows that stay in memory."""
+"""The most bytes of rows that stay in memory."""
 PART = 16 << 20
-"""Bytes of rows that are put by, or taken up again, at once."""
+"""Bytes of rows that are written, or read back, together."""
 _RANGES = 256
 
 Ranges = NDArray[np.uint8]
-"""The range of each row: the first byte of its hash, or another number below 256."""
+"""The range of each row: a number below 256, such as the first byte of its hash."""
 
 LAST = (1 << 64) - 1
 """The greatest hash."""
 
 
 class Part(NamedTuple):
-    """Rows with hashes from `low` to `high`; the parts of a task have all hashes, each once."""
+    """Rows with hashes from `low` to `high`, both included. The parts of a task cover all hashes without overlap."""
 
     rows: pa.Table
     low: int = 0
@@ -37,42 +37,42 @@ class Part(NamedTuple):
 
 
 def hash_range(hashes: NDArray[np.uint64]) -> Ranges:
-    """Return the ranges of hashes."""
+    """Return the range of each hash."""
     return (hashes >> np.uint64(56)).astype(np.uint8)
 
 
 def spilled_parts(
     tables: Iterable[pa.Table], schema: pa.Schema, ranges: Callable[[pa.Table], Ranges], folder: Path
 ) -> Iterator[Part]:
-    """Yield all rows, in one part, or in several of about `PART` bytes where they are more than `MOST` bytes.
+    """Yield all rows: in one part, or in parts of about `PART` bytes if they are more than `MOST` bytes.
 
-    No range is in two parts, so that a part with a range of many rows is larger. The file is in `folder`.
+    A range is never in two parts, so a part with a large range is larger. The temporary file is in `folder`.
     """
-    waiting, size = [schema.empty_table()], 0
-    left = iter(tables)
-    for each in left:
-        waiting.append(each)
-        size += each.nbytes
+    in_memory, size = [schema.empty_table()], 0
+    remaining = iter(tables)
+    for table in remaining:
+        in_memory.append(table)
+        size += table.nbytes
         if size > MOST:
             break
     else:
-        yield Part(pa.concat_tables(waiting).combine_chunks())
+        yield Part(pa.concat_tables(in_memory).combine_chunks())
         return
     with Spill(folder, schema) as spill:
-        for each in waiting:
-            spill.add(each, ranges(each))
-        waiting.clear()
-        for each in left:
-            spill.add(each, ranges(each))
+        for table in in_memory:
+            spill.add(table, ranges(table))
+        in_memory.clear()
+        for table in remaining:
+            spill.add(table, ranges(table))
         yield from spill.parts()
 
 
 class Spill:
-    """Rows in a temporary file, by their ranges."""
+    """Rows in a temporary file, grouped by range. Use it in a `with` block; add all rows, then read the parts."""
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = TemporaryFile(dir=folder)  # noqa: SIM115  # it is closed with the spill
+        self._file = TemporaryFile(dir=folder)  # noqa: SIM115  # closed with the spill
         self._schema = schema
         self._waiting: list[tuple[pa.Table, Ranges]] = []
         self._size = 0
@@ -85,17 +85,17 @@ class Spill:
         self._file.close()
 
     def add(self, rows: pa.Table, ranges: Ranges) -> None:
-        """Add rows and the range of each."""
+        """Add rows, with the range of each."""
         if not rows.num_rows:
             return
         self._waiting.append((rows, ranges))
         self._size += rows.nbytes
         if self._size >= PART:
-            self._put_by()
+            self._write_waiting()
 
     def parts(self) -> Iterator[Part]:
-        """Yield the rows, each of one chunk a column, neighbouring ranges together while they are few bytes."""
-        self._put_by()
+        """Yield the rows with one chunk a column; neighbouring small ranges share a part."""
+        self._write_waiting()
         chosen: list[tuple[int, int]] = []
         low = 0
         for number, written in enumerate(self._written):
@@ -105,7 +105,7 @@ class Spill:
             chosen += written
         yield Part(self._read(chosen), low << 56)
 
-    def _put_by(self) -> None:
+    def _write_waiting(self) -> None:
         if not self._waiting:
             return
         rows = pa.concat_tables([rows for rows, _ in self._waiting]).combine_chunks()
