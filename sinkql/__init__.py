@@ -1,8 +1,41 @@
 """SinkQL: Materialize-style SQL into exactly-once Apache Iceberg pipelines on PySpark.
 
-* `connect`: a catalog of items and sinks, to run statements against.
-* `compile`: a text to its jobs, as data.
-* `parse`: a text to its syntax.
+Public functions: `connect` opens a catalog and returns a session, `compile` plans a script as data, `parse` returns the
+statements of a script.
+
+* `cli`: The command line.
+* `shell`: The interactive SQL shell.
+* `testing`: Test pipelines in pytest, without Spark and servers.
+* `session`: Run statements against a catalog.
+* `program`: Compile and lint scripts without a catalog.
+* `script`: Split, format and redact scripts, and replace variables.
+* `parser`: SQL text to statements.
+* `ast`: The statements.
+* `printer`: Statements to canonical SQL text.
+* `keywords`: The words of the language and of connectors.
+* `catalog`: Items and what processes coordinate by, in SQLite or Postgres.
+* `planner`: Statements to logical plans.
+* `logical`: Logical plans: items, relations, expressions, types, functions.
+* `lowering`: Logical plans to the jobs of sinks and views.
+* `physical`: Jobs as data: operators, column pruning, identity, evolution.
+* `explain`: Plans as text trees.
+* `evaluate`: Expressions in plain Python.
+* `runtime`: Run jobs: processes, sinks, batches, state, Spark.
+* `capture`: Capture changes of a database once for all sinks.
+* `connectors`: Sources, sinks and connections.
+* `connector_api`: The interface that connectors implement.
+* `decode`: Decode records of all formats to Arrow.
+* `table`: The rows of tables that INSERT, UPDATE and DELETE change.
+* `state_store`: The state of sinks, on this machine and in a store.
+* `object_store`: Clients of object stores.
+* `row_hash`: Hash the rows of Arrow columns under a secret key.
+* `hash_key`: The secret key of row hashes.
+* `storage`: Durable files on this machine.
+* `codec`: JSON to typed values.
+* `local_path`: Resolve paths that a user writes.
+* `regex_repeat`: Match repeats of a pattern without backtracking.
+* `allocator`: Make the C library reuse freed memory.
+* `errors`: Errors with their codes, causes and cures.
 """
 
 from __future__ import annotations
@@ -21,13 +54,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Program", "Session", "SinkqlError", "__version__", "compile", "connect", "parse"]
 
-# What the functions need is imported when they are called: importing the package costs next to nothing.
+# The functions import what they need when they are called, so that importing the package is fast.
 
 
 def connect(path: str | Path | None = None) -> Session:
     """Open a catalog: a file, a URL (`sqlite:///`, `postgresql+psycopg://`), or a project's folder.
 
-    Without one it is what the variable SINKQL_CATALOG names, or the working folder's `.sinkql/catalog.db`.
+    Without `path`, it is the catalog that the variable SINKQL_CATALOG names, or `.sinkql/catalog.db` in the working
+    folder.
     """
     from sinkql.session import Session
 
@@ -35,7 +69,7 @@ def connect(path: str | Path | None = None) -> Session:
 
 
 def parse(text: str) -> tuple[ast.Statement, ...]:
-    """Return the statements of a text; raises SinkqlError with the place of a mistake."""
+    """Parse a script; raise SinkqlError with the position of the first error."""
     from sinkql.connector_api.registry import discover
     from sinkql.errors import SinkqlError
     from sinkql.parser import parse as parse_text
@@ -52,10 +86,10 @@ def parse(text: str) -> tuple[ast.Statement, ...]:
 def compile(  # noqa: A001 the public name
     text: str, *, facts: Mapping[str, Mapping[str, Any]] | None = None, path: str | None = None
 ) -> Program:
-    """Return a text's items and jobs as data, without network, Spark or a catalog file.
+    """Compile a script to its items and jobs, without network, Spark or a catalog file.
 
-    `facts` are what is known of the outside for items, by name, as the catalog stores it; `path` names the text in
-    errors.
+    `facts` are the facts of items by name, as the catalog stores them: what purification learns from outside. `path`
+    names the script in errors.
     """
     from sinkql.program import compile_text
 

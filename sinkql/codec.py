@@ -1,7 +1,7 @@
-"""JSON and plain values → typed ones, also where threads are the first of a process to ask for a type.
+"""Decode JSON and convert plain values to typed ones, safely from several threads.
 
-msgspec learns of a type as it first decodes it, and threads that have it learn of one at the same time end the process.
-Here one thread does so for all.
+msgspec inspects a type when it first decodes it, and two threads that inspect one type at the same time crash the
+process. Here a lock lets one thread do it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 T = TypeVar("T")
 Hook = Callable[[type[Any], Any], Any]
-"""A type that msgspec has no knowledge of and a plain value → a value of the type."""
+"""Convert a plain value to a type that msgspec does not support: `hook(type, value)`."""
 
 _LOCK = threading.Lock()
 _DECODERS: dict[tuple[Any, Hook | None], msgspec.json.Decoder[Any]] = {}
@@ -25,12 +25,12 @@ def decoder(type_: type[T], hook: Hook | None = None) -> msgspec.json.Decoder[T]
 @overload
 def decoder(type_: Any, hook: Hook | None = None) -> msgspec.json.Decoder[Any]: ...
 def decoder(type_: Any, hook: Hook | None = None) -> msgspec.json.Decoder[Any]:
-    """Return what decodes JSON as a type, the same one each time."""
-    found = _DECODERS.get((type_, hook))
-    if found is None:
+    """Return the JSON decoder of a type; each call returns the same one."""
+    present = _DECODERS.get((type_, hook))
+    if present is None:
         with _LOCK:
-            found = _DECODERS.setdefault((type_, hook), msgspec.json.Decoder(type_, dec_hook=hook))
-    return found
+            present = _DECODERS.setdefault((type_, hook), msgspec.json.Decoder(type_, dec_hook=hook))
+    return present
 
 
 @overload
@@ -38,6 +38,6 @@ def convert(value: Any, type_: type[T], *, strict: bool = True) -> T: ...
 @overload
 def convert(value: Any, type_: Any, *, strict: bool = True) -> Any: ...
 def convert(value: Any, type_: Any, *, strict: bool = True) -> Any:
-    """Return a plain value as a type; unless `strict`, from text too. Raises msgspec.ValidationError."""
+    """Convert a plain value to a type; unless `strict`, texts too. Raises msgspec.ValidationError."""
     decoder(type_)
     return msgspec.convert(value, type_, strict=strict)

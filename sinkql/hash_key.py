@@ -1,4 +1,4 @@
-"""The secret that rows are hashed with (`sinkql.row_hash`), for those who hand it on and hash nothing."""
+"""The secret key of row hashes (`sinkql.row_hash`), without the libraries that hashing needs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class HashKey:
-    """A secret that rows are hashed with; the default is none, for rows that nobody else writes, as in tests."""
+    """The secret key of row hashes. The default is public, for rows that only trusted code writes, as in tests."""
 
     secret: bytes = field(default=bytes(KEY_BYTES), repr=False)
 
     @classmethod
     def new(cls) -> HashKey:
-        """Return one that nobody can guess."""
+        """Return a new random key."""
         return cls(os.urandom(KEY_BYTES))
 
     @property
     def fingerprint(self) -> str:
-        """Return what tells this key from others, and nothing else of it."""
+        """Return a digest that identifies the key and does not reveal it."""
         return hashlib.blake2b(b"mark", key=self.secret, digest_size=8).hexdigest()
 
 
 PUBLIC_KEY = HashKey()
-"""No secret."""
+"""A key that is not secret."""

@@ -1,4 +1,4 @@
-"""A path as a user writes it → where it is on this machine; the folders that a user has, if there is a home."""
+"""Resolve paths that a user writes, and find the user's home and cache folders."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _NOWHERE = Path(os.devnull, "sinkql")
 
 
 def in_project(path: str, project: Path) -> Path:
-    """Return where a path is that an item of a catalog has: a relative one begins in the project's folder.
+    """Resolve a path of a catalog item; a relative path begins in the project's folder.
 
-    `project` is the one of the catalog (`sinkql.catalog.address.project_of`), wherever the process works. Raises SQ4157
-    as `expand_home` does.
+    `project` is the project of the catalog (`sinkql.catalog.address.project_of`), whatever the working folder is.
+    Raises SQ4157 like `expand_home`.
     """
     return project / expand_home(path)
 
 
 def expand_home(path: str) -> Path:
-    """Return a path whose `~`, or `~user`, is the home of that user; raises SQ4157 where there is none."""
+    """Replace a leading `~` or `~user` by the home of that user; raise SQ4157 if the user has none."""
     if not path.startswith("~"):
         return Path(path)
     user, slash, rest = path.partition("/")
-    found = os.path.expanduser(user)
-    if not os.path.isabs(found):
+    home = os.path.expanduser(user)
+    if not os.path.isabs(home):
         raise SinkqlError(
             "SQ4157",
             f'"{user}" in path "{path}" is no folder here: the user has no home',
@@ -33,22 +33,22 @@ def expand_home(path: str) -> Path:
             if user == "~"
             else f"Write the whole path; a file whose name begins with ~ is ./{path}.",
         )
-    return Path(found, rest) if slash else Path(found)
+    return Path(home, rest) if slash else Path(home)
 
 
 def home_folder() -> Path | None:
-    """Return the user's home; None for a user without one, as in some containers."""
-    found = os.path.expanduser("~")
-    return Path(found) if os.path.isabs(found) else None
+    """Return the user's home; None if the user has none, as in some containers."""
+    home = os.path.expanduser("~")
+    return Path(home) if os.path.isabs(home) else None
 
 
 def cache_folder() -> Path:
-    """Return where what can be made again is kept for the next process.
+    """Return the folder for files that a later process can use and any process can create again.
 
-    For a user without a home it is one that nobody can make: whoever tries gets an OSError, as of a disk that is full.
+    Without a home, it is a folder that cannot be created, so that writing raises OSError as on a full disk.
     """
     named = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(named):  # the specification has others left out: they would be made wherever a process works
+    if os.path.isabs(named):  # the XDG specification says to ignore relative paths
         return Path(named, "sinkql")
-    own = home_folder()
-    return _NOWHERE if own is None else own / ".cache" / "sinkql"
+    home = home_folder()
+    return _NOWHERE if home is None else home / ".cache" / "sinkql"
