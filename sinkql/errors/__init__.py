@@ -1,10 +1,11 @@
-"""What a user sees when something is wrong.
+"""Errors and notices as a user sees them: a code, a message, the position in the SQL, detail and hint.
 
-`code` says what is declared of an error code, `codes` declares them all, one module a family. `span` is where in a
-text it is, with a caret under it; `error` has the errors and notices that carry a code, and `error` an error as data.
-`terminal_text` makes text safe for a terminal. `error` finds the word that was likely meant. `error` tells a full
-disk from other errors, `error` a machine without temporary files; `redact` finds secrets in URLs, which no error
-shows.
+* `error`: The exceptions and notices, their text and JSON, and errors of full disks.
+* `code`: The declaration of an error code: family, exit code, cause, cure.
+* `codes`: All error codes, a module a family.
+* `span`: A span of a script, and the source line with a caret.
+* `redact`: Find secrets in URLs, which no error shows.
+* `terminal_text`: Replace control characters, so that text is safe for a terminal.
 """
 
 from sinkql.errors.code import Code as Code

@@ -1,4 +1,4 @@
-"""What is declared of an error code: family and exit code, cause, cure, and whether trying again may help."""
+"""The declaration of an error code: family and exit code, cause, cure, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Family(Enum):
-    """Say what kind of mistake a code is of, and which exit code the process ends with."""
+    """The kind of an error, with the exit code of a process that ends with it."""
 
     SYNTAX = ("the syntax of the SQL", 1)
     MEANING = ("what the SQL means", 1)
@@ -23,12 +23,11 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Declare an error code.
+    """An error code.
 
-    `cause` says when the error comes and `cure` what to do about it, each in whole sentences for the page of error
-    codes. A `retryable` error may be gone at the next try by itself, so a running sink tries again.
-    One that is `of_rows` is gone once the rows that it comes of are taken back. One `of_loss` says that a source no
-    longer has what comes next: ALTER SOURCE … SKIP goes on without that.
+    `cause` says when the error occurs, and `cure` what to do; both are full sentences for the error's page. A running
+    sink retries after a `retryable` error. An error `of_rows` disappears when the rows that cause it are retracted. An
+    error `of_loss` means that a source no longer has the next changes; ALTER SOURCE … SKIP accepts the loss.
     """
 
     family: Family
@@ -45,22 +44,22 @@ class Code:
 
 
 class Codes:
-    """Keep the declared codes by their id, such as SQ2204."""
+    """The declared codes by id, such as SQ2204."""
 
     def __init__(self, *declared: Mapping[str, Code]) -> None:
         self._by_id: dict[str, Code] = {}
-        for each in declared:
-            self.add(each)
+        for codes in declared:
+            self.add(codes)
 
     def add(self, declared: Mapping[str, Code]) -> None:
-        """Add codes; raises ValueError for one that is declared already."""
+        """Add codes; raise ValueError if a code is declared already."""
         twice = sorted(self._by_id.keys() & declared.keys())
         if twice:
             raise ValueError(f"error codes are declared twice: {', '.join(twice)}")
         self._by_id.update(declared)
 
     def __getitem__(self, id_: str) -> Code:
-        """Return a code's declaration; raises LookupError for a code that nothing declares."""
+        """Return the declaration of a code; raise LookupError if there is none."""
         declared = self._by_id.get(id_)
         if declared is None:
             raise LookupError(f"error code {id_} is not declared in sinkql.errors")

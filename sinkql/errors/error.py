@@ -1,15 +1,8 @@
-"""Errors and notices with their code and their place in the text.
+"""Errors and notices: a code, a message, a position in a script, detail and hint.
 
-An error → data for a program, and back; or a line of text, from which another process makes it again.
-
-A text may have lines that are anybody's, as those of a row which an error shows: a line has a key that they cannot
-know, and is data, and never code.
-
-A word that nothing has and the words there are → the one that was likely meant, or all of them for a hint.
-
-A file system's refusal to take what is written → an error that says so, and that waiting costs nothing.
-
-Whether there is a folder for temporary files; where there is none, what to set.
+An error converts to JSON-able data (`as_data`), and to a line of text that another process converts back (`line_of`).
+Such a line carries a random key, since other lines may contain data of users. The module also finds the word that a
+user probably meant (`nearest`), and converts errors of full or read-only disks (`as_disk_full`).
 """
 
 from __future__ import annotations
@@ -31,15 +24,15 @@ from sinkql.errors.span import Span, excerpt, line_and_column
 from sinkql.errors.terminal_text import for_terminal
 
 error_codes = Codes(*CODES)
-"""Every code there is. A connector of another package adds its own with `codes.add`, when it is imported."""
+"""All codes. A connector of another package adds its codes with `error_codes.add` when it is imported."""
 
 
 class SinkqlError(Exception):
-    """Say what is wrong, where, and how to mend it; its text says all of that, with a caret under the place.
+    """An error with a code; its text has the position with a caret, the detail and the hint.
 
-    The code must be declared (LookupError otherwise); its declaration decides the exit code. Control flow goes by
-    subclasses, `family` and `retryable`, never by the code's text. Secrets in URLs are taken out of what it says.
-    `option` is for who knows no text: the option of a statement that causes it, for who has the statement.
+    The code must be declared, else LookupError is raised. Code branches on subclasses, `family` and `retryable`, never
+    on the code. Secrets in URLs are removed from all texts. `option` names the option that causes the error, if the
+    code that raises it does not have the script; a caller with the statement finds the position.
     """
 
     def __init__(
@@ -69,7 +62,7 @@ class SinkqlError(Exception):
         return _restore, (type(self), {**vars(self), "declared": None})
 
     def within(self, *, path: str | None, text: str) -> SinkqlError:
-        """Attach the script that the span points into, unless the error already names one."""
+        """Attach the script that the span refers to, unless the error has one."""
         if self.text is None:
             self.path, self.text = path, text
         return self
@@ -80,7 +73,7 @@ class SinkqlError(Exception):
     def shown(self, *, level: str = "error", width: int = 160) -> str:
         """Return `path:line:col: error[SQ1203]: message`, the source line, a caret, detail and hint.
 
-        Of a longer source line, `width` characters around the caret are shown.
+        A longer source line is cut to `width` characters around the caret.
         """
         head = f"{level}[{self.code}]: {self.message}"
         lines = [f"{self.path}: {head}" if self.path else head]
@@ -96,7 +89,7 @@ class SinkqlError(Exception):
 
     @property
     def family(self) -> Family:
-        """Return what kind of mistake this is."""
+        """Return the kind of the error."""
         return self.declared.family
 
     @property
@@ -106,17 +99,17 @@ class SinkqlError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Tell whether the same may succeed at the next try without anybody's doing."""
+        """Return whether a retry may succeed without a user's action."""
         return self.declared.retryable
 
     @property
     def of_rows(self) -> bool:
-        """Tell whether it comes of rows, and is gone once they are taken back."""
+        """Return whether rows cause the error, so that retracting them removes it."""
         return self.declared.of_rows
 
     @property
     def of_loss(self) -> bool:
-        """Tell whether a source no longer has what comes next, so that ALTER SOURCE … SKIP is the way on."""
+        """Return whether a source lost the next changes, so that ALTER SOURCE … SKIP helps."""
         return self.declared.of_loss
 
 
@@ -127,148 +120,148 @@ def _restore(kind: type[SinkqlError], state: dict[str, Any]) -> SinkqlError:
 
 
 class UnexpectedWordError(SinkqlError):
-    """Say that a word or sign stands where the statement cannot have it."""
+    """A word or sign in a position where the statement does not allow it."""
 
 
 class UnexpectedCharacterError(SinkqlError):
-    """Say that a character stands outside of strings and comments that no SQL has there."""
+    """A character outside of strings and comments that SQL does not have."""
 
 
 class UnclosedError(SinkqlError):
-    """Say that a string, a comment or a quoted name never ends."""
+    """A string, a comment or a quoted name without an end."""
 
     def __init__(self, code: str, message: str, span: Span, *, mark: Literal["'", '"', "$", "*"], hint: str) -> None:
         super().__init__(code, message, span, hint=hint)
         self.mark = mark
-        """What it began with: `'` or `$` a string, `"` a name, `*` a comment."""
+        """Its first character: `'` or `$` for a string, `"` for a name, `*` for a comment."""
 
 
 class MissingError(SinkqlError):
-    """Say that nothing has this name; what it names may still come where scripts are planned as a whole."""
+    """A name that nothing has. If scripts are planned together, a later script may create it."""
 
     def __init__(
         self, code: str, message: str, span: Span | None = None, *, name: str, hint: str | None = None
     ) -> None:
         super().__init__(code, message, span, hint=hint)
         self.name = name
-        """The name as it was written, without its schema."""
+        """The name as written, without its schema."""
 
 
 class NoFormError(SinkqlError):
-    """Say that there is no form of a part of a query here; another way to run the query may have one."""
+    """A part of a query that this way of running it does not support; another way may."""
 
 
 class UnknownNameError(SinkqlError):
-    """Say that no function or type has this name."""
+    """A function or type that does not exist."""
 
 
 class MissingColumnError(SinkqlError):
-    """Say that no relation of a query has a column of this name."""
+    """A column that no relation of a query has."""
 
 
 class InvalidFileError(SinkqlError):
-    """Say that a file is not of the format that its source says."""
+    """A file that does not have the format of its source."""
 
 
 class TakenNameError(SinkqlError):
-    """Say that something has a name already."""
+    """A name that exists already."""
 
 
 class UnfitNameError(SinkqlError):
-    """Say that a name cannot be used where it would be."""
+    """A name that is not allowed in this position."""
 
 
 class UnaskedError(SinkqlError):
-    """Say that only another system can tell what is missing, and that it was not asked."""
+    """Facts that only another system has, which was not asked."""
 
 
 class EndlessError(SinkqlError):
-    """Say that a source never ends, where its end was asked for."""
+    """A source without an end, asked for its end."""
 
 
 class GoneError(SinkqlError):
-    """Say that a part of a source was removed before it was read."""
+    """A part of a source that was removed before it was read."""
 
 
 class TableError(SinkqlError):
-    """Say that one table of a source cannot be read; others can."""
+    """A table of a source that cannot be read, unlike its other tables."""
 
 
 class DroppedTableError(SinkqlError):
-    """Say that the table of a sink was dropped, also where another one has its name now."""
+    """A target table that was dropped, even if a new table has its name."""
 
 
 class UnfitTableError(SinkqlError):
-    """Say that a table cannot be a sink's as it is, and that the sink can write to another one."""
+    """A table that does not fit a sink, which can write to another table."""
 
 
 class SharedKeyError(SinkqlError):
-    """Say that two rows of a table have one key."""
+    """Two rows of a table with one key."""
 
 
 class LostStateError(SinkqlError):
-    """Say that a sink's state is missing or damaged."""
+    """Missing or damaged state of a sink."""
 
 
 class LostIndexError(SinkqlError):
-    """Say that what a writer keeps of its table, and can make again from it, is missing or damaged."""
+    """A missing or damaged index of a table, which the table's rows can rebuild."""
 
 
 class DamagedFileError(SinkqlError):
-    """Say that a file of a source's log is damaged: `damaged` names the source's folder, the log, the file."""
+    """A damaged file of a capture log; `damaged` is the source's folder, the log and the file."""
 
     damaged: tuple[str, str, str] = ("", "", "")
 
 
 class LostChangesError(SinkqlError):
-    """Say that the log of a source is lost, which alone had what its sinks need.
+    """A lost capture log that held the only copy of changes that sinks need.
 
-    Positions after `pushed`, where it is known, are used again by what came since.
+    Positions after `pushed`, if it is set, name other changes now.
     """
 
     pushed: str = ""
 
 
 class LostPositionError(SinkqlError):
-    """Say that a file is lost without which a source's offsets cannot be read."""
+    """A lost file that is needed to read the offsets of a source."""
 
 
 class UnforeseenError(SinkqlError):
-    """Say that something failed for which there is no code."""
+    """An unexpected error, which has no code of its own."""
 
 
 class LateError(SinkqlError):
-    """Say that something did not answer in time, as on a loaded machine: who can wait waits longer."""
+    """A missing answer, for example on a loaded machine; a caller that can wait should wait longer."""
 
 
 class NoCatalogError(SinkqlError):
-    """Say that there is no catalog where there should be one."""
+    """A catalog that does not exist."""
 
 
 class LeaseHeldError(SinkqlError):
-    """Say that another process runs the sink."""
+    """Another process runs the sink."""
 
 
 class LeaseLostError(SinkqlError):
-    """Say that another process has taken the sink over."""
+    """Another process took over the sink."""
 
 
 class CrowdedError(SinkqlError):
-    """Say that others changed a table so often that a commit did not get through."""
+    """Other writers changed a table so often that a commit did not succeed."""
 
     def __init__(self, code: str, message: str, *, detail: str, hint: str, over: bool) -> None:
         super().__init__(code, message, detail=detail, hint=hint)
         self.over = over
-        """Whether none of its attempts can arrive any more: the table has moved on from what each was made for."""
+        """Whether no attempt can still succeed, since the table changed after each of them."""
 
 
 class FencedError(SinkqlError):
-    """Say that another run has claimed the table."""
+    """Another run claimed the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a user should know about a statement that succeeded."""
+    """A notice about a statement that succeeded."""
 
     code: str
     message: str
@@ -276,7 +269,7 @@ class Notice:
     hint: str | None = None
 
     def __post_init__(self) -> None:
-        """Look the code up, which raises LookupError if nothing declares it; take secrets out of URLs."""
+        """Check that the code is declared, and remove secrets from URLs."""
         error_codes[self.code]
         object.__setattr__(self, "message", without_secrets(self.message))
 
@@ -303,77 +296,77 @@ def as_data(error: SinkqlError) -> dict[str, Any]:
 
 
 def from_data(data: Mapping[str, Any]) -> SinkqlError:
-    """Return the error that `as_data` took apart, without the text it points into."""
+    """Return the error from the data of `as_data`, without the script."""
     return SinkqlError(
         data["code"], data["message"], detail=data.get("detail"), hint=data.get("hint"), path=data.get("path")
     )
 
 
 def line_of(error: SinkqlError, key: str) -> str:
-    """Return a line that says all of an error, its kind too; `key` is letters and digits."""
-    said = {name: value for name, value in vars(error).items() if name != "declared"}
+    """Return a line of text that holds the whole error and its class; `key` is letters and digits."""
+    fields = {name: value for name, value in vars(error).items() if name != "declared"}
     if error.span is not None:
-        said["span"] = [error.span.start, error.span.end]
-    data = json.dumps({"kind": type(error).__name__, "said": said}).encode()
+        fields["span"] = [error.span.start, error.span.end]
+    data = json.dumps({"kind": type(error).__name__, "fields": fields}).encode()
     return f"sinkql-error:{key}:{base64.b64encode(data).decode()}"
 
 
 def error_in(text: str, key: str) -> SinkqlError | None:
-    """Return the error of the last line with this key that a text has anywhere; None where there is none."""
-    found = None
+    """Return the error of the last line with this key in a text; None if there is no such line."""
+    last = None
     for match in re.finditer(rf"sinkql-error:{key}:([A-Za-z0-9+/]+=*)", text):
-        found = _read(match[1]) or found
-    return found
+        last = _read(match[1]) or last
+    return last
 
 
 def _read(line: str) -> SinkqlError | None:
     try:
         data = json.loads(base64.b64decode(line, validate=True))
-        kind = {each.__name__: each for each in _below(SinkqlError)}[data["kind"]]
-        said = data["said"]
-        if said["span"] is not None:
-            said["span"] = Span(*said["span"])
-        error = kind.__new__(kind, said["message"])
-        vars(error).update(said, declared=error_codes[said["code"]])
+        kind = {subclass.__name__: subclass for subclass in _subclasses(SinkqlError)}[data["kind"]]
+        fields = data["fields"]
+        if fields["span"] is not None:
+            fields["span"] = Span(*fields["span"])
+        error = kind.__new__(kind, fields["message"])
+        vars(error).update(fields, declared=error_codes[fields["code"]])
     except (ValueError, LookupError, TypeError):
         return None
     return error
 
 
-def _below(kind: type[SinkqlError]) -> Iterator[type[SinkqlError]]:
+def _subclasses(kind: type[SinkqlError]) -> Iterator[type[SinkqlError]]:
     yield kind
-    for each in kind.__subclasses__():
-        yield from _below(each)
+    for subclass in kind.__subclasses__():
+        yield from _subclasses(subclass)
 
 
 def nearest(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str | None:
-    """Return the choice that `word` most likely misspells, if any is near: `cutoff` of its letters at least."""
+    """Return the choice that `word` probably misspells; None if none has a similarity of at least `cutoff`."""
     folded = {choice.casefold(): choice for choice in choices}
-    found = get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
-    return folded[found[0]] if found else None
+    matches = get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
+    return folded[matches[0]] if matches else None
 
 
 def one_of(words: Sequence[str]) -> str:
-    """Return words as a sentence offers them: `a`, `a or b`, `a, b or c`; a last `…` takes no "or" before it."""
+    """Join words for a sentence: `a`, `a or b`, `a, b or c`; a last `…` follows a comma."""
     *most, last = words
     return f"{', '.join(most)}{', ' if last == '…' else ' or '}{last}" if most else last
 
 
-def in_other_case(missing: Iterable[str], there: Iterable[str]) -> str:
-    """Return the end of a sentence that says how to name what is there in other letters; empty where none is."""
-    folded = {each.casefold(): each for each in there if each != each.lower()}
-    found = next((folded[each.casefold()] for each in missing if each.casefold() in folded), None)
-    return f'; a name with capitals is declared in quotes, as "{found}"' if found is not None else ""
+def in_other_case(missing: Iterable[str], present: Iterable[str]) -> str:
+    """Return the end of a hint about a present name that differs from a missing one in case; empty if none does."""
+    folded = {name.casefold(): name for name in present if name != name.lower()}
+    match = next((folded[name.casefold()] for name in missing if name.casefold() in folded), None)
+    return f'; a name with capitals is declared in quotes, as "{match}"' if match is not None else ""
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_SAID = ("No space left on device", "Disk quota exceeded", "File too large", "database or disk is full")
-"""How programs say it that give no number."""
+_FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large", "database or disk is full")
+"""Texts of errors without a number that mean the same."""
 
 
 def as_disk_full(error: BaseException) -> SinkqlError | None:
-    """Return the error to show where a disk is full, or a folder not to be written; None for any other error."""
+    """Convert an error of a full disk or a folder without permission; None for other errors."""
     if (full := disk_full(error)) is not None:
         return full
     if not isinstance(error, OSError) or error.errno not in _CLOSED:
@@ -382,20 +375,20 @@ def as_disk_full(error: BaseException) -> SinkqlError | None:
         "SQ4307",
         f"{_file(error)} cannot be read or written",
         detail=_shown(error),
-        hint="Give this user the right to read and write there. Nothing is lost, and a running sink goes on by itself.",
+        hint="Give this user permission to read and write there. Nothing is lost; a running sink retries.",
     )
 
 
 def disk_full(error: BaseException) -> SinkqlError | None:
-    """Return the error to show where a disk or a quota is full; None for any other error."""
+    """Convert an error of a full disk or quota; None for other errors."""
     number = error.errno if isinstance(error, OSError) else None
-    if number not in _FULL and not any(said in str(error) for said in _SAID):
+    if number not in _FULL and not any(text in str(error) for text in _FULL_TEXTS):
         return None
     return SinkqlError(
         "SQ4306",
-        f"no room is left for {_file(error)}",
+        f"no space left on device for {_file(error)}",
         detail=_shown(error),
-        hint="Make room on that disk. Nothing is lost, and a running sink goes on by itself.",
+        hint="Free space on that disk. Nothing is lost; a running sink retries.",
     )
 
 
@@ -405,13 +398,13 @@ def _file(error: BaseException) -> str:
 
 
 def _shown(error: BaseException) -> str:
-    """Return what the error says, or the line that says it of a long text, such as a stack trace."""
-    lines = [line.strip() for line in str(error).splitlines() if any(said in line for said in _SAID)]
+    """Return the text of the error; of a long text, such as a stack trace, the line with the reason."""
+    lines = [line.strip() for line in str(error).splitlines() if any(text in line for text in _FULL_TEXTS)]
     return (lines[-1] if lines else str(error))[:500]
 
 
 def temporary_folder_error() -> SinkqlError | None:
-    """Return the error of a machine on which no temporary file can be written, as with a read-only root."""
+    """Return the error of a machine without a writable temporary folder; None if there is one."""
     try:
         tempfile.gettempdir()
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Text → where URLs in it hold secrets, and the same text without them."""
+"""Find secrets in the URLs of a text, and replace them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _SCHEME = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://"
 _WEB = r"(?<![a-z0-9+.-])(?:https?|wss?|ftps?|thrift)://"
 _NAMES = (
-    r"(?!(?:partition|primary|sort|row|order|foreign|cluster|message|unique)[_.-]?key=)"  # which open nothing
+    r"(?!(?:partition|primary|sort|row|order|foreign|cluster|message|unique)[_.-]?key=)"  # keys of rows
     r"(?:[a-z0-9_.-]{0,80}(?:passw(?:or)?d|passphrase|pwd|secret|token|signature|credentials?|(?:api|access|account)key)"
     r"|(?:[a-z0-9_.-]{0,80}[_.-])?(?:pass|key|sig|sas|auth|authorization|pat|jwt))"
 )
@@ -16,13 +16,13 @@ _NAMES = (
 
 
 def _patterns(character: str) -> tuple[re.Pattern[str], ...]:
-    """Return what finds secrets in URLs of these characters, each in the pattern's group 1."""
+    """Return patterns that find secrets in URLs of these characters; group 1 is the secret."""
     return tuple(
         re.compile(pattern, re.IGNORECASE)
         for pattern in (
             # anything before the host of a web address, where a name alone may be a token
             rf"{_WEB}((?:(?![/?#]){character}){{1,2000}})@",
-            # what drivers of databases take for a password: from the first colon to the last @
+            # the password as database drivers parse it: from the first colon to the last @
             rf"(?!{_WEB}){_SCHEME}(?:(?![/?#:@]){character}){{0,2000}}:((?!\d*(?:[/?#]|$)){character}{{1,2000}})@",
             rf"(?<=[?&#]){_NAMES}=((?:(?![&#]){character}){{1,2000}})",
         )
@@ -34,19 +34,19 @@ _WHOLE = _patterns(r"[^\n]")
 
 
 def secrets(text: str, *, whole: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield from where to where a text holds secrets in URLs; with `whole` it is one URL, which may have any character.
+    """Yield the start and end of each secret in the URLs of a text; they may overlap.
 
-    They may overlap.
+    With `whole`, the text is one URL, which may contain any character.
     """
     if "://" not in text:
         return
     for pattern in _WHOLE if whole else _IN_TEXT:
-        for found in pattern.finditer(text):
-            yield found.span(1)
+        for match in pattern.finditer(text):
+            yield match.span(1)
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with asterisks for the secrets in its URLs."""
+    """Replace the secrets in the URLs of a text by asterisks."""
     for start, end in secrets(text):
         text = text[:start] + "*" * (end - start) + text[end:]
     return text

@@ -1,4 +1,4 @@
-"""A place in a script's text: a span of characters, its line and column, and the source line with a caret under it."""
+"""A span of a script: its line and column, and the source line with a caret."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of characters in a script's text: `start` is in it, `end` is not."""
+    """A range of characters in a script; `end` is exclusive."""
 
     start: int
     end: int
 
     def shifted(self, offset: int) -> Span:
-        """Return the span `offset` characters further on."""
+        """Return the span moved by `offset` characters."""
         return Span(self.start + offset, self.end + offset)
 
 
@@ -24,7 +24,7 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 
 def excerpt(text: str, span: Span, limit: int) -> list[str]:
-    """Return the source line of a span and its caret; of a longer line, `limit` characters around the caret."""
+    """Return the source line of a span and a line with carets; a long line is cut to `limit` characters."""
     line, column = line_and_column(text, span.start)
     start = text.rfind("\n", 0, span.start) + 1
     end = text.find("\n", span.start)
@@ -39,7 +39,7 @@ def excerpt(text: str, span: Span, limit: int) -> list[str]:
 
 
 def _window(source: str, column: int, limit: int) -> tuple[str, int]:
-    """Cut a very long line down to what stands around the caret; return it and how much was cut on its left."""
+    """Cut a long line around the caret; return it and the number of characters cut on the left."""
     if len(source) <= limit:
         return source, 0
     left = max(0, min(column - limit // 2, len(source) - limit))

@@ -1,7 +1,7 @@
-"""A text of anybody's → the text that a terminal shows and does not obey.
+"""Replace control characters in text, so that a terminal shows them and does not obey them.
 
-Data, names and messages of servers may hold control characters, which set titles, move the cursor or write other lines
-(ECMA-48). Each is shown by one visible character, so that places under a caret stay where they are.
+Data, names and messages of servers may contain control characters that set titles, move the cursor or overwrite lines
+(ECMA-48). Each becomes one visible character, so that carets stay in their column.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ _UNKNOWN = "\ufffd"
 _PICTURES = 0x2400
 """Unicode's block of control pictures: one for each of the first 32 characters, in their order."""
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
-"""What turns the order of the letters that follow (UAX 9)."""
+"""Characters that change the direction of the following text (UAX 9)."""
 _SHOWN = {
     **{code: chr(_PICTURES + code) for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: "\u2421",
@@ -23,10 +23,10 @@ _ESCAPED = {
 
 
 def for_terminal(text: str) -> str:
-    """Return the text with a visible character for each control character but line ends and tabs."""
+    """Replace each control character except line ends and tabs by a visible one."""
     return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
 
 
 def for_json(json: str) -> str:
-    """Return a JSON text with those control characters escaped that JSON lets stand; its value stays the same."""
+    """Escape the control characters that JSON allows unescaped; the value of the JSON stays the same."""
     return json if json.isascii() and json.isprintable() else json.translate(_ESCAPED)

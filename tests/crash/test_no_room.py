@@ -170,4 +170,4 @@ def test_task_tells_of_a_full_disk() -> None:
         RuntimeError(f"Job aborted\n\tat x.y.Z\nCaused by: {caught.value}\n\tat java.base"), "key"
     )
     assert found is not None
-    assert (found.code, found.message) == ("SQ4306", 'no room is left for file "/state/run"')
+    assert (found.code, found.message) == ("SQ4306", 'no space left on device for file "/state/run"')

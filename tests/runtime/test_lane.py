@@ -62,7 +62,7 @@ def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Pat
     while (failure := lane.failure()) is None:
         deadline.check("its failure")
     told = with_code(failure)
-    assert (told.code, told.message) == ("SQ4306", f'no room is left for file "{tmp_path / "lane"}"')
+    assert (told.code, told.message) == ("SQ4306", f'no space left on device for file "{tmp_path / "lane"}"')
 
 
 def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_path: Path) -> None:
