@@ -164,7 +164,7 @@ def test_what_java_says_of_a_full_disk_is_understood() -> None:
 
 
 def test_task_tells_of_a_full_disk() -> None:
-    with pytest.raises(failure.TaskError, match="no room is left") as caught, failure.as_task_error("key"):
+    with pytest.raises(failure.TaskError, match="no space left on device") as caught, failure.as_task_error("key"):
         raise OSError(errno.ENOSPC, "No space left on device", "/state/run")
     found = failure.from_spark_error(
         RuntimeError(f"Job aborted\n\tat x.y.Z\nCaused by: {caught.value}\n\tat java.base"), "key"
