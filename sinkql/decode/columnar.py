@@ -65,13 +65,6 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def mask_and(one: Mask | None, other: Mask | None) -> Mask | None:
-    """Return where both are True; None is everywhere."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
 def mask_or(one: Mask | None, other: Mask | None) -> Mask | None:
     """Return where one of both is True; None is nowhere."""
     if one is None or other is None:

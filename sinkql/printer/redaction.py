@@ -11,7 +11,6 @@ from sinkql.keywords import Keywords, Role
 _REDACTED = ast.Text("<redacted>")
 
 Substitute = Callable[[ast.Value], ast.Value]
-Hides = Callable[[str], bool]
 
 
 def without_secrets(statement: ast.Statement, words: Keywords) -> ast.Statement:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import logical, physical
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import parse_type
 from sinkql.logical.numeric_type import INTEGERS
 
 
@@ -194,9 +194,3 @@ def _records(column: pa.Array, type_: logical.Type) -> pa.StringArray:
     names = [field.name for field in type_.fields]
     whole = objects(names, [field.type for field in type_.fields], column.flatten())
     return pc.if_else(column.is_valid(), whole, None)
-
-
-def check_types(columns: Sequence[pa.Array], types: Sequence[logical.Type]) -> None:
-    """Assert that columns have the types that they are written as."""
-    for column, type_ in zip(columns, types, strict=True):
-        assert column.type == arrow_type(str(type_)), (column.type, type_)
