@@ -16,7 +16,7 @@ from sinkql.capture import open_reader
 from sinkql.capture.control import CaptureIntervals, CaptureProgress, SubscribedSink
 from sinkql.capture.log import LogDirectory
 from sinkql.capture.log_store import DamagedEntryError
-from sinkql.capture.object_log_store import log_folder
+from sinkql.capture.object_log_store import open_log_directory
 from sinkql.capture.runner import CaptureRunner
 from sinkql.connector_api.cdc import CapturedSource, LogPath, LogRetention, source_options, table_options
 from sinkql.connector_api.planning import SourceKind, SourcePlan
@@ -84,7 +84,7 @@ class Sinks:
     @property
     def place(self) -> LogDirectory:
         source = CapturedSource(SOURCE, "pg", "FAKE", None, log=self._log)
-        return log_folder(self.folder, source, self.kept, self._store)
+        return open_log_directory(self.folder, source, self.kept, self._store)
 
     def table_of(self, name: str) -> str:
         return dict(self.tables).get(name, "t")
@@ -96,7 +96,7 @@ class Sinks:
         read = physical.Read(self.table_of(name), "FAKE", options, COLUMNS, "upsert", key=("id",), log=self._log)
         return job(read, self.folder, table=name, key=("id",), max_rows=max_rows)
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         """Return the sinks as the catalog lists them."""
         return [SubscribedSink(f"id-{name}", table(self.table_of(name))) for name in self.names]
 
@@ -145,8 +145,8 @@ class FakeHost:
     known: dict[str, Offsets] = field(default_factory=dict)
     lost: bool = False
 
-    def clients(self) -> Sequence[SubscribedSink]:
-        return [replace(each, offsets=self.known.get(each.sink_id)) for each in self.sinks.clients()]
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
+        return [replace(each, offsets=self.known.get(each.sink_id)) for each in self.sinks.subscribed_sinks()]
 
     def secret(self, name: str) -> str:
         raise AssertionError(name)
@@ -170,8 +170,8 @@ class FakeHost:
     def release(self) -> None:
         pass
 
-    def report(self, doing: CaptureProgress) -> None:
-        self.told.append(doing)
+    def report(self, progress: CaptureProgress) -> None:
+        self.told.append(progress)
 
 
 @dataclass

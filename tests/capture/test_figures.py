@@ -120,7 +120,7 @@ def test_sink_that_lags_is_behind_by_what_follows_it_alone(tmp_path: Path, serve
         running.until(lambda: running.captured() == 5)
         running.confirms()
         behind = running.host.told[-1].details
-        places = dict(messages.all_of(sinks.place.notes, "at", messages.ReaderPosition))
+        places = dict(messages.all_of(sinks.place.messages, "at", messages.ReaderPosition))
     assert places["id-a.t"].to < places["id-b.u"].to
     assert beside["offset_committed"] == 4
     assert behind["offset_committed"] == 1

@@ -27,7 +27,9 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     if request.param == "folder":
         return lambda: FolderLogStore(tmp_path)
     server: Seaweed = request.getfixturevalue("bucket")
-    return lambda: ObjectLogStore.of(f"s3://data/handover/{tmp_path.name}/", S3Credentials(server.storage), "here")
+    return lambda: ObjectLogStore.from_path(
+        f"s3://data/handover/{tmp_path.name}/", S3Credentials(server.storage), "here"
+    )
 
 
 class Sink:
@@ -63,7 +65,7 @@ class Capture:
             to = str(int(log.to or "0") + 1)
             log.add("changes", to=to, at=0.0, start="0")
         else:
-            log.forget(sum(each.entry <= self.sink.at for each in log.entries))
+            log.delete_first(sum(each.entry <= self.sink.at for each in log.entries))
 
 
 @contextmanager
@@ -106,7 +108,7 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
         nonlocal epoch
         epoch += 1
         if chance.random() < 0.3:
-            Capture(open_store, folder, epoch, sink).log.place.store.discard()
+            Capture(open_store, folder, epoch, sink).log.directory.store.discard()
             sink.begin_again()
         other = Capture(open_store, folder, epoch, sink)
         for _ in range(chance.randint(1, 8)):
@@ -130,7 +132,7 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
         before = sink.at
         sink.read()
         assert sink.at == before + 1
-    assert capture.log.place.numbers() == [each.entry for each in capture.log.entries]
+    assert capture.log.directory.numbers() == [each.entry for each in capture.log.entries]
 
 
 def test_a_log_has_no_hole_whoever_sleeps_where(open_store: Open, tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_pat
         second = LogWriter.open(other, 2, new_id="other")
         while int(second.to) < 6:
             second.add("changes", to=str(int(second.to) + 1), at=0.0)
-        second.forget(len(second.entries))
+        second.delete_first(len(second.entries))
         ends.append(second.to)
 
     with asleep(at, take_over), suppress(FencedLogError):
@@ -199,14 +201,14 @@ def _forgets_late(open_store: Open, folder: Path, at: int) -> None:
     grow(slept, 6)
 
     def begin_again() -> None:
-        opened(2).place.store.discard()
+        opened(2).directory.store.discard()
         grow(opened(3), 3)
 
     with asleep(at, begin_again):
-        slept.forget(4)
+        slept.delete_first(4)
     there = LogDirectory(folder, open_store(), FolderStore(folder)).numbers()
     last = opened(4)
     assert [each.entry for each in last.entries] == there
     assert there == ([0, 1, 2] if last.id == "log 3" else [4, 5])
     grow(last, 4)
-    assert last.place.numbers() == [each.entry for each in last.entries]
+    assert last.directory.numbers() == [each.entry for each in last.entries]

@@ -86,9 +86,9 @@ def test_records_that_do_not_decode_are_written_before_they_fill_the_memory(tmp_
     buffer = Buffer(store, 1)
     errors = [RowError(str(number), "SQ3101", "no", b"x" * 1000) for number in range(1000)]
     rows = replace(rows_of([(1, "new")]), errors=errors)
-    buffer.take(RowsChanged("1", {"t": [rows]}, Transactions((), ()), open=True), 0.0)
+    buffer.add(RowsChanged("1", {"t": [rows]}, Transactions((), ()), open=True), 0.0)
     assert buffer.bytes > 1_000_000
     buffer.spill()
     assert buffer.bytes == 0
     (file,) = buffer.files["t"]
-    assert data_file.failed(store, file) == errors
+    assert data_file.read_failures(store, file) == errors

@@ -36,7 +36,7 @@ def test_entries_of_other_tables_are_looked_at_once(tmp_path: Path) -> None:
     for number in range(1, 5):
         _changes(log, str(number), "other")
         assert reader.latest(start, _LIMIT) == start
-    folder.store.forget(2)
+    folder.store.delete_entry(2)
     _changes(log, "5", "other", "mine")
     _changes(log, "6", "other")
     end = reader.latest(start, _LIMIT)
@@ -70,9 +70,9 @@ def test_a_log_knows_how_large_it_is(tmp_path: Path) -> None:
     for number in range(1, 5):
         _changes(log, str(number), "mine", "other", size=number * 100)
     assert log.size == 2000
-    log.forget(3)
+    log.delete_first(3)
     assert log.size == 1400
-    log.forget(9)
+    log.delete_first(9)
     assert log.size == 800
     assert LogWriter.open(folder, 2, new_id="l").size == 800
 

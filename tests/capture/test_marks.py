@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Server:
 class Keyless(FakeHost):
     """A catalog whose sinks read a table without a key."""
 
-    def clients(self) -> Sequence[SubscribedSink]:
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", _KEYLESS) for name in self.sinks.names]
 
 
@@ -61,11 +61,11 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
         server.commit([("t", number, "more")])
     running = Running(sinks)
     running.host = running.capture.host = Keyless(sinks)
-    messages.send(sinks.place.notes, "at/id-a.t", messages.ReaderPosition("t", position(1), "lost", 7))
+    messages.send(sinks.place.messages, "at/id-a.t", messages.ReaderPosition("t", position(1), "lost", 7))
     with running:
         running.until(lambda: running.captured() >= server.end())
         place = LogPosition("lost", 8, position(3), done=True)
-        messages.send(sinks.place.notes, "at/id-a.t", place.at("t"))
+        messages.send(sinks.place.messages, "at/id-a.t", place.at("t"))
         reader = LogReader("t", "id-a", sinks.place, _KEYLESS, sinks.keeping, "retract")
         running.until(lambda: _end(reader, place) == position(server.end()))
         splits = reader.splits(place.offsets(), reader.latest(place.offsets(), _MANY))
@@ -77,8 +77,8 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
 class Late(FakeHost):
     """A catalog that is known as it was before the last sink came."""
 
-    def clients(self) -> Sequence[SubscribedSink]:
-        return super().clients()[:-1]
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
+        return super().subscribed_sinks()[:-1]
 
 
 def test_what_a_new_sink_says_counts_before_the_catalog_is_read_again(tmp_path: Path, server: Server) -> None:
@@ -125,12 +125,16 @@ def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, se
     messages.send(notes, "at/id-a.t", place.at("t"))
     for known in earlier:
         client = SubscribedSink("id-a", _KEYLESS, known.offsets())
-        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).at) == {"id-a.t": place.at("t")}
+        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).by_reader) == {
+            "id-a.t": place.at("t")
+        }
     further = msgspec.structs.replace(place, entry=8, to=position(4))
     anew = msgspec.structs.replace(place, entry=5, to=position(2), generation=1, done=False)
     for later in (further, anew):
         client = SubscribedSink("id-a", _KEYLESS, later.offsets())
-        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).at) == {"id-a.t": later.at("t")}
+        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).by_reader) == {
+            "id-a.t": later.at("t")
+        }
 
 
 def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:

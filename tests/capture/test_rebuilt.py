@@ -63,7 +63,7 @@ def _row(key: int, value: str | None) -> dict[str, Any]:
 class _Sinks(Sinks):
     """Sinks that keep each row."""
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", _holed()) for name in self.names]
 
     def loop(self, name: str) -> BatchLoop:

@@ -117,8 +117,8 @@ def test_sink_that_has_just_committed_is_known(tmp_path: Path, server: Server, m
         reader.after_commit(place)
 
     monkeypatch.setattr(messages, "all_of", committing)
-    found = SinkPositions.read(sinks.place.notes, sinks.clients())
-    assert found.at or found.wants
+    found = SinkPositions.read(sinks.place.messages, sinks.subscribed_sinks())
+    assert found.by_reader or found.requests
 
 
 def test_entry_ends_where_a_sink_is(tmp_path: Path, server: Server) -> None:

@@ -74,7 +74,7 @@ def _code(sinks: Sinks, name: str = "a") -> str:
 
 
 def _skip(sinks: Sinks, code: str = "SQ3702") -> None:
-    messages.send(sinks.place.notes, "skip", messages.LossAcceptance(code))
+    messages.send(sinks.place.messages, "skip", messages.LossAcceptance(code))
 
 
 def _lose(sinks: Sinks, server: Server) -> None:
@@ -147,14 +147,15 @@ def test_rows_that_are_computed_again_while_more_is_lost_begin_anew(tmp_path: Pa
 
 def _accepting(sinks: Sinks) -> Running:
     """Return a capture that runs, once it goes on without what was lost."""
-    before = messages.latest_epoch(sinks.place.notes).number
+    before = messages.latest_epoch(sinks.place.messages).number
     running = _running(sinks)
     running.__enter__()
     running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
     _skip(sinks)
     running.until(
         lambda: (
-            messages.latest_epoch(sinks.place.notes).number > before and messages.latest_epoch(sinks.place.notes).begin
+            messages.latest_epoch(sinks.place.messages).number > before
+            and messages.latest_epoch(sinks.place.messages).begin
         )
     )
     return running
@@ -169,7 +170,7 @@ def test_running_sink_is_told_to_compute_its_rows_again(tmp_path: Path, server: 
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks)
         reader, start = loop.readers["t"], loop.marker.end
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.messages).begin)
         running.until(lambda: reader.wants_full_refresh(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
         with pytest.raises(SinkqlError) as failed:
             loop.process(start, {"t": reader.latest(start["t"], _MANY)})
@@ -226,7 +227,7 @@ def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_pat
     with _running(sinks) as running:
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.messages).begin)
         server.commit([("t", 2, "kept")])
     for _ in range(3):  # nothing of it is forgotten before the sink has it
         with _running(sinks) as running:
@@ -243,11 +244,11 @@ def test_sink_of_rows_with_holes_goes_on_with_all_rows(tmp_path: Path, server: S
     _lose_log(sinks, ("t", 1, "lost"))
     start, known = loop.marker.end["t"], loop.readers["t"]
     assert isinstance(known, LogReader)
-    reader = replace(known, holes=True)
+    reader = replace(known, unchanged_values=True)
     with _running(sinks) as running:
         running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.messages).begin)
         running.until(lambda: (end := reader.latest(start, _MANY)) != start and end.get("done"))
         end = reader.latest(start, _MANY)
         assert reader.snapshot_running(start)  # a change of a row that the sink has not seen is passed over until then
@@ -263,7 +264,7 @@ def test_sink_that_keeps_rows_of_others_goes_on_with_what_comes(tmp_path: Path, 
     with _running(sinks) as running:
         assert _code(sinks) == "SQ3436"
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.messages).begin)
         server.commit([("t", 2, "kept")])
         loop = once(sinks)
     assert not loop.needs_full_refresh()
@@ -285,7 +286,7 @@ def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, se
     with _running(sinks) as running:
         assert _code(sinks) == code
         _skip(sinks, code)
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.messages).begin)
         loop = once(sinks)
     assert not loop.needs_full_refresh()
     lost = {2: "old"}  # nothing tells of a row that went meanwhile
@@ -313,7 +314,7 @@ def test_place_that_the_log_left_behind_is_given_up(tmp_path: Path, server: Serv
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
         assert _code(sinks, "b") == "SQ3434"
-        messages.send(sinks.place.notes, "skip/id-b.t", messages.LossAcceptance("SQ3434"))
+        messages.send(sinks.place.messages, "skip/id-b.t", messages.LossAcceptance("SQ3434"))
         running.host.sinks = sinks
         once(sinks, "b")
         assert not (sinks.place.folder / "skip" / "id-b.t.json").exists()
@@ -328,7 +329,7 @@ def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_p
     with _unslotted(sinks) as running:
         assert _code(sinks) == "SQ3702"
         _skip(sinks)
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.place.messages).begin)
         loop = once(sinks)
     server.commit([("t", 1, "after"), ("t", 2, None)])
     shutil.rmtree(sinks.place.folder)
@@ -339,7 +340,7 @@ def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_p
         drain(loop)
     assert not loop.needs_full_refresh()
     assert sinks.rows() == server.rows()
-    assert messages.latest_epoch(sinks.place.notes).number == 1
+    assert messages.latest_epoch(sinks.place.messages).number == 1
 
 
 def _unslotted(sinks: Sinks) -> Running:

@@ -40,7 +40,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 def _bucket(
     server: Seaweed, folder: Path, owner: str = "here", storage: dict[str, str] | None = None
 ) -> ObjectLogStore:
-    return ObjectLogStore.of(f"s3://data/logs/{folder.name}/", S3Credentials(storage or server.storage), owner)
+    return ObjectLogStore.from_path(f"s3://data/logs/{folder.name}/", S3Credentials(storage or server.storage), owner)
 
 
 def test_entry_is_made_once(open_store: Open) -> None:
@@ -72,11 +72,11 @@ def test_what_is_forgotten_is_gone_and_what_is_kept_is_there(open_store: Open) -
     store.open(1)
     for number in range(3):
         store.add(number, b"entry %d" % number)
-        with store.file(f"{number}.arrow") as file:
+        with store.open_file(f"{number}.arrow") as file:
             file.write(b"rows")
             file.write(b" %d" % number)
         store.write(f"{number}.arrow.errors", b"errors")
-    store.forget(0)
+    store.delete_entry(0)
     store.remove("0.arrow")
     store.sweep({"1.arrow", "2.arrow"})
     assert list(store.entries()) == [(1, b"entry 1"), (2, b"entry 2")]
@@ -113,11 +113,11 @@ def test_capture_that_others_have_gone_past_is_fenced(open_store: Open) -> None:
     zombie.add(0, b"a")
     other.open(2)
     other.add(1, b"b")
-    other.forget(0)
+    other.delete_entry(0)
     with pytest.raises(FencedLogError):
         zombie.add(1, b"c")
     other.add(2, b"d")
-    other.forget(1)
+    other.delete_entry(1)
     with pytest.raises(FencedLogError):
         zombie.add(1, b"c")
     assert other.numbers() == [2]
@@ -213,7 +213,7 @@ def test_store_that_cannot_be_reached_says_why(
 
 
 def test_bucket_that_is_not_there_is_told(bucket: Seaweed, tmp_path: Path) -> None:
-    store = ObjectLogStore.of("s3://nowhere/logs/", S3Credentials(bucket.storage), "here")
+    store = ObjectLogStore.from_path("s3://nowhere/logs/", S3Credentials(bucket.storage), "here")
     with pytest.raises(SinkqlError) as failed:
         store.open(1)
     assert (failed.value.code, failed.value.option) == ("SQ3307", "LOG")

@@ -13,8 +13,7 @@ import pytest
 
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, drain, once, registry
 from capture.server import FakeStream, Server, position, table
-from sinkql.capture import messages
-from sinkql.capture import reader as reading
+from sinkql.capture import messages, sink_messages
 from sinkql.capture.control import SubscribedSink
 from sinkql.capture.log import LogDirectory, LogWriter
 from sinkql.capture.runner import discard
@@ -51,7 +50,7 @@ def test_source_that_was_compiled_is_not_read(tmp_path: Path) -> None:
 
 
 def test_run_without_a_capture_says_that_none_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(sink_messages, "_PATIENCE_SECONDS", 0.01)
     with pytest.raises(SinkqlError, match="SQ3431"):  # where `once` would begin again
         drain(Sinks(tmp_path).loop("a"))
 
@@ -181,7 +180,7 @@ def test_damaged_file_is_read_again_from_the_server(
 def test_note_of_a_damaged_file_of_another_log_is_taken_away(tmp_path: Path, server: Server) -> None:
     """A reader may tell of a file after the log that has it was begun again: the next log is whole."""
     sinks = Sinks(tmp_path)
-    notes = sinks.place.notes
+    notes = sinks.place.messages
     with Running(sinks, _KEEPING) as running:
         once(sinks)
         first = sinks.place.entry(0)
@@ -261,10 +260,10 @@ def test_catalog_that_does_not_answer_keeps_no_change_from_the_log(tmp_path: Pat
     class Deaf(FakeHost):
         deaf = False
 
-        def clients(self) -> Sequence[SubscribedSink]:
+        def subscribed_sinks(self) -> Sequence[SubscribedSink]:
             if self.deaf:
                 raise SinkqlError("SQ4107", "busy")
-            return super().clients()
+            return super().subscribed_sinks()
 
     sinks = Sinks(tmp_path)
     running = Running(sinks)
@@ -297,7 +296,7 @@ def test_sinks_that_are_made_anew_read_a_source_whose_log_was_damaged(tmp_path: 
     sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with Running(sinks, _KEEPING):
         once(sinks)
-    sinks.place.store.forget(sinks.place.numbers()[1])
+    sinks.place.store.delete_entry(sinks.place.numbers()[1])
     with Running(sinks):
         assert _code(sinks) == "SQ3436"
     anew = Sinks(tmp_path, names=("b",), keeping=sinks.keeping)
@@ -411,7 +410,7 @@ def test_capture_that_has_lost_its_lease_deletes_no_log(tmp_path: Path, server: 
     sinks = Sinks(tmp_path)
     with Running(sinks, _KEEPING):
         once(sinks)
-    sinks.place.store.forget(sinks.place.numbers()[1])  # or it was about to be, by the one who has the lease
+    sinks.place.store.delete_entry(sinks.place.numbers()[1])  # or it was about to be, by the one who has the lease
     left = sinks.place.numbers()
     running = Running(sinks)
     running.host.epoch = 0
@@ -434,8 +433,8 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
     tmp_path: Path, server: Server, last: str
 ) -> None:
     class Holes(FakeHost):
-        def clients(self) -> Sequence[SubscribedSink]:
-            found = super().clients()
+        def subscribed_sinks(self) -> Sequence[SubscribedSink]:
+            found = super().subscribed_sinks()
             return [replace(each, table=replace(each.table, holes=each.table.id == "t")) for each in found]
 
     tables = (("a", "t"), ("b", "u")) if last == "a" else (("a", "u"), ("b", "t"))
@@ -446,7 +445,7 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
     def tell(to: int) -> None:
         for name, read in tables:
             messages.send(
-                sinks.place.notes, f"at/id-{name}.{read}", messages.ReaderPosition(read, position(to), "lost", 7)
+                sinks.place.messages, f"at/id-{name}.{read}", messages.ReaderPosition(read, position(to), "lost", 7)
             )
 
     def log() -> str:
@@ -576,7 +575,7 @@ def test_lost_log_begins_again_where_the_server_still_has_what_it_confirmed(
     if how == "deleted":
         discard(sinks.place)
     else:
-        sinks.place.store.forget(sinks.place.numbers()[1])
+        sinks.place.store.delete_entry(sinks.place.numbers()[1])
     with Running(sinks, stream=lambda: FakeStream(server, remembers=True)):
         once(sinks)
     assert sinks.rows() == server.rows()

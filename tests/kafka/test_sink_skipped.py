@@ -55,8 +55,8 @@ def test_sink_into_a_topic_goes_on_after_changes_that_were_lost(
         with pytest.raises(SinkqlError) as failed:
             drain(_loop(pipeline, sinks))
         assert failed.value.code == "SQ3436"
-        messages.send(sinks.place.notes, "skip", messages.LossAcceptance(failed.value.code))
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        messages.send(sinks.place.messages, "skip", messages.LossAcceptance(failed.value.code))
+        running.until(lambda: messages.latest_epoch(sinks.place.messages).begin)
         server.commit([("t", 2, "ben")])
         drain(_loop(pipeline, sinks))
     assert [each["v"] for each in folded(committed(broker, "skipping")).values()] == ["ann", "ben"]

@@ -63,7 +63,7 @@ class Several(Sinks):
         body = physical.Normalize(read, "rows", table.key) if table.holes else read
         return job(body, self.folder, table=name, key=table.key, max_rows=max_rows)
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", self.of[name]) for name in self.names]
 
 
@@ -95,7 +95,7 @@ def _between_chunks(
         with Running(sinks, stream=stream) as running:
             sink = pool.submit(once, sinks, "t")
             assert read.wait(PATIENCE_S)
-            running.until(lambda: sinks.place.notes.names("at"))
+            running.until(lambda: sinks.place.messages.names("at"))
             postgres.execute(done, database)
             go.set()
             yield sinks, running, sink

@@ -68,7 +68,7 @@ class Pipeline:
 
     def has_a_generation(self) -> bool:
         """Tell whether the capture has told the sink, which waits as far as it knows, where to join."""
-        said = messages.status(self.sinks.place.notes)
+        said = messages.status(self.sinks.place.messages)
         first = self.sinks.place.numbers()[:1]
         return bool(said and first and said.joinable and said.log == self.sinks.place.entry(first[0]).log)  # type: ignore[union-attr]
 

@@ -67,7 +67,7 @@ class ServerSinks(Sinks):
         body = physical.Normalize(read, "rows", self.of.key) if self.of.holes else read
         return job(body, self.folder, table=name, key=self.of.key, max_rows=max_rows)
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", self.of) for name in self.names]
 
     def table(self, name: str) -> dict[Any, tuple[Any, ...]]:
