@@ -38,7 +38,7 @@ def _run(order: dict[str, Any]) -> int:
         host = FakeHost(sinks, epoch=order["epoch"]) if lease is None else LeasedHost(sinks, seconds=lease)
         pace = QUICK if lease is None else _KEEPING
         CaptureRunner(
-            sinks.place, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, pace
+            sinks.directory, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, pace
         ).run()
         return 0
     try:

@@ -82,7 +82,7 @@ class Sinks:
         return Server(self.folder / "server.db")
 
     @property
-    def place(self) -> LogDirectory:
+    def directory(self) -> LogDirectory:
         source = CapturedSource(SOURCE, "pg", "FAKE", None, log=self._log)
         return open_log_directory(self.folder, source, self.kept, self._store)
 
@@ -141,12 +141,12 @@ class FakeHost:
 
     sinks: Sinks
     epoch: int = 1
-    told: list[CaptureProgress] = field(default_factory=list)
-    known: dict[str, Offsets] = field(default_factory=dict)
+    reports: list[CaptureProgress] = field(default_factory=list)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
     lost: bool = False
 
     def subscribed_sinks(self) -> Sequence[SubscribedSink]:
-        return [replace(each, offsets=self.known.get(each.sink_id)) for each in self.sinks.subscribed_sinks()]
+        return [replace(each, offsets=self.offsets.get(each.sink_id)) for each in self.sinks.subscribed_sinks()]
 
     def secret(self, name: str) -> str:
         raise AssertionError(name)
@@ -160,9 +160,9 @@ class FakeHost:
 
     def newest(self) -> int:
         """Return the epoch of the log's last entry, as far as that can be read."""
-        numbers = self.sinks.place.numbers()
+        numbers = self.sinks.directory.numbers()
         try:
-            last = self.sinks.place.entry(numbers[-1]) if numbers else None
+            last = self.sinks.directory.entry(numbers[-1]) if numbers else None
         except ValueError:
             return 0  # it is damaged
         return last.epoch if last is not None else 0
@@ -171,7 +171,7 @@ class FakeHost:
         pass
 
     def report(self, progress: CaptureProgress) -> None:
-        self.told.append(progress)
+        self.reports.append(progress)
 
 
 @dataclass
@@ -188,7 +188,7 @@ class Running:
     def __post_init__(self) -> None:
         self.host = FakeHost(self.sinks)
         stream = self.stream or (lambda: FakeStream(self.sinks.server))
-        self.capture = CaptureRunner(self.sinks.place, stream, self.sinks.keeping, self.host, self.pace)
+        self.capture = CaptureRunner(self.sinks.directory, stream, self.sinks.keeping, self.host, self.pace)
         self.thread = threading.Thread(target=self.capture.run)
 
     def __enter__(self) -> Running:
@@ -203,7 +203,7 @@ class Running:
         """Wait for a condition."""
         deadline = Deadline()
         while not holds():
-            assert deadline.left(), f"no {source_of(holds)}; the capture told {self.host.told[-1:]}"
+            assert deadline.left(), f"no {source_of(holds)}; the capture told {self.host.reports[-1:]}"
             assert self.thread.is_alive(), f"the capture ended before {source_of(holds)}"
             time.sleep(0.002)
 
@@ -214,18 +214,18 @@ class Running:
 
     def confirms(self) -> None:
         """Wait until the capture has confirmed twice from now on."""
-        told = len(self.host.told)
-        self.until(lambda: len(self.host.told) > told + 1)
+        told = len(self.host.reports)
+        self.until(lambda: len(self.host.reports) > told + 1)
 
     def captured(self) -> int:
         """Return the position that the log has reached."""
-        numbers = self.sinks.place.numbers()
-        last = self.sinks.place.entry(numbers[-1]) if numbers else None
+        numbers = self.sinks.directory.numbers()
+        last = self.sinks.directory.entry(numbers[-1]) if numbers else None
         return int(last.to, 16) if last is not None else -1
 
     def entries(self) -> int:
         """Return how many entries the log has."""
-        return len(self.sinks.place.numbers())
+        return len(self.sinks.directory.numbers())
 
 
 def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> BatchLoop:

@@ -1,4 +1,4 @@
-"""Captures of one log that take turns, one of which sleeps at any place: neither the log nor a sink has a hole."""
+"""Captures of one log take turns, and one is suspended at any point: neither the log nor a sink has a gap."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 class Sink:
     """Read a log entry by entry; what it has is what captures may forget."""
 
-    def __init__(self, place: LogDirectory) -> None:
-        self.place, self.at, self.to = place, -1, "0"
+    def __init__(self, directory: LogDirectory) -> None:
+        self.directory, self.at, self.to = directory, -1, "0"
 
     def begin_again(self) -> None:
         """Read a log that was discarded from its beginning."""
@@ -44,7 +44,7 @@ class Sink:
 
     def read(self) -> None:
         """Take the next entry; it begins where the one before ended."""
-        entry = self.place.entry(self.at + 1)
+        entry = self.directory.entry(self.at + 1)
         if entry is not None:
             assert entry.start == self.to
             self.at, self.to = entry.entry, entry.to
@@ -54,8 +54,8 @@ class Capture:
     """Write a log with one lease."""
 
     def __init__(self, open_store: Open, folder: Path, epoch: int, sink: Sink) -> None:
-        place = LogDirectory(folder, open_store(), FolderStore(folder))
-        self.log = LogWriter.open(place, epoch, new_id=f"log {epoch}")
+        directory = LogDirectory(folder, open_store(), FolderStore(folder))
+        self.log = LogWriter.open(directory, epoch, new_id=f"log {epoch}")
         self.sink = sink
 
     def step(self, chance: random.Random) -> None:
@@ -135,14 +135,14 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
     assert capture.log.directory.numbers() == [each.entry for each in capture.log.entries]
 
 
-def test_a_log_has_no_hole_whoever_sleeps_where(open_store: Open, tmp_path: Path) -> None:
+def test_a_log_has_no_gap_if_a_capture_is_suspended_anywhere(open_store: Open, tmp_path: Path) -> None:
     many = 60 if isinstance(open_store(), FolderLogStore) else 3
     for seed in range(many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
 
 
 @pytest.mark.soak
-def test_a_log_has_no_hole_over_many_histories(open_store: Open, tmp_path: Path) -> None:
+def test_a_log_has_no_gap_over_many_histories(open_store: Open, tmp_path: Path) -> None:
     many = 5_000 if isinstance(open_store(), FolderLogStore) else 300
     for seed in range(1000, 1000 + many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
@@ -162,9 +162,9 @@ def _in(open_store: Open, folder: Path, seed: int) -> Open:
 
 
 @pytest.mark.parametrize("at", range(1, 9))
-def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_path: Path, at: int) -> None:
-    place = LogDirectory(tmp_path, open_store(), FolderStore(tmp_path))
-    slept = LogWriter.open(place, 1, new_id="log")
+def test_a_deleted_entry_is_not_written_again(open_store: Open, tmp_path: Path, at: int) -> None:
+    directory = LogDirectory(tmp_path, open_store(), FolderStore(tmp_path))
+    slept = LogWriter.open(directory, 1, new_id="log")
     slept.add("open", start="0", to="0", at=0.0, kept="log")
     slept.add("changes", to="1", at=0.0)
     slept.add("changes", to="2", at=0.0)
@@ -184,7 +184,7 @@ def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_pat
     assert [each.to for each in third.entries][-1:] == ends or not ends
 
 
-def test_a_capture_that_forgets_does_nothing_to_a_log_that_begins_again(open_store: Open, tmp_path: Path) -> None:
+def test_a_capture_that_deletes_entries_leaves_a_new_log_alone(open_store: Open, tmp_path: Path) -> None:
     for at in range(1, 9) if isinstance(open_store(), FolderLogStore) else (1, 4):
         _forgets_late(_in(open_store, tmp_path, at), tmp_path / str(at), at)
 

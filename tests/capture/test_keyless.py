@@ -1,4 +1,4 @@
-"""A table without a key is read once nothing of it changed while its snapshot was taken, however busy it is then."""
+"""A table without a key is read if nothing of it changed while its snapshot began, however busy it is later."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: S
     assert [part.rows.num_rows for part in received.rows["t"]] == [0, 1]
 
 
-def test_reading_that_is_given_up_ends(snapshots: SnapshotReader) -> None:
+def test_abandoned_reading_ends(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
     snapshots.abandon()
     assert not snapshots.is_holding
 
 
-def test_rows_are_computed_again_where_the_log_is_lost_that_knew_what_the_snapshot_had(tmp_path: Path) -> None:
+def test_lost_log_of_a_snapshot_without_a_key_needs_a_full_refresh(tmp_path: Path) -> None:
     log = LogWriter.open(LogDirectory.local(tmp_path), 1, new_id="another")
     log.add("open", to=position(1), at=0.0)
     for number in (2, 3):

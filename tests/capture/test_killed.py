@@ -1,4 +1,4 @@
-"""Captures and sinks that die wherever they are, logs that are lost: the tables are what the server has, in the end."""
+"""Captures and sinks are killed at any point, and logs are lost: in the end the tables equal the server."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class World:
         for pid in self.awake:
             self.children.order(do="kill", pid=pid)
         self.awake.clear()
-        place = self.sinks.place
+        place = self.sinks.directory
         kept = [each.kept for each in map(place.entry, place.numbers()) if each is not None and each.kind == "open"]
         if "log" in kept[-1:]:
             return
@@ -130,7 +130,7 @@ class World:
 
     def _files(self) -> list[str]:
         """Return the names of the log's data files."""
-        place = self.sinks.place
+        place = self.sinks.directory
         entries = [entry for number in place.numbers() if (entry := place.entry(number)) is not None]
         return [each.name for entry in entries for each in entry.files()]
 
@@ -251,7 +251,7 @@ def _check(
 
 
 @pytest.mark.parametrize("keep", ["server", "log"])
-def test_tables_are_right_whatever_dies(tmp_path: Path, children: Children, keep: Any) -> None:
+def test_tables_are_right_if_any_process_dies(tmp_path: Path, children: Children, keep: Any) -> None:
     happened = _check(tmp_path, children, seed=7, kills=10, keeping=LogRetention(keep))
     assert len([row for row in (*_CAPTURE, *_SINK) if happened[row]]) > 1
 
@@ -273,7 +273,7 @@ _WRITING = ("publish-files#2", "entry-before#3", "entry-made#4", "entry-deleted#
 @pytest.mark.parametrize(
     "point", ["chunk-written#1", "entry-put#3", *(pytest.param(each, marks=pytest.mark.soak) for each in _WRITING)]
 )
-def test_capture_into_a_bucket_may_die_wherever_it_writes(
+def test_capture_into_an_object_store_may_die_at_any_write(
     tmp_path: Path, children: Children, bucket: Seaweed, point: str
 ) -> None:
     server = Server.make(tmp_path / "server.db")
@@ -295,7 +295,7 @@ def test_capture_into_a_bucket_may_die_wherever_it_writes(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
-def test_tables_are_right_whatever_dies_often_with_the_log_in_a_bucket(
+def test_tables_are_right_after_many_deaths_with_the_log_in_an_object_store(
     tmp_path: Path, children: Children, tally: Counter[str], bucket: Seaweed, seed: int
 ) -> None:
     keeping = LogRetention("log" if seed % 3 == 0 else "server")
@@ -304,8 +304,6 @@ def test_tables_are_right_whatever_dies_often_with_the_log_in_a_bucket(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20))
-def test_tables_are_right_whatever_dies_often(
-    tmp_path: Path, children: Children, tally: Counter[str], seed: int
-) -> None:
+def test_tables_are_right_after_many_deaths(tmp_path: Path, children: Children, tally: Counter[str], seed: int) -> None:
     keeping = LogRetention("log" if seed % 3 == 0 else "server", max_retained=2000 if seed % 4 == 0 else None)
     tally += _check(tmp_path, children, seed, kills=30, keeping=keeping)

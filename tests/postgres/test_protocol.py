@@ -66,10 +66,10 @@ class Stepped:
     def begin(self) -> None:
         """Begin a capture."""
         self.sessions += 1
-        log = LogWriter.open(self.sinks.place, self.sessions, new_id=f"log {self.sessions}")
+        log = LogWriter.open(self.sinks.directory, self.sessions, new_id=f"log {self.sessions}")
         self.stream = PostgresStream(login(self.server, self.database), self.source, failure)
         registry = SinkRegistry(
-            FakeHost(self.sinks, epoch=self.sessions), self.sinks.place.messages, _PACE.look_seconds
+            FakeHost(self.sinks, epoch=self.sessions), self.sinks.directory.messages, _PACE.look_seconds
         )
         self.session = CaptureSession(
             log,

@@ -1,4 +1,4 @@
-"""Captures of one source at once, stopped and woken wherever they are: its log has each change once, in order."""
+"""Several captures of a source are stopped and woken at any point: its log has each change once, in order."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Rivals:
 
     def look(self) -> None:
         """Take note of new entries; those that are known are as they were."""
-        for number in self.sinks.place.numbers():
-            entry = self.sinks.place.entry(number)
+        for number in self.sinks.directory.numbers():
+            entry = self.sinks.directory.entry(number)
             assert entry is not None
             assert self.entries.setdefault(number, entry) == entry
 
@@ -162,27 +162,27 @@ class Slow(LeasedHost):
             self.other.host = LeasedHost(self.sinks, seconds=1000.0)
             self.other.capture.host = self.other.host
             self.other.__enter__()
-            self.other.until(self.sinks.place.numbers)
+            self.other.until(self.sinks.directory.numbers)
         return epoch
 
 
-def test_a_capture_that_had_the_lease_before_another_wrote_does_not_go_on_with_its_log(tmp_path: Path) -> None:
+def test_a_capture_with_an_older_lease_does_not_continue_the_log(tmp_path: Path) -> None:
     Server.make(tmp_path / "server.db").commit([("t", 1, "one")])
     sinks = Sinks(tmp_path)
     sinks.loop("a").writer.open()
     host = Slow(sinks)
-    late = CaptureRunner(sinks.place, lambda: FakeStream(sinks.server), sinks.keeping, host, _KEEPING)
+    late = CaptureRunner(sinks.directory, lambda: FakeStream(sinks.server), sinks.keeping, host, _KEEPING)
     running = threading.Thread(target=late.run, daemon=True)
     running.start()
     deadline = Deadline()
     while host.asked < 2 or host.other is None:
         deadline.check("the end of its lease")
         time.sleep(0.01)
-    numbers = sinks.place.numbers()
+    numbers = sinks.directory.numbers()
     late.stopping.set()
     joined(running)
     host.other.__exit__()
-    assert {entry.epoch for number in numbers if (entry := sinks.place.entry(number)) is not None} == {2}
+    assert {entry.epoch for number in numbers if (entry := sinks.directory.entry(number)) is not None} == {2}
 
 
 def test_a_log_is_written_by_one_capture_at_a_time(tmp_path: Path, children: Children) -> None:
@@ -192,7 +192,7 @@ def test_a_log_is_written_by_one_capture_at_a_time(tmp_path: Path, children: Chi
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 125))
-def test_a_log_is_written_by_one_capture_at_a_time_however_often_they_stop(
+def test_a_log_is_written_by_one_capture_at_a_time_over_many_stops(
     tmp_path: Path, children: Children, seed: int
 ) -> None:
     happened = _live(tmp_path, children, seed, wakes=20)

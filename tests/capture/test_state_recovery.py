@@ -1,4 +1,4 @@
-"""State that is computed again is the state that was, row by row, though a server leaves values out of changes."""
+"""Recovered state equals the lost state, row by row, although a server leaves values out of changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FROM = "from "
 """How the value of a row begins that has had the key that follows, and whose value is not sent."""
 
 
-def _holed() -> CapturedTable:
+def _table_with_unchanged_values() -> CapturedTable:
     return replace(table(), holes=True)
 
 
@@ -64,10 +64,10 @@ class _Sinks(Sinks):
     """Sinks that keep each row."""
 
     def subscribed_sinks(self) -> list[SubscribedSink]:
-        return [SubscribedSink(f"id-{name}", _holed()) for name in self.names]
+        return [SubscribedSink(f"id-{name}", _table_with_unchanged_values()) for name in self.names]
 
     def loop(self, name: str) -> BatchLoop:
-        options = table_options(source_options(SOURCE, "pg", {}, self.kept), _holed())
+        options = table_options(source_options(SOURCE, "pg", {}, self.kept), _table_with_unchanged_values())
         read = physical.Read("t", "FAKE", options, COLUMNS, "upsert", key=("id",), holes=True)
         made = job(physical.Normalize(read, "rows", ("id",)), self.folder, table=name, key=("id",))
         context = self.context(made)
@@ -142,11 +142,11 @@ def _run(seed: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_state_made_of_the_log_is_the_state_that_was(seed: int, tmp_path: Path) -> None:
+def test_recovered_state_equals_the_lost_state(seed: int, tmp_path: Path) -> None:
     _run(seed, tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4, 308))
-def test_state_made_of_the_log_is_the_state_that_was_of_many_histories(seed: int, tmp_path: Path) -> None:
+def test_recovered_state_equals_the_lost_state_of_many_histories(seed: int, tmp_path: Path) -> None:
     _run(seed, tmp_path)
