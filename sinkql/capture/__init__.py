@@ -8,7 +8,7 @@ The capture's process:
 * `runner`: holds the lease, runs one session after another, and waits after errors.
 * `session`: owns the order of the steps over one connection to the server.
 * `recovery`: finds the position where the log continues, for the log, its sinks and pushed rows.
-* `buffer`: receives changes, and ends an entry at the position of each sink beyond the log.
+* `buffer`: receives changes, and ends an entry at the position of each sink after the log's end.
 * `unchanged_values`: fills values that the server left out of updates with a changed key.
 * `snapshot`: reads tables in chunks for initial snapshots, and decides which ones sinks may join.
 * `publisher`: writes the received changes to the log as its next entry.

@@ -116,7 +116,7 @@ class Buffer:
     def drop_visible(self, table: str, snapshot: Snapshot) -> None:
         """Drop the rows of a table whose transactions a snapshot sees."""
         parts = self.rows.pop(table, [])
-        rest = [_invisible(part, snapshot) for part in parts]
+        rest = [_invisible_rows(part, snapshot) for part in parts]
         self.bytes -= _size(parts) - _size(rest)
         if any(part.rows.num_rows for part in rest):
             self.rows[table] = rest
@@ -128,8 +128,8 @@ class Buffer:
         """
         ids = [id_ for _, id_ in self.commits]
         for table, parts in self.rows.items():
-            filled = self._filled(tables[table], parts)
-            self._write(table, [self._completed(table, part, ids, complete) for part in filled])
+            filled = self._fill(tables[table], parts)
+            self._write(table, [self._complete(table, part, ids, complete) for part in filled])
         self.rows.clear()
         return {
             table: TableEntry(
@@ -141,7 +141,7 @@ class Buffer:
             for table in sorted({*self.files, *self.truncated})
         }
 
-    def _filled(self, table: CapturedTable, parts: Sequence[TableRows]) -> Sequence[TableRows]:
+    def _fill(self, table: CapturedTable, parts: Sequence[TableRows]) -> Sequence[TableRows]:
         """Fill unchanged values from earlier rows of the buffer, also from those in its files."""
         if not any(map(has_unchanged_from_other_key, parts)):
             return parts
@@ -151,7 +151,7 @@ class Buffer:
         count = sum(part.rows.num_rows for part in earlier)
         return [TableRows(filled.rows.slice(count), filled.errors)]
 
-    def _completed(self, table: str, part: TableRows, ids: Sequence[Any], complete: Complete) -> TableRows:
+    def _complete(self, table: str, part: TableRows, ids: Sequence[Any], complete: Complete) -> TableRows:
         """Fill unchanged values from the server; note tables that stay incomplete."""
         if not has_unchanged_from_other_key(part):
             return part
@@ -223,7 +223,7 @@ class Receiver:
 
     @property
     def caught_up_to(self) -> Position:
-        """Return the position before which every received change is in the log."""
+        """Return the position up to which every received change is in the log."""
         return self.log.to if self.buffer.has_changes else max(self.buffer.to, self.log.to)
 
 
@@ -235,7 +235,7 @@ def _size(parts: Sequence[TableRows]) -> int:
     )
 
 
-def _invisible(part: TableRows, snapshot: Snapshot) -> TableRows:
+def _invisible_rows(part: TableRows, snapshot: Snapshot) -> TableRows:
     """Return the rows whose transactions a snapshot does not see.
 
     Rows without transaction ids are later than everything that the snapshot can see.

@@ -42,8 +42,8 @@ class CaptureIntervals:
 
     An entry ends after `entry_seconds`, or after `entry_share` of the shortest commit interval of its sinks. Published
     changes are confirmed after `confirm_seconds`, or after `confirm_bytes`, since the server keeps them until then. A
-    full log is reported after `full_seconds`. These are more than 15 fields so that a test can shorten all of them with
-    one value.
+    full log is reported after `full_seconds`. Large: one value sets all of them, so that a test can shorten them
+    together.
     """
 
     entry_seconds: float = 1.0

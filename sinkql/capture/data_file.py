@@ -171,4 +171,4 @@ def _column_types(reader: Subscription) -> dict[str, pa.DataType]:
 def _damaged_error(reader: Subscription, log: str, file: DataFile) -> SinkqlError:
     if EXECUTOR not in os.environ:  # otherwise the driver reports it
         reader.messages.report_damage(log, file.name)
-    return reader.damaged(log, file.name)
+    return reader.damaged_error(log, file.name)

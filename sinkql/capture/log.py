@@ -81,7 +81,7 @@ class SnapshotGeneration(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return whether the chunks contain all of these columns."""
         return set(columns) <= set(self.columns)
 
-    def continues(self, run: str, chunks: int) -> bool:
+    def can_follow(self, run: str, chunks: int) -> bool:
         """Return whether a sink with `chunks` of a run lacks no chunk before the last one."""
         if self.run == run:
             return self.chunks <= chunks + 1
@@ -100,8 +100,8 @@ class Column(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """An entry of a log. `log` is the log's id, `at` the time in seconds.
 
-    `unseen` are its transactions, with their positions, that no snapshot saw yet. All kinds share one struct, with more
-    than 15 fields, since the fields are the JSON keys of the format.
+    `unseen` are its transactions, with their positions, that no snapshot saw yet. Large: the fields are the JSON keys
+    of the format, for all kinds.
     """
 
     entry: int
@@ -139,7 +139,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the size of its data files in bytes."""
         return sum(file.bytes for file in self.files())
 
-    def blocks(self, table: str, columns: Sequence[tuple[str, str]]) -> bool:
+    def is_barrier(self, table: str, columns: Sequence[tuple[str, str]]) -> bool:
         """Return whether a sink that reads these columns of a table cannot pass this entry."""
         if self.kind != "schema" or self.table != table:
             return False

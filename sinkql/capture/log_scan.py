@@ -129,14 +129,14 @@ def scan_parts(reader: Subscription, start: Offsets, end: Offsets) -> Iterator[T
             hint="Wait for the sink. It has not committed yet, and starts over.",
         )
     if position.log != last.log:
-        raise reader.unreadable("The log began again.")
+        raise reader.unreadable_error("The log began again.")
     for entry in entries(reader, position, end):
         part = reader.part(position, entry)
         if part is not None:
             yield part
         position = position_after(position, entry, part, reader.table.id)
     if position.entry != last.entry:
-        raise reader.unreadable("The log began again.")
+        raise reader.unreadable_error("The log began again.")
 
 
 def step(reader: Subscription, start: Offsets, end: Offsets) -> Offsets:
@@ -318,7 +318,7 @@ def translate_position(
             following = entry
             break
         if entry.to > position.to:  # the capture ends entries at sinks as soon as it knows them
-            raise reader.unreadable(f"The sink is at position {position.to}, inside an entry.")
+            raise reader.unreadable_error(f"The sink is at position {position.to}, inside an entry.")
     if following is not None:
         return msgspec.structs.replace(position, log=following.log, entry=following.entry - 1)
     last = reader.log.entry(numbers[-1])

@@ -98,4 +98,4 @@ def needs_chunk(position: LogPosition, generation: SnapshotGeneration | None) ->
     """Return whether a sink reads a chunk of its generation: it lacks no chunk before it."""
     if generation is None or generation.number != position.generation or position.done:
         return False
-    return generation.continues(position.run, position.chunks)
+    return generation.can_follow(position.run, position.chunks)

@@ -21,7 +21,7 @@ from sinkql.storage import failpoint
 
 @dataclass(slots=True)
 class Publisher:
-    """Writes log entries, and knows which of their transactions a snapshot does not see yet.
+    """The writer of `changes` entries, with their transactions that a snapshot does not see yet.
 
     Snapshots see all changes up to `visible`; `unseen` are later transactions of the log, with their positions.
     `requested_end` is the highest position that a sink asked the log to reach.
@@ -114,8 +114,8 @@ class Publisher:
 
         The server's values, and rows that it no longer has, may reflect later changes up to the returned position.
         """
-        missing = self.missing_keys.after(table, self.log.to)
-        precedes_chunks = self.snapshots.precedes_chunks(table)
+        missing = self.missing_keys.keys_after(table, self.log.to)
+        precedes_chunks = self.snapshots.is_before_chunks(table)
         if not precedes_chunks and not missing:
             return rows, None
         captured = self.tables[table]

@@ -238,7 +238,7 @@ class LogReader(Subscription, Reader):
             return None
         position = log_scan.translate_position(self, last)
         if position is None:
-            raise self.unreadable(f"A batch has begun that ends at position {last.to}.")
+            raise self.unreadable_error(f"A batch has begun that ends at position {last.to}.")
         parts = list(log_scan.scan_parts(self, start, position.offsets()))
         is_split = self.unchanged_values and any(part.moved for part in parts[1:])
         return None if is_split else position.offsets()

@@ -71,7 +71,7 @@ class Recovery:
 
         If the server keeps nothing for its readers, the log begins at the earliest sink, if the server has its changes.
         """
-        positions = self.retention.positions.distinct()
+        positions = self.retention.positions.sorted_positions()
         begin = self._created = self.stream.create()
         # later pushed rows would get positions that sinks have passed already
         end = _pushed_end(self.stream)
@@ -181,21 +181,21 @@ class Recovery:
 
         The capture did not know of the sink then: later pushed rows got positions that the sink has passed.
         """
-        passed = [position.to for position in self.retention.positions.outside(self.log.id)]
+        passed = [position.to for position in self.retention.positions.in_other_logs(self.log.id)]
         passed = [position for position in passed if position > self.pushed]
         if self.pushed and passed:
             error = lost_log_error(min(passed))
             error.pushed = self.pushed
             raise error
 
-    def ends_at_sinks(self, stops: Sequence[Position]) -> bool:
+    def is_aligned_with_sinks(self, stops: Sequence[Position]) -> bool:
         """Return whether an entry ends, or will end, at each sink that read another log.
 
         Such a sink may have committed changes of the lost log while this one began. Raises LostLogError if its position
         is inside an entry that it cannot read as a whole.
         """
         self.check_pushed()
-        positions = self.retention.positions.outside(self.log.id)
+        positions = self.retention.positions.in_other_logs(self.log.id)
         to = partial_entry(self.log.entries, positions, self.tables)
         if to is not None:
             raise LostLogError(f"sinks are inside an entry, at position {to}")
@@ -237,8 +237,8 @@ def _gets_all_chunks(log: LogWriter, generation: SnapshotGeneration, position: R
     first = next((entry for entry in entries if entry.kind == "chunk"), None)
     if first is None or first.generation is None:
         next_chunk = msgspec.structs.replace(generation, chunks=generation.chunks + 1)
-        return not generation.done and next_chunk.continues(position.run, position.chunks)
-    if not first.generation.continues(position.run, position.chunks):
+        return not generation.done and next_chunk.can_follow(position.run, position.chunks)
+    if not first.generation.can_follow(position.run, position.chunks):
         return False
     return position.entry < first.entry if position.log == log.id else position.to <= first.start
 

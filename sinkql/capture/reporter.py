@@ -19,7 +19,7 @@ from sinkql.errors import SinkqlError, as_data
 
 @dataclass(slots=True)
 class CaptureReporter:
-    """Sends messages to the sinks and reports to the host; remembers the last ones."""
+    """The sender of a session's messages and reports, with the last ones that it sent."""
 
     log: LogWriter
     host: CaptureHost

@@ -83,7 +83,7 @@ class SinkPositions:
             if sink.offsets is not None:
                 stored = codec.convert(sink.offsets, LogPosition)
                 if stored.is_in_log:
-                    positions[sink.reader] = _later(positions.get(sink.reader), stored.at(sink.table.id))
+                    positions[sink.reader] = _later_position(positions.get(sink.reader), stored.at(sink.table.id))
         earlier = {reader: position for reader, position in positions.items() if position.era < epoch.number}
         for reader, position in earlier.items():
             positions[reader] = messages.ReaderPosition(position.table, epoch.translate(position.to), era=epoch.number)
@@ -91,7 +91,7 @@ class SinkPositions:
                 del positions[reader]
         return cls(positions, requests)
 
-    def distinct(self) -> list[Position]:
+    def sorted_positions(self) -> list[Position]:
         """Return the server positions of the sinks, sorted, without duplicates."""
         return sorted({position.to for position in self.by_reader.values()})
 
@@ -103,17 +103,17 @@ class SinkPositions:
                 groups.setdefault(position.generation, []).append(position)
         return groups
 
-    def reading(self, generation: SnapshotGeneration) -> list[messages.ReaderPosition]:
+    def readers_of(self, generation: SnapshotGeneration) -> list[messages.ReaderPosition]:
         """Return the positions of sinks that are reading the chunks of a generation."""
         positions = self.by_reader.values()
         return [position for position in positions if position.generation == generation.number and not position.done]
 
-    def outside(self, log: str) -> list[messages.ReaderPosition]:
+    def in_other_logs(self, log: str) -> list[messages.ReaderPosition]:
         """Return the positions of sinks that last read another log."""
         return [position for position in self.by_reader.values() if position.log not in ("", log)]
 
 
-def _later(sent: messages.ReaderPosition | None, stored: messages.ReaderPosition) -> messages.ReaderPosition:
+def _later_position(sent: messages.ReaderPosition | None, stored: messages.ReaderPosition) -> messages.ReaderPosition:
     """Return the later of two positions of a sink, with the higher of both `high` positions.
 
     After a full refresh a sink may be at an earlier entry than before, and is in a later generation.
@@ -160,7 +160,7 @@ def needed_position(
     first = entries[0].entry
     latest = _latest(generations)
     begins = [item.begin for item in latest if item.table in requested and item.begin >= first]
-    return min([*positions.distinct(), *(entries[begin - first].start for begin in begins)], default=None)
+    return min([*positions.sorted_positions(), *(entries[begin - first].start for begin in begins)], default=None)
 
 
 def removable_count(

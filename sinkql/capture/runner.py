@@ -24,7 +24,7 @@ from sinkql.storage import failpoint
 
 @dataclass(slots=True)
 class CaptureRunner:
-    """Runs the capture of one source in the calling thread. `open_stream` opens a new connection on each attempt."""
+    """The capture of one source in the calling thread. `open_stream` opens a new connection on each attempt."""
 
     directory: LogDirectory
     open_stream: Callable[[], Stream]
@@ -131,7 +131,7 @@ class CaptureRunner:
         try:
             sinks = self._sinks.prune()
             epoch = latest_epoch(self.directory.messages, sinks)
-            needed = SinkPositions.read(self.directory.messages, sinks, epoch).distinct()
+            needed = SinkPositions.read(self.directory.messages, sinks, epoch).sorted_positions()
             log_keeps = "log" in (self.options.keep, _last_keeper(self.directory))
             if needed and log_keeps and not self._server_follows(needed[0]):
                 raise LostChangesError(

@@ -71,7 +71,7 @@ class CaptureSession:
         self.stream.check()
         check_log_identity(self.log, messages.status(store), self.stream)
         start = self.recovery.begin()
-        self.receiver.stops = [position for position in self.retention.positions.distinct() if position > start]
+        self.receiver.stops = [position for position in self.retention.positions.sorted_positions() if position > start]
         if not self.recovery.is_opened():
             self.recovery.open_log(start)
         self.log.sweep()
@@ -145,7 +145,7 @@ class CaptureSession:
     def read_chunks(self) -> None:
         """Begin the requested generations, and start to read the next chunks of unfinished ones."""
         self.recovery.resume()
-        self.scheduler.begin_requested()
+        self.scheduler.begin_generations()
         if self.reporter.has_unanswered_requests():
             self.reporter.send_status()
         if not self.snapshots.unfinished() or self.retention.quota.is_full:
@@ -160,8 +160,8 @@ class CaptureSession:
     def check_sinks(self) -> bool:
         """Renew the lease and read the sinks' messages; return whether the session may continue.
 
-        It ends when sinks read other tables, or when a sink is inside an entry to come. Raises FencedLogError if
-        another process has the lease, LostLogError if a data file is damaged.
+        It ends when sinks read other tables, or when no entry will end at a sink that read another log. Raises
+        FencedLogError if another process has the lease, LostLogError if a data file is damaged.
         """
         self._checked_at = time.monotonic()
         try:
@@ -173,9 +173,9 @@ class CaptureSession:
         if {sink.table.id: sink.table for sink in self.retention.sinks} != self.tables:
             return False
         self._check_damage()
-        self.scheduler.retry_requested()
+        self.scheduler.retry_unreadable()
         self.retention.read_positions()
-        return self.recovery.ends_at_sinks(self.receiver.stops)
+        return self.recovery.is_aligned_with_sinks(self.receiver.stops)
 
     def _check_damage(self) -> None:
         """Raise LostLogError for a reported file of this log; delete the report of an older log."""

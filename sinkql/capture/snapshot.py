@@ -79,7 +79,7 @@ class UnreadableTable:
 
 @dataclass(slots=True)
 class SnapshotReader:
-    """Reads the chunks of a source's tables in threads, and adds them to the log.
+    """The threads that read chunks of a source's tables, and the generations that the chunks belong to.
 
     `generations` are all that a sink may still need, done or not, by number. `reading` are those whose next chunk is
     being read.
@@ -118,7 +118,7 @@ class SnapshotReader:
         """Return the generations that are not done, by number."""
         return [generation for _, generation in sorted(self.generations.items()) if not generation.done]
 
-    def last(self, table: str) -> SnapshotGeneration | None:
+    def last_generation(self, table: str) -> SnapshotGeneration | None:
         """Return the last generation of a table."""
         numbers = sorted(self.generations, reverse=True)
         return next((self.generations[number] for number in numbers if self.generations[number].table == table), None)
@@ -130,7 +130,7 @@ class SnapshotReader:
                 self.chunk_highs.setdefault(number, generation.high)
                 self.generations[number] = msgspec.structs.replace(generation, high=high)
 
-    def precedes_chunks(self, table: str) -> bool:
+    def is_before_chunks(self, table: str) -> bool:
         """Return whether the next changes may be older than some chunk of a table."""
         return any(
             not generation.done or self.log.to <= self.chunk_highs.get(number, generation.high)
@@ -348,7 +348,7 @@ def _groups(chunk: Chunk, size: int) -> Iterator[list[TableRows]]:
 
 @dataclass(slots=True)
 class SnapshotScheduler:
-    """Decides which generations to begin and to read, and where sinks may join them.
+    """The generations to begin and to read next, by the sinks' requests, and where sinks may join them.
 
     `mismatches` are the tables that the server does not send with their planned columns.
     """
@@ -370,7 +370,7 @@ class SnapshotScheduler:
             self.mismatches[event.table.id] = event
         self.snapshots.change_schema(event)
 
-    def begin_requested(self) -> None:
+    def begin_generations(self) -> None:
         """Begin the generations that sinks request and cannot join."""
         waiting: dict[str, float] = {}
         for reader, request in self.retention.positions.requests.items():
@@ -397,7 +397,7 @@ class SnapshotScheduler:
         mismatch = self.mismatches.get(generation.table)
         if mismatch is not None and (mismatch.lost or not mismatch.table.columns):
             return False
-        return all(position.to <= self.log.to for position in self.retention.positions.reading(generation))
+        return all(position.to <= self.log.to for position in self.retention.positions.readers_of(generation))
 
     def joinable_entry(self, request: messages.SnapshotRequest) -> int | None:
         """Return the first entry of a table's last generation if a sink may join it, else None.
@@ -406,17 +406,17 @@ class SnapshotScheduler:
         """
         entries = self.log.entries
         first = entries[0].entry
-        last = self.snapshots.last(request.table) if request.table in self.tables else None
+        last = self.snapshots.last_generation(request.table) if request.table in self.tables else None
         if last is None or last.begin < first or not last.has_columns(request.columns):
             return None
         # the second entry of a mismatched table has the reason why its sinks wait
         begun = last.begin - first + (2 if request.table in self.mismatches else 1)
-        if any(entry.blocks(request.table, request.columns) for entry in entries[begun:]):
+        if any(entry.is_barrier(request.table, request.columns) for entry in entries[begun:]):
             return None
         is_kept = self.retention.kept_by == "log" or entries[last.begin - first].start >= self.retention.confirmed
         return last.begin if is_kept else None
 
-    def retry_requested(self) -> None:
+    def retry_unreadable(self) -> None:
         """Retry the unreadable tables for which a sink requested it since their last attempt."""
         for table, unreadable in list(self.snapshots.unreadable.items()):
             if messages.retry_requested(self.log.directory.messages, unreadable.tried):

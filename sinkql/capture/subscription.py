@@ -69,17 +69,17 @@ class Subscription:
         """Return whether a batch has only the initial snapshot of a table without a key."""
         return self.change == "retract" and end.done and not start.done
 
-    def unreadable(self, detail: str) -> SinkqlError:
+    def unreadable_error(self, detail: str) -> SinkqlError:
         """Return the error for a log that the capture must read again from the server."""
-        return self._unreadable(SinkqlError, detail)
+        return self._read_again_error(SinkqlError, detail)
 
-    def damaged(self, log: str, file: str) -> SinkqlError:
+    def damaged_error(self, log: str, file: str) -> SinkqlError:
         """Return the error for a damaged data file, which the driver reports to the capture."""
-        error = self._unreadable(DamagedFileError, f"File {file} is damaged or missing.")
+        error = self._read_again_error(DamagedFileError, f"File {file} is damaged or missing.")
         error.damaged = str(self.folder), log, file
         return error
 
-    def _unreadable(self, kind: type[_Error], detail: str) -> _Error:
+    def _read_again_error(self, kind: type[_Error], detail: str) -> _Error:
         return kind(
             "SQ3435",
             f'the log of "{self.name}" must be read again from the server',

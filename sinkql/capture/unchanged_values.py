@@ -65,7 +65,7 @@ class MissingKeys:
 
     keys: dict[str, dict[_Key, Position]] = field(default_factory=dict)
 
-    def after(self, table: str, position: Position) -> set[_Key]:
+    def keys_after(self, table: str, position: Position) -> set[_Key]:
         """Return the missing keys of a table that changes after a position may concern."""
         keys = {key: until for key, until in self.keys.pop(table, {}).items() if until > position}
         if keys:
