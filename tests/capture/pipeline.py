@@ -1,4 +1,4 @@
-"""A server's table → an Iceberg table, by a capture and the batch loop of a sink, each in a thread or a process."""
+"""A server's table → an Iceberg table, by a capture and a sink's batch loop, each in a thread or a process."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Sinks:
 
 
 def again(sinks: Sinks, name: str = "a") -> BatchLoop:
-    """Return the loop of a sink whose view lets rows of odd keys alone through by now, and let all through before."""
+    """Return the loop of a sink whose view now selects the rows with odd keys, and before all rows."""
     before = sinks.job(name)
     body = physical.Map(before.write.input, (), output("", "`id` % 2 = 1", "boolean"))
     after = job(body, sinks.folder, table=name, key=("id",))
@@ -159,12 +159,12 @@ class FakeHost:
         return not self.lost
 
     def newest(self) -> int:
-        """Return the epoch of the log's last entry, as far as that can be read."""
+        """Return the epoch of the log's last entry, 0 if it is damaged."""
         numbers = self.sinks.directory.numbers()
         try:
             last = self.sinks.directory.entry(numbers[-1]) if numbers else None
         except ValueError:
-            return 0  # it is damaged
+            return 0  # a damaged entry
         return last.epoch if last is not None else 0
 
     def release(self) -> None:
@@ -208,7 +208,7 @@ class Running:
             time.sleep(0.002)
 
     def wants(self, name: str) -> None:
-        """Have a sink look for what there is, as one that begins does."""
+        """Make a sink request its snapshot, as a new sink does."""
         reader = self.sinks.loop(name).readers[self.sinks.table_of(name)]
         reader.latest(reader.initial(at_end=False), Limit(1))
 
@@ -229,14 +229,14 @@ class Running:
 
 
 def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> BatchLoop:
-    """Run a sink up to all that has committed on the server by now, in this thread."""
+    """Run a sink up to the server's present end, in this thread."""
     return drained(lambda: sinks.loop(name), patience=patience)
 
 
 def drained(begin: Callable[[], BatchLoop], *, patience: float = PATIENCE_S) -> BatchLoop:
-    """Run a loop as `drain` does; begin again, as a run of the product does.
+    """Run a loop as `drain` does, and again after retryable errors, as `sinkql exec` does.
 
-    That is where a busy capture does not answer, or has not yet found out that an entry is damaged.
+    A busy capture may not answer, or may not have found a damaged entry yet.
     """
     deadline = Deadline()
     while True:
@@ -251,12 +251,12 @@ def drained(begin: Callable[[], BatchLoop], *, patience: float = PATIENCE_S) -> 
 
 
 def drain(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
-    """Start a loop, and commit up to all that has committed on the server by now."""
+    """Start a loop, and commit up to the server's present end."""
     loop.start(epoch=1, once=True)
     catch_up(loop, patience=patience)
 
 
 def run_once(session: Session, *names: str) -> None:
-    """Run the one sink that a session has, or that is named, up to what there is, without Spark."""
+    """Run the session's only sink, or the named one, up to the server's present end without Spark."""
     (each,) = session.jobs(names or None)
     drain(loop_of(each, session.context(each), session.catalog.registry, engine=LocalEngine()))

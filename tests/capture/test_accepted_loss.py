@@ -40,7 +40,7 @@ class Slotted(FakeStream):
 
 
 class Unslotted(Slotted):
-    """A server that keeps its log for nobody, and all of it."""
+    """A server that keeps its whole log and has no slots."""
 
     def create(self) -> Position:
         super().create()
@@ -78,7 +78,7 @@ def _skip(sinks: Sinks, code: str = "SQ3702") -> None:
 
 
 def _lose(sinks: Sinks, server: Server) -> None:
-    """Change rows while nobody captures, and lose that."""
+    """Change rows while no capture runs, and lose the changes."""
     server.commit([("t", 1, "new"), ("t", 2, None), ("t", 100, "more")])
     with server.open() as connection:
         connection.execute("UPDATE slot SET confirmed = (SELECT max(lsn) FROM wal)")
@@ -86,7 +86,7 @@ def _lose(sinks: Sinks, server: Server) -> None:
 
 
 def _lose_log(sinks: Sinks, change: Change) -> None:
-    """Lose a log with a change that the server does not have any more."""
+    """Lose a log with a change that the server no longer has."""
     sinks.server.commit([change])
     with _running(sinks) as running:
         running.until(lambda: sinks.server.confirmed() == sinks.server.end())
@@ -146,7 +146,7 @@ def test_full_refresh_starts_over_if_more_is_lost(tmp_path: Path, server: Server
 
 
 def _accepting(sinks: Sinks) -> Running:
-    """Return a capture that runs, once it goes on without what was lost."""
+    """Return a running capture that has skipped the loss."""
     before = messages.latest_epoch(sinks.directory.messages).number
     running = _running(sinks)
     running.__enter__()
@@ -208,7 +208,7 @@ def test_lost_log_that_alone_had_the_changes_begins_again(tmp_path: Path, server
         server.commit([("t", 2, "two")])
         once(sinks)
     server.commit([("t", 3, "three")])
-    discard(sinks.directory)  # the server has all that follows
+    discard(sinks.directory)  # the server has all later changes
     with _running(sinks):
         once(sinks)
     assert sinks.rows() == server.rows()
@@ -229,7 +229,7 @@ def test_sink_that_cannot_refresh_continues_with_later_changes(tmp_path: Path, s
         _skip(sinks, "SQ3436")
         running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         server.commit([("t", 2, "kept")])
-    for _ in range(3):  # nothing of it is forgotten before the sink has it
+    for _ in range(3):  # no entry is deleted before the sink has it
         with _running(sinks) as running:
             running.confirms()
     end = reader.latest(start, _MANY)
@@ -251,7 +251,7 @@ def test_sink_with_unchanged_values_continues_with_all_rows(tmp_path: Path, serv
         running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         running.until(lambda: (end := reader.latest(start, _MANY)) != start and end.get("done"))
         end = reader.latest(start, _MANY)
-        assert reader.snapshot_running(start)  # a change of a row that the sink has not seen is passed over until then
+        assert reader.snapshot_running(start)  # until then, changes of rows that the sink lacks are skipped
         assert sum(file["rows"] for split in reader.splits(start, end) for file in split["files"]) == 30
         assert not reader.wants_full_refresh(end)
 
@@ -289,12 +289,12 @@ def test_sink_that_continues_reads_the_rest_of_an_initial_snapshot(tmp_path: Pat
         running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         loop = once(sinks)
     assert not loop.needs_full_refresh()
-    lost = {2: "old"}  # nothing tells of a row that went meanwhile
+    lost = {2: "old"}  # the deletion of this row is lost
     assert sinks.rows() == lost | server.rows()
 
 
 def _first_batch(loop: BatchLoop) -> None:
-    """Commit some chunks of a first snapshot, and not all."""
+    """Commit some chunks of an initial snapshot."""
     loop.start(epoch=1)
     rows, reader, deadline = 0, loop.readers["t"], Deadline()
     while not rows:

@@ -32,7 +32,7 @@ def _rows(reader: Reader, split: Split) -> list[tuple[object, ...]]:
 
 
 def _read_on(loop: BatchLoop) -> None:
-    """Commit what comes, until that fails."""
+    """Commit new changes until a commit fails."""
     deadline, reader = Deadline(), loop.readers["t"]
     while True:
         deadline.check("a failure")
@@ -42,7 +42,7 @@ def _read_on(loop: BatchLoop) -> None:
 
 
 def _late(running: Running) -> list[str]:
-    """Return the names of sinks that the last error told has."""
+    """Return the names of sinks in the last reported error."""
     error = running.host.reports[-1].error
     return re.findall(r'"([^"]*)"', (error and error.detail) or "")
 
@@ -125,7 +125,7 @@ def test_log_keeps_changes_if_the_server_keeps_too_much(tmp_path: Path, server: 
         once(sinks, "a")
         running.until(lambda: server.confirmed() == server.end())
         running.until(lambda: running.host.reports[-1].details["kept_by"] == "log")
-    with Running(sinks) as running:  # the log still says so
+    with Running(sinks) as running:  # as the log has it
         once(sinks, "b")
         assert sinks.rows("b") == server.rows()
         running.until(lambda: running.host.reports[-1].details["kept_by"] == "server")
@@ -147,7 +147,7 @@ def test_capture_waits_for_sinks_if_the_log_is_full(tmp_path: Path, server: Serv
         assert 20_000 < told.details["log_bytes"] < 60_000
         a = sinks.loop("a")
         a.start(epoch=1)
-        with pytest.raises(SinkqlError, match="full"):  # it has read all that there is, and b has not
+        with pytest.raises(SinkqlError, match="full"):  # a has read everything, and b has not
             _read_on(a)
         running.until(lambda: _late(running) == ["id-b"])
         running.host.sinks = replace(sinks, names=("a",))  # b is dropped

@@ -17,7 +17,7 @@ NULL = st.none()
 
 
 def _written(values: list[bytes | None]) -> tuple[Block, columnar.Offsets, columnar.Offsets, columnar.Mask | None]:
-    """Return values one after the other, with something between them."""
+    """Return the values in one buffer, with other bytes between them."""
     raw, starts, lengths = b"", [], []
     for each in values:
         raw += b"-"

@@ -20,7 +20,7 @@ from support.readers import duckdb_folder
 
 
 class Picky(FakeStream):
-    """A stream for which rows of negative keys do not fit."""
+    """A stream with row errors for negative keys."""
 
     def _event(self, found: Sequence[tuple[int, str]]) -> RowsChanged:
         event = super()._event(found)
@@ -36,7 +36,7 @@ class Picky(FakeStream):
 
 
 class _DeadError(Exception):
-    """The process dies."""
+    """The death of the process."""
 
 
 def _dies(*arguments: object) -> None:
@@ -71,7 +71,7 @@ def test_a_batch_with_stored_dead_letters_ends_where_it_did(
                 loop.process(start, end)
     assert _dead_letters(tmp_path) == [-10]
     discard(sinks.directory)
-    if longer:  # an entry of the log goes past the end of that batch
+    if longer:  # an entry of the log passes the end of that batch
         server.commit([("t", -11, "bad"), ("t", 2, "new")])
     with Running(sinks, QUICK, stream):
         once(sinks)

@@ -51,7 +51,7 @@ def test_compiled_source_is_not_read(tmp_path: Path) -> None:
 
 def test_run_without_a_capture_raises_that_none_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_messages, "_PATIENCE_SECONDS", 0.01)
-    with pytest.raises(SinkqlError, match="SQ3431"):  # where `once` would begin again
+    with pytest.raises(SinkqlError, match="SQ3431"):  # `once` would retry
         drain(Sinks(tmp_path).loop("a"))
 
 
@@ -147,7 +147,7 @@ def test_sink_before_the_beginning_of_the_log_stops(tmp_path: Path, server: Serv
     with Running(sinks):
         once(sinks, "b")
     server.commit([("t", 2, "two")])
-    with Running(Sinks(tmp_path, names=("a",))) as running:  # a catalog from before knows nothing of the sink
+    with Running(Sinks(tmp_path, names=("a",))) as running:  # an older catalog without the sink
         once(sinks, "a")
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
@@ -169,7 +169,7 @@ def test_damaged_file_is_read_again_from_the_server(
     with Running(sinks) as running:
         if what == "data":
             with monkeypatch.context() as patched:
-                if elsewhere:  # an executor on another machine tells the capture nothing
+                if elsewhere:  # an executor on another machine does not report to the capture
                     patched.setenv(EXECUTOR, "1")
                 assert _code(sinks) == "SQ3435"
             running.until(lambda: not (sinks.directory.folder / "damaged.json").exists())
@@ -178,7 +178,7 @@ def test_damaged_file_is_read_again_from_the_server(
 
 
 def test_damage_report_of_another_log_is_removed(tmp_path: Path, server: Server) -> None:
-    """A reader may tell of a file after the log that has it was begun again: the next log is whole."""
+    """A reader may report a file after its log began again; the next log is not damaged."""
     sinks = Sinks(tmp_path)
     notes = sinks.directory.messages
     with Running(sinks, _KEEPING) as running:
@@ -232,7 +232,7 @@ def test_failure_without_a_code_is_reported_and_retried(tmp_path: Path, server: 
 
     broken = [1, 2, 3]
     sinks = Sinks(tmp_path)
-    late = replace(QUICK, confirm_seconds=1.0)  # what was confirmed between two failures would make each the first
+    late = replace(QUICK, confirm_seconds=1.0)  # a confirmation between two failures would reset their count
     with Running(sinks, late, stream=lambda: Broken(server)) as running:
         once(sinks)
         server.commit([("t", 2, "two")])
@@ -247,7 +247,7 @@ def test_second_capture_fences_the_first(tmp_path: Path, server: Server) -> None
     with Running(sinks) as first:
         once(sinks)
         second = Running(sinks)
-        second.host.epoch = 2  # as of the lease that it got
+        second.host.epoch = 2  # the epoch of its lease
         with second:
             server.commit([("t", 2, "two")])
             once(sinks)
@@ -292,7 +292,7 @@ def test_log_lost_during_a_snapshot_knows_the_high_watermark(tmp_path: Path, ser
 
 
 def test_recreated_sinks_read_a_source_with_a_damaged_log(tmp_path: Path, server: Server) -> None:
-    """SQ3436 says so."""
+    """The text of SQ3436 recommends it."""
     sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with Running(sinks, _KEEPING):
         once(sinks)
@@ -301,13 +301,13 @@ def test_recreated_sinks_read_a_source_with_a_damaged_log(tmp_path: Path, server
         assert _code(sinks) == "SQ3436"
     anew = Sinks(tmp_path, names=("b",), keeping=sinks.keeping)
     with Running(anew) as running:
-        running.confirms()  # it has taken the error back
+        running.confirms()  # it has cleared the error
         once(anew, "b")
     assert anew.rows("b") == server.rows()
 
 
 def test_log_with_a_lost_end_begins_again(tmp_path: Path, server: Server) -> None:
-    """A process that ended while it deleted a log leaves none of its entries as a log."""
+    """A process that dies while it deletes a log leaves no entries that look like a log."""
     sinks = Sinks(tmp_path)
     with Running(sinks, _KEEPING) as running:
         once(sinks)
@@ -317,7 +317,7 @@ def test_log_with_a_lost_end_begins_again(tmp_path: Path, server: Server) -> Non
     assert len(sinks.directory.numbers()) > 1
 
     def ended(place: Path, **_: object) -> None:
-        """Delete the last entry, and come to no other."""
+        """Delete the last entry, and die."""
         if place.exists():
             sorted(place.iterdir())[-1].unlink()
             raise KeyboardInterrupt
@@ -408,9 +408,8 @@ def test_capture_that_has_lost_its_lease_deletes_no_log(tmp_path: Path, server: 
     sinks = Sinks(tmp_path)
     with Running(sinks, _KEEPING):
         once(sinks)
-    sinks.directory.store.delete_entry(
-        sinks.directory.numbers()[1]
-    )  # or it was about to be, by the one who has the lease
+    # the holder of the lease may have been about to delete it
+    sinks.directory.store.delete_entry(sinks.directory.numbers()[1])
     left = sinks.directory.numbers()
     running = Running(sinks)
     running.host.epoch = 0
@@ -457,12 +456,12 @@ def test_log_begins_again_if_a_sink_inside_an_entry_cannot_continue(tmp_path: Pa
     with running:
         running.until(lambda: running.captured() == server.end())
         first = log()
-        tell(2)  # where they have been since before that log began
+        tell(2)  # the sinks' position since before that log
         running.until(lambda: log() not in ("", first))
 
 
 def test_sink_of_a_table_that_the_server_does_not_send_waits_with_its_error(tmp_path: Path, server: Server) -> None:
-    """And no generation begins for it again and again."""
+    """No further generations begin for it."""
     said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Unsent(FakeStream):
@@ -484,7 +483,7 @@ def test_sink_of_a_table_that_the_server_does_not_send_waits_with_its_error(tmp_
 
 
 def test_sink_does_not_get_an_error_that_was_fixed_before_its_request(tmp_path: Path, server: Server) -> None:
-    """The server is looked at now and then: what it said last may be of before."""
+    """The server is checked now and then, so its last answer may be older than the request."""
     said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Seldom(FakeStream):

@@ -29,7 +29,7 @@ _KEEPING = replace(QUICK, kept_seconds=1000.0)
 
 @dataclass
 class Rivals:
-    """Captures that all want the lease; `dice` decide which of them stops, goes on or dies, and where."""
+    """Captures that compete for the lease; `dice` decide which one stops, continues or dies, and where."""
 
     children: Children
     sinks: Sinks
@@ -58,7 +58,7 @@ class Rivals:
         return self.sinks.folder / "failed.log"
 
     def turn(self) -> None:
-        """Have one thing happen, and look at the log."""
+        """Cause one event, and check the log."""
         for pid in list(self.living):
             if self.children.order(do="poll", pid=pid) is not None:
                 assert not self._log.exists(), self._log.read_text()
@@ -81,14 +81,14 @@ class Rivals:
         self.look()
 
     def wake(self) -> None:
-        """Let all go on."""
+        """Resume all captures."""
         for pid in self.living:
             if _stopped(pid):
                 self.children.order(do="continue", pid=pid)
                 self.happened["woke up"] += 1
 
     def look(self) -> None:
-        """Take note of new entries; those that are known are as they were."""
+        """Record new entries; assert that recorded ones have not changed."""
         for number in self.sinks.directory.numbers():
             entry = self.sinks.directory.entry(number)
             assert entry is not None
@@ -105,7 +105,7 @@ def _stopped(pid: int) -> bool:
 
 
 def _check(entries: list[Entry]) -> int:
-    """Assert that each entry goes on from the one before, and none of an older lease; return how many leases wrote."""
+    """Assert that entries follow each other, none with an older lease; return the number of leases."""
     assert [each.entry for each in entries] == list(range(len(entries)))
     assert len({each.log for each in entries}) == 1
     for before, after in pairwise(entries):
@@ -127,7 +127,7 @@ def _live(folder: Path, children: Children, seed: int, wakes: int) -> Counter[st
         while rivals.happened["woke up"] < wakes:
             try:
                 server.commit([("t", rivals.dice.randrange(_KEYS), str(rivals.dice.random()))])
-            except sqlite3.OperationalError:  # one that is stopped has the server's file
+            except sqlite3.OperationalError:  # a stopped process has the server's file
                 rivals.wake()
             rivals.turn()
             deadline.check(f"{wakes} captures that wake up")
@@ -149,7 +149,7 @@ def _live(folder: Path, children: Children, seed: int, wakes: int) -> Counter[st
 
 @dataclass
 class Slow(LeasedHost):
-    """A capture that has the lease, and then does nothing for so long that another one has it when it goes on."""
+    """A capture that is suspended after it acquired the lease until another one has it."""
 
     other: Running | None = None
     asked: int = 0

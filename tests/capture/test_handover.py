@@ -33,7 +33,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 
 
 class Sink:
-    """Read a log entry by entry; what it has is what captures may forget."""
+    """A sink that reads a log entry by entry; captures may delete the entries that it has read."""
 
     def __init__(self, directory: LogDirectory) -> None:
         self.directory, self.at, self.to = directory, -1, "0"
@@ -43,7 +43,7 @@ class Sink:
         self.at, self.to = -1, "0"
 
     def read(self) -> None:
-        """Take the next entry; it begins where the one before ended."""
+        """Read the next entry, which begins at the end of the last one."""
         entry = self.directory.entry(self.at + 1)
         if entry is not None:
             assert entry.start == self.to
@@ -51,7 +51,7 @@ class Sink:
 
 
 class Capture:
-    """Write a log with one lease."""
+    """The writer of a log with one lease."""
 
     def __init__(self, open_store: Open, folder: Path, epoch: int, sink: Sink) -> None:
         directory = LogDirectory(folder, open_store(), FolderStore(folder))
@@ -59,7 +59,7 @@ class Capture:
         self.sink = sink
 
     def step(self, chance: random.Random) -> None:
-        """Add what comes next, or forget what the sink has; raises FencedLogError."""
+        """Add an entry, or delete those that the sink has read. Raises FencedLogError."""
         log = self.log
         if chance.random() < 0.6 or len(log.entries) < 2:
             to = str(int(log.to or "0") + 1)
@@ -70,7 +70,7 @@ class Capture:
 
 @contextmanager
 def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
-    """Have all that another process does happen at the place of this number at which one may sleep."""
+    """Run another process's steps at the failpoint with this number."""
     left = at
 
     def place() -> None:
@@ -99,7 +99,7 @@ def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
 
 
 def _history(open_store: Open, folder: Path, seed: int) -> None:
-    """Let captures follow each other; each is overtaken while it sleeps, wakes, and does one step to its end."""
+    """Run captures in turn; each is suspended in a step while the next one runs, and then completes it."""
     chance, epoch = random.Random(seed), 1
     sink = Sink(LogDirectory(folder, open_store(), FolderStore(folder)))
     capture = Capture(open_store, folder, epoch, sink)
@@ -149,7 +149,7 @@ def test_a_log_has_no_gap_over_many_histories(open_store: Open, tmp_path: Path) 
 
 
 def _in(open_store: Open, folder: Path, seed: int) -> Open:
-    """Return what opens a store of this history's own."""
+    """Return a function that opens a separate store for this history."""
 
     def opened() -> LogStore:
         store = open_store()

@@ -16,7 +16,7 @@ from support.notes import MemoryNotes
 
 @dataclass
 class _Notes(MemoryNotes):
-    """Fail with an error as long as there is one."""
+    """Notes that raise `error` while it is set."""
 
     error: Exception | None = None
 

@@ -52,7 +52,7 @@ def _settled(snapshots: SnapshotReader) -> bool:
 
 
 def _received(snapshots: SnapshotReader, to: int, *, came: int | None = None) -> Buffer:
-    """Return what was received up to a position: changes of nobody knows which transactions."""
+    """Return a buffer up to a position, with changes of unknown transactions."""
     found = Buffer(snapshots.log.directory.store, 1, to=position(to))
     if came is not None:
         found.changed_after["t"] = position(came)
@@ -62,7 +62,7 @@ def _received(snapshots: SnapshotReader, to: int, *, came: int | None = None) ->
 
 def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
-    assert not snapshots.add_chunks(_received(snapshots, 0))  # what is up to the snapshot has not come yet
+    assert not snapshots.add_chunks(_received(snapshots, 0))  # changes up to the snapshot are not received yet
     snapshots.add_chunks(_received(snapshots, 2, came=1))
     assert _settled(snapshots)
     assert snapshots.log.entries[-1].tables["t"].files[0].rows == 5

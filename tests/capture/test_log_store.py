@@ -30,7 +30,7 @@ Open = Callable[[str], LogStore]
 
 @pytest.fixture(params=["folder", "bucket"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Return what opens the store of one log, for an owner."""
+    """Return a function that opens the store of one log for an owner."""
     if request.param == "folder":
         return lambda owner: FolderLogStore(tmp_path)
     server: Seaweed = request.getfixturevalue("bucket")
@@ -183,7 +183,7 @@ def test_write_without_a_reply_is_read_back(
 def test_store_without_conditional_writes_is_refused(
     bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    """None such starts here: the server is asked without the condition."""
+    """No such store is available here, so the condition is removed from the requests."""
     store = _bucket(bucket, tmp_path)
     client = store._objects.client
     put = client.put_object
@@ -201,7 +201,7 @@ def test_store_without_conditional_writes_is_refused(
 def test_unreachable_store_raises_the_cause(
     bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], code: str
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between its tries
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts
     store = _bucket(bucket, tmp_path, storage={**bucket.storage, **change})
     for ask in (lambda: store.open(1), store.numbers, lambda: store.entry(1)):
         with pytest.raises(SinkqlError) as failed:

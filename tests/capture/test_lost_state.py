@@ -21,7 +21,7 @@ from support.running import job, loop_of
 
 @dataclass(frozen=True)
 class _Normalized(Sinks):
-    """Sinks that keep each row, so that they know what a change takes away."""
+    """Sinks with a normalized input, which keep each row to retract it."""
 
     def loop(self, name: str) -> BatchLoop:
         plain = super().job(name)
@@ -39,7 +39,7 @@ def _lose(folder: Path) -> None:
 
 @dataclass
 class _Engine(LocalEngine):
-    """Take down of which batches a snapshot may bring rows later."""
+    """An engine that records the batches during a running snapshot."""
 
     buckets: int = 2
     snapshotting: list[frozenset[str]] = field(default_factory=list)
@@ -61,7 +61,7 @@ def test_state_is_recovered_from_a_complete_log(tmp_path: Path) -> None:
         loop.engine = engine = _Engine()
         drain(loop)
     assert sinks.rows() == sinks.server.rows()
-    # a value that is not there, of a row that a chunk brings later, is no error then either
+    # during the snapshot, a missing value of a row that a later chunk contains is no error
     assert engine.snapshotting[:2] == [frozenset(), frozenset({"t"})]
 
 
@@ -88,7 +88,7 @@ def test_lost_state_needs_a_full_refresh_if_its_log_entries_are_deleted(tmp_path
         loop.full_refresh()
         assert sinks.rows() == sinks.server.rows()
         assert not found.exists()
-        found.write_bytes(before)  # where another host has computed them again
+        found.write_bytes(before)  # another host has computed the rows again
         loop = sinks.loop("a")
         loop.start(epoch=1, once=True)
         assert not loop.needs_full_refresh()

@@ -42,7 +42,7 @@ class Keyless(FakeHost):
 
 
 def _end(reader: LogReader, place: LogPosition) -> str | None:
-    """Return how far a sink gets; None where it is to try again."""
+    """Return the position that a sink reaches; None if it must retry."""
     try:
         return str(reader.latest(place.offsets(), _MANY)["to"])
     except SinkqlError as error:
@@ -52,7 +52,7 @@ def _end(reader: LogReader, place: LogPosition) -> str | None:
 
 
 def test_sink_that_commits_late_from_a_lost_log_continues_at_its_position(tmp_path: Path, server: Server) -> None:
-    """The log that follows has no entry with rows that it has and rows that it has not."""
+    """The next log has no entry with both rows that the sink has and rows that it lacks."""
     sinks = Sinks(tmp_path)
     FakeStream(server).create()
     for number in range(2, 6):
@@ -73,7 +73,7 @@ def test_sink_that_commits_late_from_a_lost_log_continues_at_its_position(tmp_pa
 
 @dataclass
 class Late(FakeHost):
-    """A catalog that is known as it was before the last sink came."""
+    """A catalog without the last sink, as read before the sink was created."""
 
     def subscribed_sinks(self) -> Sequence[SubscribedSink]:
         return super().subscribed_sinks()[:-1]
@@ -95,7 +95,7 @@ def test_messages_of_a_new_sink_count_before_the_catalog_is_read_again(tmp_path:
 
 
 def test_sink_that_moved_to_another_host_is_at_its_position_in_the_catalog(tmp_path: Path, server: Server) -> None:
-    """What it said here stays as it was."""
+    """The message on the first host is outdated."""
     sinks = Sinks(tmp_path)
     with Running(sinks) as running:
         once(sinks)
@@ -111,7 +111,7 @@ def test_sink_that_moved_to_another_host_is_at_its_position_in_the_catalog(tmp_p
 
 
 def test_later_position_of_message_and_catalog_counts(tmp_path: Path, server: Server) -> None:
-    """It says so right after its commit, and in another log after that."""
+    """The message follows each commit, and later one may concern another log."""
     place = LogPosition("log", 7, position(3), done=True, era=1)
     earlier = (
         place,
@@ -172,7 +172,7 @@ def test_running_sink_makes_the_capture_retry(tmp_path: Path, server: Server) ->
 
 
 def test_run_with_an_end_raises_the_permanent_error_of_its_capture(tmp_path: Path, server: Server) -> None:
-    """It knew where it was to end before."""
+    """The run had its target before."""
     fails: dict[str, list[SinkqlError]] = {}
     sinks = Sinks(tmp_path)
     with Running(sinks, stream=lambda: FakeStream(server, fails=fails)) as running:

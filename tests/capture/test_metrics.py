@@ -40,9 +40,7 @@ def test_initial_snapshot_is_measured_in_rows_and_chunks_until_its_commit(tmp_pa
         running.until(lambda: rows() == 95)
         assert any(0 < each.rows < 95 and each.of_rows == 95 and each.of_chunks for each in seen)
         assert not any(each.done for each in seen)
-        assert (
-            running.host.reports[-1].details["offset_committed"] is None
-        )  # and not that it has all to read since ever
+        assert running.host.reports[-1].details["offset_committed"] is None  # not the distance from the beginning
         loop = once(sinks)
         whole = reader.measure(loop.marker.end["t"]).snapshot
         running.confirms()
@@ -90,7 +88,7 @@ def test_capture_that_ends_before_its_first_confirmation_reports_retained_bytes(
 
 
 def test_last_offsets_of_sinks_are_reported_for_tables_no_longer_captured(tmp_path: Path, server: Server) -> None:
-    """The process may end before another session of the capture begins."""
+    """The process may end before the next capture session begins."""
     server.commit([("t", 1, "one")])
     sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
     with Running(sinks, pace=replace(QUICK, confirm_seconds=PATIENCE_S)) as running:

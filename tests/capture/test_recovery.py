@@ -24,7 +24,7 @@ _LARGE, _SMALL = (replace(QUICK, chunk_bytes=size) for size in (1000, 200))
 
 
 class Forgetting(FolderLogStore):
-    """A log whose first entry is forgotten while a sink looks for its place."""
+    """A log whose first entry is deleted while a sink resolves its position."""
 
     def numbers(self) -> list[int]:
         found, once = super().numbers(), self.folder / "forgotten"
@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Server:
 
 
 def _read(running: Running, name: str, chunks: int) -> None:
-    """Have a sink commit entry by entry until it has so many chunks."""
+    """Commit entry by entry until a sink has a number of chunks."""
     loop = running.sinks.loop(name)
     loop.start(epoch=1)
     reader = loop.readers["t"]
@@ -62,7 +62,7 @@ def test_chunks_of_two_logs_are_not_compared_by_their_numbers(
         _read(running, near, 1)  # up to key 9
     discard(sinks.directory)
     with Running(sinks, _SMALL) as running:
-        _read(running, near, 5)  # up to key 17, though it is the fifth
+        _read(running, near, 5)  # up to key 17, although it is the fifth chunk
     discard(sinks.directory)
     with Running(sinks, _LARGE):
         once(sinks, far)
@@ -78,7 +78,7 @@ def test_sink_that_waits_only_for_changes_keeps_no_chunk_from_another(tmp_path: 
         _read(running, "a", 1)
     discard(sinks.directory)
     with Running(sinks, replace(QUICK, chunk_bytes=100_000)):
-        once(sinks, "a")  # which has all after the second chunk
+        once(sinks, "a")  # its log has everything after the second chunk
     mark = sinks.directory.folder / "at" / "id-a.t.json"
     mark.write_text(json.dumps({**json.loads(mark.read_text()), "high": position(server.end() + 1)}))
     server.commit([("t", 1, "new"), ("t", 59, None)])
@@ -96,7 +96,7 @@ def test_sink_that_begins_later_can_continue_from_the_server(tmp_path: Path, ser
         server.commit([("t", 1, "new")])
         once(sinks, "a")
         running.until(lambda: server.confirmed() == server.end())
-        _read(running, "b", 3)  # though the log has chunks from the beginning
+        _read(running, "b", 3)  # although the log has chunks from the beginning
     discard(sinks.directory)
     with Running(sinks, _SMALL):
         once(sinks, "b")

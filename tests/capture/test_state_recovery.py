@@ -39,7 +39,7 @@ def _table_with_unchanged_values() -> CapturedTable:
 
 @dataclass
 class _Stream(FakeStream):
-    """Send rows with holes."""
+    """A stream that leaves out unchanged values."""
 
     def _event(self, found: Sequence[tuple[int, str]]) -> RowsChanged:
         changes = [change for _, text in found for change in json.loads(text)]
@@ -61,7 +61,7 @@ def _row(key: int, value: str | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Sinks(Sinks):
-    """Sinks that keep each row."""
+    """Sinks with a normalized input."""
 
     def subscribed_sinks(self) -> list[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", _table_with_unchanged_values()) for name in self.names]
@@ -105,7 +105,7 @@ def _contents(found: state.Manifest, folder: Path) -> list[Any]:
 
 
 def _check(loop: BatchLoop) -> None:
-    """Compare the state that a sink keeps with that which is made of the log."""
+    """Compare the sink's state with the state recovered from the log."""
     kept = state.load(loop.folder, str(loop.marker.state))
     again = rebuild_state(
         loop.job,
@@ -129,7 +129,7 @@ def _run(seed: int, folder: Path) -> None:
             for _ in range(dice.randint(1, 3)):
                 if sent := _history(rows, dice, turn):
                     server.commit(sent)
-            rows[0] = f"turn {turn}"  # so that there is a batch, which has the state again where it was lost
+            rows[0] = f"turn {turn}"  # makes a batch, which recovers lost state
             server.commit([("t", 0, rows[0])])
             loop = once(sinks)
             assert sinks.rows() == rows

@@ -22,7 +22,7 @@ Rows = dict[int, dict[str, str]]
 
 
 def _changes(rows: Rows, dice: random.Random) -> list[dict[str, Any]]:
-    """Change a server's rows; return what it sends of that."""
+    """Change a server's rows; return the rows that it sends."""
     sent: list[dict[str, Any]] = []
     for turn in range(12):
         key, other, what = dice.randrange(4), dice.randrange(4), dice.random()
@@ -50,7 +50,7 @@ def _bits(values: dict[str, str]) -> bytes | None:
 
 
 def _applied(before: Rows, changes: list[dict[str, Any]]) -> Rows:
-    """Apply changes as one who knows other keys' rows only as they were before all of them."""
+    """Apply changes to the rows before the entry; values of other keys come from these rows."""
     rows = {key: dict(row) for key, row in before.items()}
     for each in changes:
         if each["$diff"] == -1:
