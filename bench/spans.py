@@ -25,7 +25,7 @@ Note = Callable[[tuple[Any, ...], Any], Any]
 
 
 def _end_of_log(arguments: tuple[Any, ...], result: Any) -> Any:
-    return arguments[0].log.next - 1
+    return arguments[0].log.next_number - 1
 
 
 def _end_of_batch(arguments: tuple[Any, ...], result: Any) -> Any:
@@ -36,8 +36,8 @@ PUBLISHING, BATCH, COMMITTING = "publishes an entry", "batch", "commits"
 _FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
     "sinkql.capture.session:CaptureSession.publish": (PUBLISHING, _end_of_log),
     "sinkql.capture.session:CaptureSession.confirm": ("confirms", None),
-    "sinkql.capture.session:CaptureSession._look": ("capture looks at its sinks", None),
-    "sinkql.capture.session:CaptureSession._read_chunks": ("reads chunks", None),
+    "sinkql.capture.session:CaptureSession.check_sinks": ("capture looks at its sinks", None),
+    "sinkql.capture.session:CaptureSession.read_chunks": ("reads chunks", None),
     "sinkql.runtime.batch.scheduler:BatchScheduler._round": ("round", None),
     "sinkql.runtime.batch.pacing:Pacer.next_end": ("looks for what is new", None),
     "sinkql.runtime.batch.loop:BatchLoop.process": (BATCH, _end_of_batch),

@@ -1,20 +1,36 @@
-"""Sources that keep nothing for their readers: one process reads a server once, and keeps a log that all sinks read.
+"""Change data capture: one process reads a server, and all sinks of its tables read the capture log that it writes.
 
-What a capture asks of a connector, and how a connector plans such a source, is in `sinkql.connector_api.cdc`.
+The interface to connectors, and the planning of a captured source, are in `sinkql.connector_api.cdc`.
 
-* `runner`, `session`: a source → its capture, for as long as a sink of it runs; one reading of the server.
-* `buffer`, `log`, `data_file`: changes as they come → entries, made once each, and the files of rows that they name.
-* `object_log_store`: a source → where its log lies, in the `log_store` that is a folder or a `object_log_store`.
-* `recovery`: rows that others send → whether only the machine that took them can go on.
-* `unchanged_values`: rows whose keys changed, followed through an entry.
-* `reader`, `subscription`: a log → splits of what a table's sink reads; `position`, `log_scan`: how far the sink is,
-  and where that is in a log that has begun again; `log_scan`: the entries that follow, up to a batch's end;
-  `data_file`, `storage.consolidate`: the rows of their files, without those that came and went within a batch.
-* `snapshot`: a table → chunks in the log; `recovery`: after which chunk it goes on, for all of its sinks; `metrics`:
-  how long it will take.
-* `messages`, `retention`: how far sinks are → what the server may forget; `retention`: whether the log has room for
-  more; `control`: what a capture is told, and tells; `metrics`: what it tells of how far behind the sinks are.
-* `decode.columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
+The capture's process:
+
+* `control`: the interface to the process that runs a capture, its subscribed sinks, and its times and sizes.
+* `runner`: holds the lease, runs one session after another, and waits after errors.
+* `session`: owns the order of the steps over one connection to the server.
+* `recovery`: finds the position where the log continues, for the log, its sinks and pushed rows.
+* `buffer`: receives changes, and ends an entry at the position of each sink after the log's end.
+* `unchanged_values`: fills values that the server left out of updates with a changed key.
+* `snapshot`: reads tables in chunks for initial snapshots, and decides which ones sinks may join.
+* `publisher`: writes the received changes to the log as its next entry.
+* `retention`: reads the sinks' positions, and decides what the server and the log may delete.
+* `metrics`: measures how far behind the sinks are, and the time left of initial snapshots.
+* `reporter`: sends the status to sinks, and reports the progress to users.
+
+The log:
+
+* `log`: the entries of a log, and its one writer.
+* `log_store`: the storage of entries and data files, in a folder of this machine.
+* `object_log_store`: the same in an object store; chooses the store of a source.
+* `data_file`: writes and reads the files of rows that entries name, and groups them into splits.
+
+The sinks:
+
+* `messages`: the messages between the sinks and the capture, and the store that they go through.
+* `position`: the position of a sink in a log, and after each entry.
+* `sink_messages`: sends a sink's messages, and receives the capture's replies and errors.
+* `subscription`: a table of a captured source as a sink reads it.
+* `log_scan`: finds the entries that a sink reads next, and its position in a log that has begun again.
+* `reader`: the source connector's reader of a captured table.
 """
 
 from sinkql import physical
@@ -22,7 +38,7 @@ from sinkql.connector_api.stream import Context, Reader
 
 
 def open_reader(read: physical.Read, context: Context) -> Reader:
-    """Return the reader of a table of a captured source: it reads the log, and never the server."""
+    """Return the reader of a captured table, which reads the log and never the server."""
     from sinkql.capture.reader import LogReader  # pyarrow, only where a job runs
 
-    return LogReader.of(read, context)
+    return LogReader.from_read(read, context)

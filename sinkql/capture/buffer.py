@@ -1,7 +1,11 @@
-"""Changes as they come → the tables of one entry: rows in memory, and in files where a transaction is long."""
+"""Changes from the stream → the table entries of the next log entry.
+
+Rows wait in memory. Rows of a long transaction go to data files before the entry is written.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,19 +14,27 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql.capture import data_file
-from sinkql.capture.log import DataFile, TableEntry
+from sinkql.capture.control import CaptureIntervals
+from sinkql.capture.log import DataFile, LogWriter, TableEntry
 from sinkql.capture.log_store import LogStore
 from sinkql.capture.unchanged_values import fill_unchanged, has_unchanged_from_other_key
-from sinkql.connector_api.cdc import CapturedTable, Position, RowsChanged, Snapshot, TableRows
+from sinkql.connector_api.cdc import (
+    CapturedTable,
+    Position,
+    PositionAdvanced,
+    RowsChanged,
+    Snapshot,
+    TableRows,
+)
 
 _ERROR_BYTES = 500
-"""What a record that did not decode takes beside its texts."""
-Completing = Callable[[str, TableRows, Sequence[Any]], tuple[TableRows, Position | None]]
+"""Estimated size of a row error without its texts."""
+Complete = Callable[[str, TableRows, Sequence[Any]], tuple[TableRows, Position | None]]
 
 
 @dataclass(slots=True)
 class Buffer:
-    """What came since the last entry, up to `to`; `open` in the middle of a transaction."""
+    """The changes of the next log entry, up to position `to`; `open` inside a transaction."""
 
     store: LogStore
     epoch: int
@@ -30,53 +42,57 @@ class Buffer:
     open: bool = False
     bytes: int = 0
     since: float | None = None
-    ends: list[tuple[Position, Any]] = field(default_factory=list)
+    """When the first event was added, in seconds of the monotonic clock."""
+    commits: list[tuple[Position, Any]] = field(default_factory=list)
+    """The end position and the id of each transaction."""
     rows: dict[str, list[TableRows]] = field(default_factory=dict)
     files: dict[str, list[DataFile]] = field(default_factory=dict)
-    emptied: set[str] = field(default_factory=set)
-    moved: set[str] = field(default_factory=set)
-    came: dict[str, Position] = field(default_factory=dict)
-    """Of tables that changed, a position before the first of their changes."""
+    truncated: set[str] = field(default_factory=set)
+    incomplete: set[str] = field(default_factory=set)
+    """Tables with rows that lack values of another key's row."""
+    changed_after: dict[str, Position] = field(default_factory=dict)
+    """For each changed table, a position before its first change."""
     high: dict[str, Position] = field(default_factory=dict)
 
-    def take(self, event: RowsChanged, now: float) -> None:
-        """Add an event."""
+    def add(self, event: RowsChanged, now: float) -> None:
+        """Add the rows and transactions of an event."""
         if self.since is None:
             self.since = now
         for table in (*event.emptied, *event.tables):
-            self.came.setdefault(table, self.to)
+            self.changed_after.setdefault(table, self.to)
         for table in event.emptied:
-            self._empty(table)
+            self._truncate(table)
         for table, parts in event.tables.items():
             self.rows.setdefault(table, []).extend(parts)
             self.bytes += _size(parts)
-        self.ends += zip(event.transactions.ends, event.transactions.ids, strict=True)
+        self.commits += zip(event.transactions.ends, event.transactions.ids, strict=True)
         self.to, self.open = max(self.to, event.to), event.open
 
-    def move(self, to: Position) -> None:
-        """Nothing came up to there."""
+    def advance(self, to: Position) -> None:
+        """Move the end of the buffer to a later position without changes."""
         self.to = max(self.to, to)
 
-    def _empty(self, table: str) -> None:
-        """Forget what came of a table: all its rows went after that."""
+    def _truncate(self, table: str) -> None:
+        """Drop the buffered rows of a table: the server truncated it after them."""
         self.bytes -= _size(self.rows.pop(table, []))
         for file in self.files.pop(table, []):
             self.store.remove(file.name)
-        self.moved.discard(table)
-        self.emptied.add(table)
+        self.incomplete.discard(table)
+        self.truncated.add(table)
 
     @property
-    def holds(self) -> bool:
-        """Tell whether there is anything for an entry."""
-        return bool(self.rows or self.files or self.emptied or self.ends)
+    def has_changes(self) -> bool:
+        """Return whether an entry would contain any change."""
+        return bool(self.rows or self.files or self.truncated or self.commits)
 
     def spill(self) -> None:
-        """Write rows that are in memory into files, which the next entry will name.
+        """Write rows from memory to data files, which the next entry will name.
 
-        Rows whose holes may have to be filled stay, and all that follow them: their transactions are not whole yet.
+        Rows that lack values of another key's row stay in memory, and so do all rows after them in their table. Their
+        values may arrive later in the same transaction.
         """
         for table, parts in self.rows.items():
-            first = next((place for place, part in enumerate(parts) if has_unchanged_from_other_key(part)), len(parts))
+            first = next((index for index, part in enumerate(parts) if has_unchanged_from_other_key(part)), len(parts))
             self._write(table, parts[:first])
             del parts[:first]
         self.bytes = sum(map(_size, self.rows.values()))
@@ -86,9 +102,9 @@ class Buffer:
         if file is not None:
             self.files.setdefault(table, []).append(file)
 
-    def separable(self, table: str, snapshot: Snapshot) -> bool:
-        """Tell whether of all that came of a table it is known whether a snapshot has it."""
-        if table in self.files or table in self.emptied:
+    def can_separate(self, table: str, snapshot: Snapshot) -> bool:
+        """Return whether a snapshot separates the buffered changes of a table into seen and unseen."""
+        if table in self.files or table in self.truncated:
             return False
         return all(
             part.transactions is not None
@@ -97,65 +113,135 @@ class Buffer:
             for part in self.rows.get(table, ())
         )
 
-    def leave_out(self, table: str, snapshot: Snapshot) -> None:
-        """Forget the rows of a table that came by transactions which a snapshot sees."""
+    def drop_visible(self, table: str, snapshot: Snapshot) -> None:
+        """Drop the rows of a table whose transactions a snapshot sees."""
         parts = self.rows.pop(table, [])
-        left = [_unseen(part, snapshot) for part in parts]
-        self.bytes -= _size(parts) - _size(left)
-        if any(part.rows.num_rows for part in left):
-            self.rows[table] = left
+        rest = [_invisible_rows(part, snapshot) for part in parts]
+        self.bytes -= _size(parts) - _size(rest)
+        if any(part.rows.num_rows for part in rest):
+            self.rows[table] = rest
 
-    def parts(self, tables: Mapping[str, CapturedTable], complete: Completing) -> Mapping[str, TableEntry]:
-        """Return what the entry is to have of each table; all its transactions are whole."""
-        ids = [id_ for _, id_ in self.ends]
+    def table_entries(self, tables: Mapping[str, CapturedTable], complete: Complete) -> Mapping[str, TableEntry]:
+        """Write the buffered rows of whole transactions, and return the table entries.
+
+        `complete` asks the server for values that rows lack.
+        """
+        ids = [id_ for _, id_ in self.commits]
         for table, parts in self.rows.items():
-            known = self._filled(tables[table], parts)
-            self._write(table, [self._completed(table, part, ids, complete) for part in known])
+            filled = self._fill(tables[table], parts)
+            self._write(table, [self._complete(table, part, ids, complete) for part in filled])
         self.rows.clear()
         return {
             table: TableEntry(
-                tuple(self.files.get(table, ())), table in self.emptied, table in self.moved, self.high.get(table, "")
+                tuple(self.files.get(table, ())),
+                table in self.truncated,
+                table in self.incomplete,
+                self.high.get(table, ""),
             )
-            for table in sorted({*self.files, *self.emptied})
+            for table in sorted({*self.files, *self.truncated})
         }
 
-    def _filled(self, table: CapturedTable, parts: Sequence[TableRows]) -> Sequence[TableRows]:
-        """Return parts with holes filled from rows that came before them, of which some may be in files."""
+    def _fill(self, table: CapturedTable, parts: Sequence[TableRows]) -> Sequence[TableRows]:
+        """Fill unchanged values from earlier rows of the buffer, also from those in its files."""
         if not any(map(has_unchanged_from_other_key, parts)):
             return parts
         files = self.files.get(table.id, ())
-        before = [TableRows(batch) for file in files for batch in data_file.read(self.store, file)]
-        (whole,) = fill_unchanged(table, [*before, *parts])
-        count = sum(part.rows.num_rows for part in before)
-        return [TableRows(whole.rows.slice(count), whole.errors)]
+        earlier = [TableRows(batch) for file in files for batch in data_file.read(self.store, file)]
+        (filled,) = fill_unchanged(table, [*earlier, *parts])
+        count = sum(part.rows.num_rows for part in earlier)
+        return [TableRows(filled.rows.slice(count), filled.errors)]
 
-    def _completed(self, table: str, part: TableRows, ids: Sequence[Any], complete: Completing) -> TableRows:
-        """Fill holes of rows whose key changed from the server, as long as that is right; note where some are left."""
+    def _complete(self, table: str, part: TableRows, ids: Sequence[Any], complete: Complete) -> TableRows:
+        """Fill unchanged values from the server; note tables that stay incomplete."""
         if not has_unchanged_from_other_key(part):
             return part
         part, high = complete(table, part, ids)
         if high is not None:
             self.high[table] = max(self.high.get(table, ""), high)
         if has_unchanged_from_other_key(part):
-            self.moved.add(table)
+            self.incomplete.add(table)
         return part
 
 
+@dataclass(slots=True)
+class Receiver:
+    """The buffer of the next entry, and the positions where entries must end.
+
+    `stops` are positions of sinks after the end of the log, in order. An entry ends at each, so that no sink reads a
+    change twice. `publish` writes the buffered changes to the log and calls `reset`.
+    """
+
+    log: LogWriter
+    intervals: CaptureIntervals
+    publish: Callable[[], None]
+    stops: list[Position] = field(default_factory=list)
+    buffer: Buffer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reset(self.log.to)
+
+    def reset(self, to: Position) -> None:
+        """Start an empty buffer at a position."""
+        self.buffer = Buffer(self.log.directory.store, self.log.epoch, to=to)
+
+    def add(self, event: RowsChanged | PositionAdvanced, *, can_spill: bool) -> None:
+        """Buffer an event. Publish first where the event passes a stop."""
+        match event:
+            case RowsChanged():
+                self._publish_stops(event.to, opens=event.open)
+                self.buffer.add(event, time.monotonic())
+                if self.buffer.bytes >= self.intervals.spill_bytes and can_spill:
+                    self.buffer.spill()
+            case PositionAdvanced():
+                self._publish_stops(event.to)
+                self.buffer.advance(event.to)
+
+    def _publish_stops(self, to: Position, *, opens: bool = False) -> None:
+        """End an entry at each stop before `to`.
+
+        Also publish first if the event `opens` a transaction that may pass a stop.
+        """
+        while self.stops and to > self.stops[0]:
+            self.buffer.advance(self.stops.pop(0))
+            self.publish()
+        if self.stops and opens:
+            self.publish()
+
+    def has_stops(self) -> bool:
+        """Return whether the log has not reached all stops; remove the stops that it has reached."""
+        self.stops = [position for position in self.stops if position > self.log.to]
+        return bool(self.stops)
+
+    def is_full(self, *, holding: bool, log_full: bool) -> bool:
+        """Return whether reading must pause.
+
+        Memory is full while the snapshots are `holding`, or the log is full between two transactions.
+        """
+        if self.buffer.bytes >= self.intervals.memory_bytes and holding:
+            return True
+        return log_full and not self.buffer.open
+
+    @property
+    def caught_up_to(self) -> Position:
+        """Return the position up to which every received change is in the log."""
+        return self.log.to if self.buffer.has_changes else max(self.buffer.to, self.log.to)
+
+
 def _size(parts: Sequence[TableRows]) -> int:
-    """Return how many bytes of memory rows take, and what is told of records that did not decode."""
+    """Return the memory that rows and their row errors occupy, in bytes."""
     return sum(
-        part.rows.nbytes + sum(_ERROR_BYTES + len(each.raw) + len(each.message) for each in part.errors)
+        part.rows.nbytes + sum(_ERROR_BYTES + len(error.raw) + len(error.message) for error in part.errors)
         for part in parts
     )
 
 
-def _unseen(part: TableRows, snapshot: Snapshot) -> TableRows:
-    """Return the rows of a part that came by transactions which a snapshot does not see.
+def _invisible_rows(part: TableRows, snapshot: Snapshot) -> TableRows:
+    """Return the rows whose transactions a snapshot does not see.
 
-    Where they are not told, they came after all that it may see.
+    Rows without transaction ids are later than everything that the snapshot can see.
     """
     if part.transactions is None:
         return part
-    ids, which = np.unique(part.transactions, return_inverse=True)
-    unseen = np.array([snapshot.unseen([each]) is not None for each in ids.tolist()], bool)[which]
-    return TableRows(part.rows.filter(pa.array(unseen)), part.errors, part.transactions[unseen])
+    ids, index = np.unique(part.transactions, return_inverse=True)
+    invisible = np.array([snapshot.unseen([id_]) is not None for id_ in ids.tolist()], bool)[index]
+    return TableRows(part.rows.filter(pa.array(invisible)), part.errors, part.transactions[invisible])

@@ -1,4 +1,4 @@
-"""What a capture is told, and tells: the sinks that read its source, secrets, its lease, its status."""
+"""The interface between a capture and its host: subscribed sinks, secrets, the lease, and progress reports."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from sinkql.connector_api.stream import Offsets
 from sinkql.errors import SinkqlError
 
 PATIENT_TRIES = 2
-"""Connections that break now and then are nobody's concern before the second try failed."""
+"""A retryable error is reported from this attempt on: a single broken connection is normal."""
+Status = Literal["running", "snapshotting", "stalled"]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribedSink:
-    """A sink that reads a table of the source, every so many seconds; `sink` is its full name.
+    """A sink of one captured table, which commits every `interval` seconds; `sink` is its full name.
 
-    `offsets` are the last that the catalog knows of, None before any.
+    `offsets` are its last ones in the catalog, None before the first commit.
     """
 
     sink_id: str
     table: CapturedTable
     offsets: Offsets | None = None
-    every: float = math.inf
+    interval: float = math.inf
     sink: str = ""
 
     @property
     def reader(self) -> str:
-        """Return the name by which it and the capture tell each other of the table."""
+        """Return the name of the sink and table in messages."""
         return messages.reader_name(self.sink_id, self.table.id)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureIntervals:
-    """How often a capture does what it does, in seconds and bytes.
+    """The times and sizes of a capture, in seconds and bytes.
 
-    An entry ends after `entry_seconds`, or sooner where a sink commits often: after `entry_share` of its interval.
-    What was published is confirmed after `confirm_seconds`, or at `confirm_bytes`: a server holds it until then. A log
-    that is full is told of after `full_seconds`.
+    An entry ends after `entry_seconds`, or after `entry_share` of the shortest commit interval of its sinks. Published
+    changes are confirmed after `confirm_seconds`, or after `confirm_bytes`, since the server keeps them until then. A
+    full log is reported after `full_seconds`. Large: one value sets all of them, so that a test can shorten them
+    together.
     """
 
     entry_seconds: float = 1.0
@@ -62,43 +64,43 @@ class CaptureIntervals:
     first_wait: float = 1.0
     longest_wait: float = 20.0
 
-    def entry_after(self, clients: Sequence[SubscribedSink]) -> float:
-        """Return after how many seconds an entry ends, by how often sinks commit."""
-        shares = (max(self.receive_seconds, self.entry_share * each.every) for each in clients)
+    def entry_after(self, sinks: Sequence[SubscribedSink]) -> float:
+        """Return the seconds after which an entry ends, by the commit intervals of the sinks."""
+        shares = (max(self.receive_seconds, self.entry_share * sink.interval) for sink in sinks)
         return min([self.entry_seconds, *shares])
 
     def wait(self, failures: int) -> float:
-        """Return for how long to wait after so many failures in a row."""
+        """Return the seconds to wait after a number of failures in a row."""
         return min(self.longest_wait, self.first_wait * 2.0 ** min(failures - 1, 10))
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureProgress:
-    """What a capture is doing, for the catalog; with `last` it ends."""
+    """The progress of a capture, for the catalog; `last` before the session ends."""
 
-    status: Literal["running", "snapshotting", "stalled"]
+    status: Status
     error: SinkqlError | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     last: bool = False
 
 
 class CaptureHost(Protocol):
-    """Whoever runs a capture. Methods raise SinkqlError where the catalog cannot be read or written."""
+    """The process that runs a capture. Methods raise SinkqlError if the catalog cannot be read or written."""
 
-    def clients(self) -> Sequence[SubscribedSink]:
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
         """Return all sinks of the catalog that read the source, running or not."""
 
     def secret(self, name: str) -> str:
-        """Return a secret's value."""
+        """Return the value of a secret."""
 
     def acquire(self) -> int | None:
-        """Lease the source; return the lease's epoch, None while another process that lives has it."""
+        """Acquire the source's lease; return its epoch, or None while another live process holds it."""
 
     def renew(self) -> bool:
-        """Prolong the lease; tell whether it still is this process's."""
+        """Renew the lease; return whether this process still holds it."""
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
 
-    def report(self, doing: CaptureProgress) -> None:
-        """Take note of what the capture is doing."""
+    def report(self, progress: CaptureProgress) -> None:
+        """Store the progress in the catalog."""

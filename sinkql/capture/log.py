@@ -1,16 +1,16 @@
-"""Entries of a log: made once each, under the next number, and read one after the other.
+"""Entries of a capture log: each is written once, under the next number, and read in order.
 
-An entry is a small file that is put if it is absent, so that of two captures that both mean to go on one finds the
-number taken: it is fenced. It names data files, which are whole before it is made.
+An entry is a small file that is created only if its number is free. If two captures continue one log, the second finds
+the number taken and is fenced. An entry names data files, which are complete before the entry is written.
 
-* `open`: a capture begins here; `captured` are the tables that it captures, `generations` those of first snapshots.
+* `open`: a capture begins; `captured` are the tables that it captures, `generations` those of its initial snapshots.
 * `changes`: rows of whole transactions after `start` up to `to`.
-* `begin`: a generation, a reading of a whole table for sinks that wait for it, begins here.
-* `chunk`: rows of a generation, as of now; changes up to `high` may be in them already.
-* `schema`: a table has other columns from here on; where it is `lost`, changes of it before here are missing.
-* `gap`: changes are lost before here, as `problem` says, and a user has accepted that. Another era begins; not where
-  rows are pushed, and the log has those before.
-* `close`: a capture ended here, and the log has all rows that were pushed to it; until the next one opens it.
+* `begin`: a generation begins, that is, one run over a whole table for the sinks that requested it.
+* `chunk`: rows of a generation as of now; they may contain changes up to `high`.
+* `schema`: a table has other columns from here on; with `lost`, changes of the table before it are missing.
+* `gap`: changes before it are lost, as `problem` says, and a user has accepted the loss. Another capture epoch begins,
+  unless the rows are pushed and the log has all earlier ones.
+* `close`: a capture ended here, and the log has all rows that were pushed to it, until the next capture opens it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kind = Literal["open", "changes", "begin", "chunk", "schema", "gap", "close"]
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file of rows in `data`; `failed` records of it did not decode, and lie beside it."""
+    """A file of rows in `data`. The `failed` records that did not decode are in another file."""
 
     name: str
     rows: int
@@ -44,10 +44,9 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an entry has of a table: rows, before which all others went if it was `emptied`.
+    """An entry's rows of one table. If `emptied`, the server truncated the table before them.
 
-    `moved`: rows of it have holes with the values of a row of another key, from before the entry. `high` is as in a
-    chunk.
+    `moved`: some rows lack values that an earlier entry has under another key. `high` is as in a chunk.
     """
 
     files: tuple[DataFile, ...] = ()
@@ -57,12 +56,11 @@ class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SnapshotGeneration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a generation is: the key of the last row that was read, how many chunks there are, whether that is all.
+    """One run over a table's chunks: the key of the last row read, the number of chunks, and whether it is `done`.
 
-    `rows` were read, of about `of_rows`, which is -1 as long as nobody asked the server. `begin` is the number of the
-    entry where it begins; -1 of one that began in a log that was lost. Chunks are counted within `run`, which goes on
-    after `base` chunks of the run `after`. `columns` are names and types of those that its chunks, and all that follows
-    it, have.
+    `rows` were read of about `of_rows`, which is -1 if the server was not asked. `begin` is the number of the entry
+    where it begins, -1 if that was in a lost log. Chunks are counted within `run`, which continues after `base` chunks
+    of the run `after`. `columns` are the names and types of the columns in its chunks and in all later changes.
     """
 
     number: int
@@ -79,13 +77,20 @@ class SnapshotGeneration(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = 0
     of_rows: int = -1
 
-    def has(self, columns: Iterable[tuple[str, str]]) -> bool:
-        """Tell whether it has all of these columns."""
+    def has_columns(self, columns: Iterable[tuple[str, str]]) -> bool:
+        """Return whether the chunks contain all of these columns."""
         return set(columns) <= set(self.columns)
+
+    def can_follow(self, run: str, chunks: int) -> bool:
+        """Return whether a sink with `chunks` of a run lacks no chunk before the last one."""
+        if self.run == run:
+            return self.chunks <= chunks + 1
+        is_first = self.chunks == self.base + 1
+        return is_first and (not self.base or (self.after == run and self.base <= chunks))
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table as it is from an entry on."""
+    """A column of a table from an entry on."""
 
     name: str
     type: str
@@ -93,8 +98,10 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An entry; `log` is the id of the log that it is of, `at` the time in seconds, `unseen` transactions of it that
-    no snapshot saw yet, with their positions.
+    """An entry of a log. `log` is the log's id, `at` the time in seconds.
+
+    `unseen` are its transactions, with their positions, that no snapshot saw yet. Large: the fields are the JSON keys
+    of the format, for all kinds.
     """
 
     entry: int
@@ -117,53 +124,53 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     lost: bool = False
     kept: str = ""
     keeper: str = ""
-    """What keeps rows that are pushed until the log has them: only where that is there are they not lost."""
+    """The id of the machine's store that keeps pushed rows until the log has them; without it they are lost."""
     pushed: Position = ""
-    """Up to where rows had been pushed when the log began, empty where none are."""
+    """The position up to which rows had been pushed when the log began; empty if no rows are pushed."""
     era: int = 0
 
     def files(self) -> Iterator[DataFile]:
-        """Yield all data files."""
+        """Yield the data files of all tables."""
         for part in self.tables.values():
             yield from part.files
 
     @property
     def size(self) -> int:
-        """Return how many bytes its files have."""
-        return sum(each.bytes for each in self.files())
+        """Return the size of its data files in bytes."""
+        return sum(file.bytes for file in self.files())
 
-    def stops(self, table: str, columns: Sequence[tuple[str, str]]) -> bool:
-        """Tell whether a sink that reads some columns of a table cannot go past it."""
+    def is_barrier(self, table: str, columns: Sequence[tuple[str, str]]) -> bool:
+        """Return whether a sink that reads these columns of a table cannot pass this entry."""
         if self.kind != "schema" or self.table != table:
             return False
-        return self.lost or not {(each.name, each.type) for each in self.columns}.issuperset(columns)
+        return self.lost or not {(column.name, column.type) for column in self.columns}.issuperset(columns)
 
 
 _ENTRIES = codec.decoder(Entry)
-"""Made with the module: threads that are the first to decode a type, and at once, end the process."""
+"""Created at import: threads that decode a type for the first time together crash the process."""
 
 
 def source_folder(catalog_folder: Path, source_id: str) -> Path:
-    """Return the folder in which all that is kept of a source lies."""
+    """Return the folder of a captured source below the catalog's folder."""
     return catalog_folder / FOLDER / source_id
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """What is kept of a source: its log in `store`, in `notes` what sinks and captures tell, all else in `folder`."""
+    """The files of a captured source: its log in `store`, messages in a key-value store, the rest in `folder`."""
 
     folder: Path
     store: LogStore
-    notes: KeyValueStore
+    messages: KeyValueStore
 
     @classmethod
     def local(cls, folder: Path) -> LogDirectory:
-        """Return one that is all in the folder."""
+        """Return a directory whose log and messages are in the folder."""
         return cls(folder, FolderLogStore(folder), FolderStore(folder))
 
     @property
-    def where(self) -> str:
-        """Return which machine has the log, and where; nothing of one that all machines reach."""
+    def location(self) -> str:
+        """Return the host and folder of the log; empty for an object store."""
         return f"{socket.gethostname()}:{self.folder.absolute()}" if isinstance(self.store, FolderLogStore) else ""
 
     def numbers(self) -> list[int]:
@@ -171,7 +178,7 @@ class LogDirectory:
         return self.store.numbers()
 
     def entry(self, number: int) -> Entry | None:
-        """Return an entry, None where there is none; DamagedEntryError (SQ3435) where it cannot be read."""
+        """Return an entry, None if it is absent. Raises SQ3435 if it is damaged."""
         data = self.store.entry(number)
         try:
             return decode_entry(data) if data is not None else None
@@ -180,97 +187,97 @@ class LogDirectory:
                 "SQ3435",
                 f"entry {number} of the log of a source is damaged",
                 detail=str(error),
-                hint="The sink continues by itself once the log was read again from the server.",
+                hint="Wait until the capture has read the log again from the server. The sink then continues.",
             ) from error
 
-    def after(self, number: int) -> Iterator[Entry]:
-        """Yield the entries that follow a number, up to the first that is not there."""
-        while (found := self.entry(number + 1)) is not None:
-            yield found
+    def entries_after(self, number: int) -> Iterator[Entry]:
+        """Yield the entries after a number, up to the first that is absent."""
+        while (entry := self.entry(number + 1)) is not None:
+            yield entry
             number += 1
 
 
 def decode_entry(data: bytes) -> Entry:
-    """Return an entry as it was written; raises ValueError where it is damaged."""
+    """Decode an entry. Raises ValueError if it is damaged."""
     return _ENTRIES.decode(data)
 
 
 @dataclass(slots=True)
 class LogWriter:
-    """The log, for the one capture that writes it: all entries that are there, and those that it adds."""
+    """The log of the one capture that writes it: all stored entries, and the ones it adds."""
 
-    place: LogDirectory
+    directory: LogDirectory
     id: str
     epoch: int
     entries: list[Entry] = field(default_factory=list)
-    era: int = 0
+    capture_epoch: int = 0
     size: int = field(init=False)
-    """How many bytes its files have."""
+    """The size of all data files in bytes."""
 
     def __post_init__(self) -> None:
-        self.size = sum(each.size for each in self.entries)
+        self.size = sum(entry.size for entry in self.entries)
 
     @classmethod
-    def open(cls, place: LogDirectory, epoch: int, *, new_id: str, era: int = 0) -> LogWriter:
-        """Read all entries; raises `msgspec.ValidationError` or ValueError where the log is damaged."""
-        place.store.open(epoch)
-        there = dict(place.store.entries())
-        numbers = list(there)
+    def open(cls, directory: LogDirectory, epoch: int, *, new_id: str, capture_epoch: int = 0) -> LogWriter:
+        """Read all entries. Raises `msgspec.ValidationError` or ValueError if the log is damaged."""
+        directory.store.open(epoch)
+        stored = dict(directory.store.entries())
+        numbers = list(stored)
         if numbers and numbers != list(range(numbers[0], numbers[-1] + 1)):
             raise ValueError("entries are missing")
-        found = [decode_entry(data) for data in there.values()]
-        if len({each.log for each in found}) > 1:
-            raise ValueError("entries are of two logs")
-        if found and found[-1].era != era:
-            raise ValueError("entries are from before a loss that was accepted")
-        return cls(place, found[0].log if found else new_id, epoch, found, era)
+        entries = [decode_entry(data) for data in stored.values()]
+        if len({entry.log for entry in entries}) > 1:
+            raise ValueError("entries belong to two logs")
+        if entries and entries[-1].era != capture_epoch:
+            raise ValueError("entries are older than an accepted loss")
+        return cls(directory, entries[0].log if entries else new_id, epoch, entries, capture_epoch)
 
     @property
     def to(self) -> Position:
-        """Return the position up to which it has all changes."""
+        """Return the position up to which the log has all changes."""
         return self.entries[-1].to if self.entries else ""
 
     @property
-    def next(self) -> int:
+    def next_number(self) -> int:
         """Return the number of the next entry."""
         return self.entries[-1].entry + 1 if self.entries else 0
 
     def add(self, kind: Kind, *, to: Position, at: float, **more: Any) -> Entry:
-        """Make the next entry, durably; raises FencedLogError if another capture has."""
+        """Write the next entry durably. Raises FencedLogError if another capture wrote it."""
         start = self.to if self.entries else more.pop("start", to)
         more.pop("start", None)
-        entry = Entry(self.next, self.id, self.epoch, kind, start, to, at, era=self.era, **more)
+        entry = Entry(self.next_number, self.id, self.epoch, kind, start, to, at, era=self.capture_epoch, **more)
         failpoint.point("entry-before")
-        self.place.store.add(entry.entry, msgspec.json.encode(entry))
+        self.directory.store.add(entry.entry, msgspec.json.encode(entry))
         self.entries.append(entry)
         self.size += entry.size
         failpoint.point("entry-made")
         return entry
 
-    def forget(self, count: int) -> None:
-        """Delete the first entries, and then their files; never the last one."""
+    def delete_first(self, count: int) -> None:
+        """Delete the first entries, then their files; the last entry always stays."""
         count = min(count, len(self.entries) - 1)
         if count <= 0:
             return
-        self.place.store.begin_at(self.entries[count].entry, self.id)
+        self.directory.store.begin_at(self.entries[count].entry, self.id)
         failpoint.point("log-begins")
         for entry in self.entries[:count]:
-            self.place.store.forget(entry.entry, self.id)
+            self.directory.store.delete_entry(entry.entry, self.id)
             failpoint.point("entry-deleted")
-            for each in entry.files():
-                self.place.store.remove(each.name)
-        self.size -= sum(each.size for each in self.entries[:count])
+            for file in entry.files():
+                self.directory.store.remove(file.name)
+        self.size -= sum(entry.size for entry in self.entries[:count])
         self.entries = self.entries[count:]
 
     def sweep(self) -> None:
-        """Delete data files that no entry names, but those of captures that took over since."""
-        named = frozenset(each.name for entry in self.entries for each in entry.files())
-        self.place.store.sweep(_Kept(named, self.epoch))
+        """Delete data files that no entry names, except files of captures with a later lease."""
+        named = frozenset(file.name for entry in self.entries for file in entry.files())
+        self.directory.store.sweep(_NamedFiles(named, self.epoch))
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """The names of data files that stay: `named` ones, and those of a lease after `epoch`, with which they begin."""
+class _NamedFiles:
+    """The names of the data files that stay: `named` files, and files of leases later than `epoch`."""
 
     named: frozenset[str]
     epoch: int

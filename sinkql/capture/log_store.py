@@ -1,8 +1,8 @@
-"""Where the entries and the data files of a log lie: asked of a folder here, of a bucket in
-`sinkql.capture.object_log_store`.
+"""The storage of a log's entries and data files: a Protocol, and the store in a folder of this machine.
 
-What is put stays as it is until it is deleted, and an entry's number is given once. Methods of a store that is reached
-over a network raise SinkqlError as well; what they were to do may be done then, or may not.
+`sinkql.capture.object_log_store` has the store in an object store. Stored objects do not change until they are deleted,
+and each entry number is used once. If a store is reached over a network, its methods also raise SinkqlError. The failed
+operation may then still take effect.
 """
 
 from __future__ import annotations
@@ -30,146 +30,150 @@ _NAME = re.compile(r"(\d{20})\.json")
 
 
 class FencedLogError(Exception):
-    """Another capture has gone on with the log."""
+    """Another capture has continued the log."""
 
 
 class DamagedEntryError(SinkqlError):
-    """An entry of a log cannot be read: the capture reads the log again from the server."""
+    """An entry of a log cannot be read. The capture reads the log again from the server."""
 
 
 class LostLogError(Exception):
-    """The log cannot be used any more; with KEEP = 'server' it begins again."""
+    """The log can no longer be used. With KEEP = 'server' it begins again."""
 
 
 class LogStore(Protocol):
-    """Keep the entries and the data files of one log."""
+    """The entries and data files of one log."""
 
     def open(self, epoch: int) -> None:
-        """Let a capture with this lease write, and none before it; raises FencedLogError if a later one does."""
+        """Allow the capture with this lease to write. Raises FencedLogError for an old lease."""
 
     def release(self) -> None:
-        """Let any other capture write."""
+        """Allow any other capture to write."""
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all entries, in order."""
+        """Return the numbers of all entries in order."""
 
     def entry(self, number: int) -> bytes | None:
-        """Return an entry, None where there is none."""
+        """Return an entry, None if it is absent."""
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
         """Yield all entries with their numbers, in order."""
 
     def add(self, number: int, data: bytes) -> None:
-        """Put the entry that follows the one before it, durably; raises FencedLogError if another capture has.
+        """Write the next entry durably. Raises FencedLogError if another capture wrote it.
 
-        That may have been forgotten since: an entry below the first one is taken back.
+        If the log already begins behind this number, the entry is deleted again.
         """
 
     def begin_at(self, number: int, log: str) -> None:
-        """Have no entries of a log below a number from here on, whoever may still put one: they are to be deleted."""
+        """Record durably that a log begins at a number.
 
-    def forget(self, number: int, log: str | None = None) -> None:
-        """Delete an entry, which the log begins behind already; not where another log has begun here since."""
+        Lower entries may be deleted from then on, also if they are written later.
+        """
+
+    def delete_entry(self, number: int, log: str | None = None) -> None:
+        """Delete an entry before the log's beginning, unless another log has begun here."""
 
     def discard(self) -> None:
-        """Delete all entries at once, and then all files."""
+        """Delete all entries in one step, then all data files."""
 
     def drop(self) -> None:
-        """Delete all that there is: its source was dropped."""
+        """Delete everything: the source was dropped."""
 
     def note(self, name: str, data: bytes) -> None:
-        """Put a small file, durably, that stays where the log is discarded."""
+        """Write a small file durably that stays when the log is discarded."""
 
     def noted(self, name: str) -> bytes | None:
-        """Return what such a file has, None where there is none."""
+        """Return the content of a small file, None if it is absent."""
 
     def unnote(self, name: str) -> None:
-        """Delete such a file."""
+        """Delete a small file."""
 
-    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Give a new data file to write to; it is whole, durably, at the block's end."""
+    def open_file(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open a new data file for writing; it is complete and durable at the end of the block."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Put a small file beside the data files."""
+        """Write a small file to the folder of the data files."""
 
     def read(self, name: str) -> pa.Buffer:
-        """Return what a file has; raises FileNotFoundError."""
+        """Return the content of a data file. Raises FileNotFoundError."""
 
     def remove(self, name: str) -> None:
-        """Delete a data file, and what was put beside it."""
+        """Delete a data file and its file of failed records."""
 
     def sweep(self, named: Container[str]) -> None:
-        """Delete data files that are not named: of captures that died before they made an entry."""
+        """Delete data files that are not `named`: their captures died before they wrote an entry."""
 
 
 def failed_records_name(name: str) -> str:
-    """Return the name of the file with those records of a data file that did not decode."""
+    """Return the name of the file with the records of a data file that did not decode."""
     return f"{name}.errors"
 
 
 def entry_name(number: int) -> str:
-    """Return the name of the file of an entry."""
+    """Return the file name of an entry."""
     return f"{number:020}.json"
 
 
 def entry_number(name: str) -> int | None:
-    """Return the number of the entry that a file of this name has."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found is not None else None
+    """Return the number of the entry with a file name, None for other files."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match is not None else None
 
 
-class _Of(msgspec.Struct, frozen=True):
-    """What is read of an entry here: the id of the log that it is of."""
+class _LogId(msgspec.Struct, frozen=True):
+    """The field of an entry that this module reads: the id of its log."""
 
     log: str
 
 
-_OF = codec.decoder(_Of)
+_LOG_ID = codec.decoder(_LogId)
 
 
-def _log_of(data: bytes) -> str:
+def _log_id(data: bytes) -> str:
+    """Return the id of an entry's log; empty if the entry is damaged."""
     try:
-        return _OF.decode(data).log
-    except ValueError:  # damaged: of none
+        return _LOG_ID.decode(data).log
+    except ValueError:
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderLogStore:
-    """A log in a folder of this machine, or of a disk that several share: those who write are told apart by a lease.
+    """A log in a folder of this machine, or of a shared disk; the lease decides who writes.
 
-    A log that was discarded begins again in the same place, while a capture of the one before may sleep: with which
-    entry a log begins is noted below its id, and what is deleted is looked at first.
+    After a log is discarded, another one begins in the same folder, while a capture of the old one may be suspended. So
+    the first number of a log is stored under the log's id, and an entry's log is checked before the entry is deleted.
     """
 
     folder: Path
 
     @property
     def data(self) -> Path:
-        """Return the folder of data files."""
+        """Return the folder of the data files."""
         return self.folder / "data"
 
     def path(self, number: int) -> Path:
-        """Return the file of an entry."""
+        """Return the path of an entry."""
         return self.folder / "log" / entry_name(number)
 
     def open(self, epoch: int) -> None:
         files.make_folder(self.folder / "log")
         files.make_folder(self.data)
-        found = self._numbers()
-        log = self._log(found)
+        numbers = self._numbers()
+        log = self._log(numbers)
         first = self._first(log).now()
-        for number in found:
+        for number in numbers:
             if number < first:
-                self.forget(number, log)
+                self.delete_entry(number, log)
 
     def release(self) -> None:
-        """Do nothing: the lease tells."""
+        """Do nothing: the lease decides who writes."""
 
     def numbers(self) -> list[int]:
-        found = self._numbers()
-        first = self._first(self._log(found)).now()
-        return [number for number in found if number >= first]
+        numbers = self._numbers()
+        first = self._first(self._log(numbers)).now()
+        return [number for number in numbers if number >= first]
 
     def _numbers(self) -> list[int]:
         try:
@@ -179,9 +183,9 @@ class FolderLogStore:
         return sorted(number for name in names if (number := entry_number(name)) is not None)
 
     def _log(self, numbers: list[int]) -> str:
-        """Return the id of the log that has these entries."""
-        found = (self._read(number) for number in reversed(numbers))
-        return next((_log_of(data) for data in found if data is not None), "")
+        """Return the id of the log with these entries."""
+        entries = (self._read(number) for number in reversed(numbers))
+        return next((_log_id(data) for data in entries if data is not None), "")
 
     def _first(self, log: str) -> First:
         return First(self.folder / "log" / log)
@@ -193,8 +197,8 @@ class FolderLogStore:
             return None
 
     def entry(self, number: int) -> bytes | None:
-        found = self._read(number)
-        return found if found is not None and number >= self._first(_log_of(found)).now() else None
+        data = self._read(number)
+        return data if data is not None and number >= self._first(_log_id(data)).now() else None
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
         for number in self.numbers():
@@ -208,25 +212,25 @@ class FolderLogStore:
         except FileExistsError:
             raise FencedLogError from None
         failpoint.point("entry-put")
-        log = _log_of(data)
-        follows = number == 0 or self._is_of(number - 1, log)
+        log = _log_id(data)
+        is_next = number == 0 or self._belongs_to(number - 1, log)
         first = self._first(log).now()
-        if number < first or not (follows or number == first):
-            self.forget(number, log)  # it was there and is forgotten, or the log has begun again meanwhile
+        if number < first or not (is_next or number == first):
+            self.delete_entry(number, log)  # the entry existed and was deleted, or the log began again
             raise FencedLogError
 
-    def _is_of(self, number: int, log: str) -> bool:
+    def _belongs_to(self, number: int, log: str) -> bool:
         data = self._read(number)
-        return data is not None and _log_of(data) == log
+        return data is not None and _log_id(data) == log
 
     def begin_at(self, number: int, log: str) -> None:
         self._first(log).put(number)
 
-    def forget(self, number: int, log: str | None = None) -> None:
+    def delete_entry(self, number: int, log: str | None = None) -> None:
         with suppress(FileNotFoundError):
-            folder = os.open(self.folder / "log", os.O_RDONLY)  # the same one, should it be discarded now
+            folder = os.open(self.folder / "log", os.O_RDONLY)  # stays the same folder if the log is discarded now
             try:
-                if log is None or self._is_of(number, log):
+                if log is None or self._belongs_to(number, log):
                     os.unlink(entry_name(number), dir_fd=folder)
             finally:
                 os.close(folder)
@@ -235,7 +239,7 @@ class FolderLogStore:
         lost = self.folder / "lost"
         shutil.rmtree(lost, ignore_errors=True)
         with suppress(FileNotFoundError):
-            (self.folder / "log").rename(lost)  # all at once: some of its entries might look like a log
+            (self.folder / "log").rename(lost)  # in one step: the first entries alone would look like a log
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.rmtree(lost, ignore_errors=True)
 
@@ -254,7 +258,7 @@ class FolderLogStore:
     def unnote(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)
 
-    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
+    def open_file(self, name: str) -> AbstractContextManager[BinaryIO]:
         return files.write_stream(self.data / name)
 
     def write(self, name: str, data: bytes) -> None:
@@ -267,8 +271,8 @@ class FolderLogStore:
             return mapped.read_buffer()
 
     def remove(self, name: str) -> None:
-        for each in (name, failed_records_name(name)):
-            (self.data / each).unlink(missing_ok=True)
+        for file_name in (name, failed_records_name(name)):
+            (self.data / file_name).unlink(missing_ok=True)
 
     def sweep(self, named: Container[str]) -> None:
         for path in self.data.iterdir():

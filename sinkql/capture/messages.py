@@ -1,18 +1,19 @@
-"""What sinks and a capture tell each other, in notes of the source: in its folder, or where other hosts see them.
+"""Messages between the sinks and the capture of a source, in a key-value store that all of their hosts see.
 
-* `at/<reader>`: how far a sink has read a table; written after its commits.
-* `want/<reader>`: a sink waits for a generation of a table.
-* `ask/<id>`: somebody asks for the server's end as of now; `answer/<id>` has it.
-* `word`: what the capture is doing, and the error that it cannot get over.
-* `again`: who came after that wishes that the capture tries again at once.
-* `skip`: a user accepts the loss that `word` reports; `skip/<reader>`: the one that a sink reports.
-* `era`: the last loss that was accepted, and where what came after it begins.
-* `snapshots`: how far the first snapshots of tables are.
-* `damaged`: a reader found a data file damaged.
+* `at/<reader>`: the position of a sink in a table, sent after each commit.
+* `want/<reader>`: a sink requests a generation of a table.
+* `ask/<id>`: a sink requests the server's present end; `answer/<id>` is the reply.
+* `word`: the status of the capture, and the error that stops it.
+* `again`: a sink that started after the error requests a retry without waiting.
+* `skip`: a user accepts the loss that `word` reports; `skip/<reader>`: the loss that a sink reports.
+* `era`: the last accepted loss, and the position at which the capture epoch after it begins.
+* `snapshots`: the progress of the tables' initial snapshots.
+* `damaged`: a reader found a damaged data file.
 
-A reader is a sink and a table: a sink may read several tables of a source, each up to another place.
+A reader is a pair of a sink and a table: a sink may read several tables of a source, each up to another position.
 
-None of them but `era` is waited for by fsync: one that is lost makes the capture keep more, or is written again.
+Only `era` is written with fsync. If another message is lost, the capture keeps more than needed, or the message is sent
+again.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from sinkql.connector_api.cdc import Position
 from sinkql.errors import SinkqlError, from_data
 from sinkql.storage.key_value import KeyValueStore
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _VALID_SECONDS = 5.0
 
 
 class ReaderPosition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a sink is, as `sinkql.capture.position.LogPosition` has it."""
+    """The position of a sink in a table, with the fields of `sinkql.capture.position.LogPosition`."""
 
     table: str
     to: Position
@@ -52,11 +53,10 @@ class ReaderPosition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CaptureEpoch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came after a loss that a user accepted: the positions of an era mean nothing in another one.
+    """The time after an accepted loss: positions of one capture epoch mean nothing in another.
 
-    It begins at position `begin`, empty as long as that is not known; `why` is what was lost before it. Where rows are
-    pushed, positions go on: up to `end` they are those of the era before, no further than where it says so already as
-    the loss is accepted.
+    It begins at position `begin`, empty if that is not known yet. `why` is the loss before it. Positions of pushed rows
+    continue: up to `end` they belong to the epoch before, but no later than the end known when the loss was accepted.
     """
 
     number: int = 0
@@ -64,23 +64,23 @@ class CaptureEpoch(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     end: Position = ""
 
-    def place(self, to: Position) -> Position:
-        """Return where in this era a sink goes on that was at a position of an earlier one."""
+    def translate(self, to: Position) -> Position:
+        """Translate a sink's position in an earlier epoch to this one."""
         return max(self.begin, min(to, self.end))
 
 
 class LossAcceptance(msgspec.Struct, frozen=True):
-    """A user accepts a loss that was reported with this code: its message may tell more each time."""
+    """A user's acceptance of a loss, by its error code: the message may differ each time."""
 
     code: str
 
     def accepts(self, error: SinkqlError) -> bool:
-        """Tell whether an error is of that loss."""
+        """Return whether an error reports this loss."""
         return error.of_loss and self == LossAcceptance(error.code)
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A sink waits for a generation of a table with some columns, or is to begin with `all` that the log has."""
+    """A request for a generation of a table with some columns, or for `all` entries of the log."""
 
     table: str
     all: bool = False
@@ -88,13 +88,13 @@ class SnapshotRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EndRequest(msgspec.Struct, frozen=True):
-    """Somebody asks for the server's end, of a capture that captures a table."""
+    """A request for the server's end, to the capture of a table."""
 
     table: str
 
 
 class EndReply(msgspec.Struct, frozen=True):
-    """The server's end `to`, when the capture had gone to entry `entry` of log `log`, up to `at`, in an era."""
+    """The server's end `to`, when the last entry of log `log` was `entry`, up to position `at`."""
 
     to: Position
     log: str
@@ -104,7 +104,7 @@ class EndReply(msgspec.Struct, frozen=True):
 
 
 class CaptureError(msgspec.Struct, frozen=True):
-    """An error that was met in a try that began at `tried`, and in all others since `failing`."""
+    """The error of the attempt that began at `tried`, and of all attempts since `failing`."""
 
     error: dict[str, Any]
     tried: float
@@ -112,11 +112,11 @@ class CaptureError(msgspec.Struct, frozen=True):
 
 
 class CaptureStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a capture is doing: `trouble` is what it cannot get over, `tables` what keeps it from reading some of them.
+    """The status of a capture: the error `trouble` stops all tables, `tables` has the errors of single tables.
 
-    `confirmed` is what the server may have forgotten; `joinable` are the entries where generations begin that sinks may
-    join, by the readers' names: of those that it knows to wait, for which it keeps all that follows, on the server too.
-    `where` is the machine that alone has the log, if one has.
+    The server may have deleted all changes up to `confirmed`. `joinable` are the entries at which sinks may join a
+    generation, by the names of readers whose requests the capture knows. For them it keeps all later changes, on the
+    server too. `where` is the machine that alone has the log, if any.
     """
 
     epoch: int
@@ -129,19 +129,13 @@ class CaptureStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     trouble: CaptureError | None = None
     tables: dict[str, CaptureError] = {}
 
-    def of(self, table: str) -> CaptureError | None:
-        """Return what keeps it from reading a table, as long as the capture repeats it.
-
-        One that has ended says nothing any more.
-        """
+    def error_of(self, table: str) -> CaptureError | None:
+        """Return the error that stops a table; None if the capture no longer repeats its status."""
         return (self.trouble or self.tables.get(table)) if abs(time.time() - self.at) < _VALID_SECONDS else None
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much of a table is read: so many chunks, and rows of about `of_rows`, in `seconds` of the `run`.
-
-    None where nobody knows.
-    """
+    """The progress of a table's initial snapshot: chunks and rows read of about `of_rows`; None if unknown."""
 
     chunks: int
     rows: int
@@ -151,120 +145,124 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def of_chunks(self) -> int | None:
-        """Return about how many chunks there will be."""
+        """Return the estimated number of chunks."""
         if self.done or self.of_rows is None or not self.chunks or not self.rows:
             return self.chunks if self.done else None
         return max(self.chunks, round(self.chunks * self.of_rows / self.rows))
 
 
 class Snapshots(msgspec.Struct, frozen=True):
-    """How far the last snapshots of tables are, by the tables' ids."""
+    """The progress of the last snapshots of tables, by the tables' ids."""
 
     tables: dict[str, Snapshot]
 
 
 class RetryRequest(msgspec.Struct, frozen=True):
-    """Somebody wishes that the capture tries again."""
+    """A request to retry without waiting."""
 
     at: float
 
 
 class DamagedFileReport(msgspec.Struct, frozen=True):
-    """A data file of a log is damaged."""
+    """The name of a damaged data file, and its log."""
 
     log: str
     file: str
 
 
 def reader_name(sink_id: str, table: str) -> str:
-    """Return the name of what a sink tells of a table, and is told."""
+    """Return the name of a sink and table in messages."""
     return f"{sink_id}.{table}"
 
 
 def sink_of(reader: str) -> str:
-    """Return the id of the sink that a reader's name is of."""
+    """Return the sink's id in a reader's name."""
     return reader.partition(".")[0]
 
 
-def send(notes: KeyValueStore, name: str, mark: msgspec.Struct) -> None:
-    """Write a note, which readers see whole."""
-    notes.write(name, msgspec.json.encode(mark), sync=False)
+def send(store: KeyValueStore, name: str, message: msgspec.Struct) -> None:
+    """Write a message; readers see all of it or nothing."""
+    store.write(name, msgspec.json.encode(message), sync=False)
 
 
-def receive(notes: KeyValueStore, name: str, type_: type[Any]) -> Any | None:
-    """Return what a note says, None where it is not there or not whole."""
-    return _said(notes.read(name), type_)
+def receive(store: KeyValueStore, name: str, type_: type[Any]) -> Any | None:
+    """Return a message, None if it is absent or incomplete."""
+    return _decode(store.read(name), type_)
 
 
-def all_of(notes: KeyValueStore, what: str, type_: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield names and contents of the notes of the folder `what`."""
-    for name, note in notes.all(what).items():
-        found = _said(note, type_)
-        if found is not None:
-            yield name, found
+def all_of(store: KeyValueStore, folder: str, type_: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and contents of the messages in a folder."""
+    for name, data in store.all(folder).items():
+        message = _decode(data, type_)
+        if message is not None:
+            yield name, message
 
 
-def _said(note: bytes | None, type_: type[Any]) -> Any | None:
+def _decode(data: bytes | None, type_: type[Any]) -> Any | None:
     with suppress(msgspec.MsgspecError):
-        return codec.decoder(type_).decode(note) if note is not None else None
+        return codec.decoder(type_).decode(data) if data is not None else None
     return None
 
 
-def latest_epoch(notes: KeyValueStore) -> CaptureEpoch:
-    """Return the era that began last, as far as it is known."""
-    found: CaptureEpoch | None = receive(notes, "era", CaptureEpoch)
-    return found or CaptureEpoch()
+def latest_epoch(store: KeyValueStore) -> CaptureEpoch:
+    """Return the latest capture epoch; the first one if none is stored."""
+    epoch: CaptureEpoch | None = receive(store, "era", CaptureEpoch)
+    return epoch or CaptureEpoch()
 
 
-def begin_epoch(notes: KeyValueStore, era: CaptureEpoch) -> None:
-    """Begin an era, durably."""
-    notes.write("era", msgspec.json.encode(era))
+def begin_epoch(store: KeyValueStore, epoch: CaptureEpoch) -> None:
+    """Store a capture epoch durably."""
+    store.write("era", msgspec.json.encode(epoch))
 
 
-def status(notes: KeyValueStore) -> CaptureStatus | None:
-    """Return what the capture is doing, as far as it said."""
-    found: CaptureStatus | None = receive(notes, "word", CaptureStatus)
-    return found
+def status(store: KeyValueStore) -> CaptureStatus | None:
+    """Return the last status of the capture, None if it sent none."""
+    message: CaptureStatus | None = receive(store, "word", CaptureStatus)
+    return message
 
 
-def failure(notes: KeyValueStore, table: str, since: float) -> tuple[SinkqlError, float] | None:
-    """Return what keeps the capture from reading a table, and since when; one that met it before is to try again.
+def failure(store: KeyValueStore, table: str, since: float) -> tuple[SinkqlError, float] | None:
+    """Return the error that keeps the capture from reading a table, and since when it fails.
 
-    What does not pass by itself, and was met before, is not returned: a user may have mended what was wrong.
+    A permanent error from before `since` is not returned, as the user may have fixed its cause: the capture is asked to
+    retry instead.
     """
-    said = status(notes)
-    trouble = said.of(table) if said is not None else None
+    last = status(store)
+    trouble = last.error_of(table) if last is not None else None
     if trouble is None:
         return None
-    found = from_data(trouble.error)
-    if not found.retryable and trouble.tried < since:
-        before: RetryRequest | None = receive(notes, "again", RetryRequest)
-        if before is None or before.at < since:
-            send(notes, "again", RetryRequest(since))
+    error = from_data(trouble.error)
+    if not error.retryable and trouble.tried < since:
+        request: RetryRequest | None = receive(store, "again", RetryRequest)
+        if request is None or request.at < since:
+            send(store, "again", RetryRequest(since))
         return None
-    return found, trouble.failing
+    return error, trouble.failing
 
 
-def retry_requested(notes: KeyValueStore, since: float) -> bool:
-    """Tell whether somebody wishes, since a time, that the capture tries again."""
-    found: RetryRequest | None = receive(notes, "again", RetryRequest)
-    return found is not None and found.at > since
+def retry_requested(store: KeyValueStore, since: float) -> bool:
+    """Return whether a sink has requested a retry after a time."""
+    request: RetryRequest | None = receive(store, "again", RetryRequest)
+    return request is not None and request.at > since
 
 
-def request_end(notes: KeyValueStore, table: str, *, patience: float) -> EndReply | None:
-    """Return the server's end as a capture tells it; None where none does in so many seconds."""
+def request_end(store: KeyValueStore, table: str, *, patience: float) -> EndReply | None:
+    """Request the server's end; return None without a reply within `patience` seconds.
+
+    Raises the capture's error if it is permanent.
+    """
     name = secrets.token_hex(8)
-    send(notes, f"ask/{name}", EndRequest(table))
+    send(store, f"ask/{name}", EndRequest(table))
     since, until = time.time(), time.monotonic() + patience
     try:
         while time.monotonic() < until:
-            found: EndReply | None = receive(notes, f"answer/{name}", EndReply)
-            if found is not None:
-                return found
-            found_failing = failure(notes, table, since)
-            if found_failing is not None and not found_failing[0].retryable:
-                raise found_failing[0]
-            time.sleep(_LOOK_SECONDS)
+            reply: EndReply | None = receive(store, f"answer/{name}", EndReply)
+            if reply is not None:
+                return reply
+            failing = failure(store, table, since)
+            if failing is not None and not failing[0].retryable:
+                raise failing[0]
+            time.sleep(_POLL_SECONDS)
         return None
     finally:
-        notes.remove(f"answer/{name}", f"ask/{name}")
+        store.remove(f"answer/{name}", f"ask/{name}")

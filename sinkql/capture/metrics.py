@@ -1,6 +1,6 @@
-"""A log, its sinks' marks and the server → figures for users: what is kept, and how far behind the sinks are.
+"""A log, its sinks' positions and the server → metrics for users: kept bytes, and the sinks' offsets.
 
-How many rows of first snapshots were read, and when → how far they are, and when they will be whole.
+The rows that initial snapshots have read, and when → their progress and the time left.
 """
 
 from __future__ import annotations
@@ -21,128 +21,133 @@ _SECONDS = 5.0
 
 @dataclass(slots=True)
 class CaptureMetrics:
-    """Ask the server now and then, and count."""
+    """The metrics of a capture. The server is asked every few seconds only."""
 
     log: LogWriter
     stream: Stream
     _asked_at: float = float("-inf")
-    _known: Position = ""
+    _server_end: Position = ""
     _retained: int = 0
 
-    def now(self, marks: SinkPositions, came: Position, retained: int | None, *, last: bool) -> dict[str, Any]:
-        """Return the figures; changes up to `came` were received, the server keeps `retained` bytes, if that is known.
+    def now(
+        self, positions: SinkPositions, received_to: Position, retained: int | None, *, last: bool
+    ) -> dict[str, Any]:
+        """Return the metrics. All changes up to `received_to` are in the log.
 
-        Offsets are numbers of `unit`: `offset_known` the server's end, `sinks` up to where each of them has all of its
-        tables, by its id, `offset_committed` the least of those, None while one is nowhere yet. The server is asked
-        each five seconds, and at the `last`.
+        `retained` is what the server keeps in bytes, None to ask the server. Offsets count in `unit`: `offset_known` is
+        the server's end. `sinks` has the offset up to which each sink has all of its tables, by id. `offset_committed`
+        is the lowest of them, None while a sink waits for its snapshot. The server is asked every five seconds, and for
+        the `last` metrics.
         """
         if last or time.monotonic() >= self._asked_at + _SECONDS:
-            self._asked_at, self._known = time.monotonic(), self.stream.known()
+            self._asked_at, self._server_end = time.monotonic(), self.stream.known()
             self._retained = self.stream.retained() if retained is None else retained
-        has: dict[str, Position] = {}
-        for reader, at in marks.at.items():
-            sink_id, position = messages.sink_of(reader), caught_up_position(at, self.log.entries, came)
-            has[sink_id] = min(has.get(sink_id, position), position)
-        numbers = {position: self.stream.number(position) for position in {*has.values()}}
-        committed = None if marks.wants else min(numbers.values(), default=None)
+        sinks: dict[str, Position] = {}
+        for reader, reader_position in positions.by_reader.items():
+            sink_id = messages.sink_of(reader)
+            position = caught_up_position(reader_position, self.log.entries, received_to)
+            sinks[sink_id] = min(sinks.get(sink_id, position), position)
+        numbers = {position: self.stream.number(position) for position in {*sinks.values()}}
+        committed = None if positions.requests else min(numbers.values(), default=None)
         return {
             "captured_to": self.log.to,
             "log_bytes": self.log.size,
             "retained_bytes": self._retained if retained is None else retained,
             "unit": self.stream.unit,
-            "offset_known": self.stream.number(max(self._known, came)),
+            "offset_known": self.stream.number(max(self._server_end, received_to)),
             "offset_committed": committed,
-            "sinks": {sink_id: numbers[position] for sink_id, position in has.items()},
+            "sinks": {sink_id: numbers[position] for sink_id, position in sinks.items()},
         }
 
 
-def caught_up_position(at: messages.ReaderPosition, entries: Sequence[Entry], came: Position) -> Position:
-    """Return up to where a sink has all of its table: to the end of what `came`, where nothing of it follows.
+def caught_up_position(position: messages.ReaderPosition, entries: Sequence[Entry], received_to: Position) -> Position:
+    """Return the position up to which a sink has all rows of its table.
 
-    A sink that finds no row of its table commits only now and then.
+    It is `received_to` if no later entry has rows of the table. A sink without new rows commits only now and then.
     """
     for entry in reversed(entries):
-        if not may_need(at, entry):
+        if not may_need(position, entry):
             break
-        if at.table in entry.tables:
-            return at.to
-    return max(at.to, came) if at.done else at.to
+        if position.table in entry.tables:
+            return position.to
+    return max(position.to, received_to) if position.done else position.to
 
 
 def as_progress(snapshot: messages.Snapshot) -> dict[str, Any]:
-    """Return how far a snapshot is, for users."""
-    found = {
+    """Return the progress of a snapshot as users see it, without unknown values."""
+    values = {
         "chunks": snapshot.chunks,
         "of_chunks": snapshot.of_chunks,
         "rows": snapshot.rows,
         "of_rows": snapshot.of_rows,
         "seconds_left": snapshot.seconds_left,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-_LEAST_SECONDS = 1.0
-"""What was read in less time says nothing of the rest."""
+_MIN_SECONDS = 1.0
+"""A rate measured over less time does not predict the rest."""
 
 
 @dataclass(slots=True)
-class _Course:
-    """One generation in one run: since when it is read, and how many rows of it were there before."""
+class _Run:
+    """One run of a generation: when reading began, and the rows that were read before."""
 
     began_at: float
-    before: int
+    rows_before: int
     of_rows: int | None
-    reading: int = 0
-    """Rows of the chunk that is being read now."""
+    chunk_rows: int = 0
+    """Rows of the chunk that is being read."""
 
 
 @dataclass(slots=True)
 class SnapshotRate:
-    """How fast generations are read, as long as the process runs; threads that read chunks tell of their rows."""
+    """The speed of initial snapshots in this process. The threads that read chunks report their rows to it."""
 
-    _courses: dict[int, _Course] = field(default_factory=dict)
+    _runs: dict[int, _Run] = field(default_factory=dict)
 
-    def expect(self, generation: SnapshotGeneration, of_rows: int | None) -> None:
-        """Take note that a chunk of a generation begins to be read."""
-        course = self._courses.get(generation.number)
-        if course is None:
-            self._courses[generation.number] = _Course(time.monotonic(), generation.rows, of_rows)
+    def begin_chunk(self, generation: SnapshotGeneration, of_rows: int | None) -> None:
+        """Record the start of reading a chunk."""
+        run = self._runs.get(generation.number)
+        if run is None:
+            self._runs[generation.number] = _Run(time.monotonic(), generation.rows, of_rows)
         else:
-            course.of_rows, course.reading = of_rows, 0
+            run.of_rows, run.chunk_rows = of_rows, 0
 
-    def read(self, generation: SnapshotGeneration, rows: int) -> None:
-        """Take note of how many rows of the present chunk were read."""
-        self._courses[generation.number].reading = rows
+    def set_rows(self, generation: SnapshotGeneration, rows: int) -> None:
+        """Record the number of rows read of the present chunk."""
+        self._runs[generation.number].chunk_rows = rows
 
-    def settle(self, generation: SnapshotGeneration) -> None:
-        """Take note that the present chunk is in the log."""
-        self._courses[generation.number].reading = 0
+    def end_chunk(self, generation: SnapshotGeneration) -> None:
+        """Record that the present chunk is in the log."""
+        self._runs[generation.number].chunk_rows = 0
         if generation.done:
-            del self._courses[generation.number]
+            del self._runs[generation.number]
 
-    def of(self, generation: SnapshotGeneration) -> Snapshot:
-        """Return how far a generation is."""
+    def progress(self, generation: SnapshotGeneration) -> Snapshot:
+        """Return the progress of a generation."""
         if generation.done:
             return Snapshot(generation.chunks, generation.rows, generation.rows, 0.0, done=True)
-        course = self._courses.get(generation.number)
-        if course is None:
-            return Snapshot(generation.chunks, generation.rows, _known(generation.of_rows, generation.rows))
-        rows = generation.rows + course.reading
-        of_rows = _known(course.of_rows, rows)
-        return Snapshot(generation.chunks, rows, of_rows, _left(course, rows, of_rows))
+        run = self._runs.get(generation.number)
+        if run is None:
+            return Snapshot(generation.chunks, generation.rows, _estimate(generation.of_rows, generation.rows))
+        rows = generation.rows + run.chunk_rows
+        of_rows = _estimate(run.of_rows, rows)
+        return Snapshot(generation.chunks, rows, of_rows, _seconds_left(run, rows, of_rows))
 
-    def all_of(self, generations: Iterable[SnapshotGeneration]) -> dict[str, Snapshot]:
-        """Return how far the last generation of each table is."""
-        return {each.table: self.of(each) for each in sorted(generations, key=lambda each: each.number)}
+    def progress_by_table(self, generations: Iterable[SnapshotGeneration]) -> dict[str, Snapshot]:
+        """Return the progress of the last generation of each table."""
+        by_number = sorted(generations, key=lambda generation: generation.number)
+        return {generation.table: self.progress(generation) for generation in by_number}
 
 
-def _known(of_rows: int | None, rows: int) -> int | None:
-    """Return an estimate that what was read has not overtaken."""
+def _estimate(of_rows: int | None, rows: int) -> int | None:
+    """Return the estimated number of rows, at least `rows`; None without an estimate."""
     return None if of_rows is None or of_rows < 0 else max(of_rows, rows)
 
 
-def _left(course: _Course, rows: int, of_rows: int | None) -> float | None:
-    took, read = time.monotonic() - course.began_at, rows - course.before
-    if of_rows is None or read <= 0 or took < _LEAST_SECONDS:
+def _seconds_left(run: _Run, rows: int, of_rows: int | None) -> float | None:
+    seconds, rows_read = time.monotonic() - run.began_at, rows - run.rows_before
+    if of_rows is None or rows_read <= 0 or seconds < _MIN_SECONDS:
         return None
-    return round(took / read * (of_rows - rows), 1)
+    return round(seconds / rows_read * (of_rows - rows), 1)

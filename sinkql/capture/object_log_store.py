@@ -1,21 +1,21 @@
-"""A log in a bucket: entries are put where there are none, and `head.json` says who may write, and where the log lies.
+"""A log in an object store. Entries are created only if absent, and `head.json` names the writer and the log's run.
 
 ```
-<prefix>/head.json                          the run, whose capture it is, up to when: overwritten on its etag alone
-<prefix>/notes/publication.json             what its stream knows of the server
+<prefix>/head.json                          the run, its writer, and until when; replaced only by its etag
+<prefix>/notes/publication.json             small files of the stream
 <prefix>/<run>/log/00000000000000000042.json
-<prefix>/<run>/log/first/00000000000000000007     with which entry the log begins, where some were forgotten
+<prefix>/<run>/log/first/00000000000000000007     the number with which the log begins, after entries were deleted
 <prefix>/<run>/data/7-9f….arrow
 ```
-A bucket has no names to exchange, so a log that is discarded loses its place: the head gets another run, and what is
-below the old one is deleted then. A capture looks at the head before it puts an entry and after: one that finds itself
-there no more is fenced, whether its entry is in the log or in one that is lost; it has told nobody of it yet. Where its
-entry is below the first one, as its number was there and is forgotten, it takes it back.
+An object store cannot rename a folder. So a discarded log gets another run in the head, and the objects of the old run
+are deleted then. A capture checks the head before and after it writes an entry. If the head names another writer, the
+capture is fenced. Its entry may be in the log or in a lost one; the capture has not reported it yet. If the log already
+begins behind the entry, since its number was used and deleted, the capture deletes it again.
 
-Captures of one catalog take turns by its lease. Catalogs on several machines that have one source, such as a copy, wait
-for the other's time to be over.
+The captures of one catalog take turns by its lease. Catalogs on several machines with one source, for example copies,
+wait until the other's time is over.
 
-A captured source, and what its WITH (…) says → where its log lies: the one place that chooses.
+A captured source, and its WITH (…) options → the directory of its log: `open_log_directory` alone chooses the store.
 """
 
 from __future__ import annotations
@@ -59,32 +59,32 @@ LOGS = Purpose(
     "without LOG.",
 )
 _HELD_SECONDS = 180.0
-"""For how long a head is held: an entry comes each minute at least, and prolongs it."""
+"""How long a writer owns the head: each entry renews it, and there is at least one a minute."""
 _FRESH_SECONDS = 0.25
-_FORGOTTEN_SECONDS = 5.0
-_SWEPT_SECONDS = 3600.0
-"""A put whose reply was lost may be done later: only what is older belongs to nobody."""
+_FIRST_SECONDS = 5.0
+_SWEEP_SECONDS = 3600.0
+"""A write without a reply may take effect later: only older objects are surely unused."""
 _TRIES = 3
 _FIRST = "log/first/"
-_KEPT_BYTES = 32 << 20
+_CACHE_BYTES = 32 << 20
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """Where the log lies, and who writes it up to when: `owner` is a catalog, `epoch` that of its lease."""
+    """The run of the log, and its writer until a time: `owner` is a catalog, `epoch` the one of its lease."""
 
     run: str
     owner: str
     epoch: int
     until: float
 
-    def held_by(self, other: _Head) -> bool:
-        """Tell whether another head is of the same capture."""
+    def has_writer_of(self, other: _Head) -> bool:
+        """Return whether another head names the same run and writer."""
         return (self.run, self.owner, self.epoch) == (other.run, other.owner, other.epoch)
 
 
 @dataclass(slots=True)
 class ObjectLogStore:
-    """The log below a prefix, which ends with a slash; `owner` tells the catalog of whoever writes from others."""
+    """The log below a prefix, which ends with a slash. `owner` identifies the catalog of the writer."""
 
     bucket: str
     prefix: str
@@ -93,8 +93,8 @@ class ObjectLogStore:
     _held: tuple[_Head, str] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, path: str, access: ObjectStore, owner: str = "") -> ObjectLogStore:
-        """Return the log at a path with s3://."""
+    def from_path(cls, path: str, access: ObjectStore, owner: str = "") -> ObjectLogStore:
+        """Return the log at an s3:// path."""
         bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
         return cls(bucket, prefix, access, owner)
 
@@ -106,29 +106,32 @@ class ObjectLogStore:
         return Objects.of(self.bucket, self.access, LOGS)
 
     @property
-    def _seen(self) -> _Seen:
-        return _seen(self._objects, self.prefix)
+    def _cache(self) -> _LogCache:
+        return _log_cache(self._objects, self.prefix)
 
-    # --- who writes --------------------------------------------------------------------------------------------------
+    # --- the writer --------------------------------------------------------------------------------------------------
 
     def open(self, epoch: int) -> None:
-        """Take the head; raises SQ3442 while another catalog has it, SQ3441 where a store cannot say who has."""
+        """Acquire the head.
+
+        Raises SQ3442 while another catalog has it, SQ3441 if the store lacks conditional writes.
+        """
         for _ in range(_TRIES):
-            found = self._head()
-            if found is None:
+            current = self._head()
+            if current is None:
                 self._objects.check(self.prefix)
                 head = _Head(uuid.uuid4().hex, self.owner, epoch, time.time() + _HELD_SECONDS)
             else:
-                self._check_free(found[0], epoch)
-                head = _Head(found[0].run, self.owner, epoch, time.time() + _HELD_SECONDS)
-            if self._take(head, found[1] if found is not None else None):
-                self._tidy()
+                self._check_free(current[0], epoch)
+                head = _Head(current[0].run, self.owner, epoch, time.time() + _HELD_SECONDS)
+            if self._replace_head(head, current[1] if current is not None else None):
+                self._delete_removed_entries()
                 return
         raise FencedLogError
 
-    def _tidy(self) -> None:
-        """Delete entries below the first one: of captures that ended before they did."""
-        numbers, first = _there(self._objects, self._run)
+    def _delete_removed_entries(self) -> None:
+        """Delete entries before the log's beginning that an earlier capture left."""
+        numbers, first = _list_entries(self._objects, self._run)
         self._objects.delete(f"{self._run}log/{entry_name(number)}" for number in numbers if number < first)
 
     def _check_free(self, head: _Head, epoch: int) -> None:
@@ -140,34 +143,35 @@ class ObjectLogStore:
                 "SQ3442",
                 f'another catalog writes the log in "{SCHEME}{self.bucket}/{self.prefix}"',
                 detail=head.owner,
-                hint="Stop its sinks, or drop the source there or here: a copy of a catalog has its sources, too.",
+                hint="Stop the other catalog's sinks, or drop the source in one of the catalogs. "
+                "A copy of a catalog has the same sources.",
             )
 
-    def _take(self, head: _Head, etag: str | None) -> bool:
-        """Put the head in the place of the one with an etag, or of none; tell whether it is there."""
+    def _replace_head(self, head: _Head, etag: str | None) -> bool:
+        """Replace the head with this etag, or create it for None; return whether it succeeded."""
         data = msgspec.json.encode(head)
         try:
             tag = self._objects.put(self._head_key, data, absent=etag is None, etag=etag)
         except TakenError:
-            found = self._head()
-            if found is None or found[0] != head:
+            current = self._head()
+            if current is None or current[0] != head:
                 return False
-            tag = found[1]
+            tag = current[1]
         self._held = head, tag
         return True
 
     def _check_held(self) -> _Head:
-        """Return the head; raises FencedLogError where it is not this capture's any more."""
-        found = self._head()
-        if self._held is None or found is None or not found[0].held_by(self._held[0]):
+        """Return the head. Raises FencedLogError if it names another writer."""
+        head = self._head()
+        if self._held is None or head is None or not head[0].has_writer_of(self._held[0]):
             raise FencedLogError
-        self._held = found
-        return found[0]
+        self._held = head
+        return head[0]
 
     def release(self) -> None:
         if self._held is not None:
             head, tag = self._held
-            self._take(msgspec.structs.replace(head, until=0.0), tag)
+            self._replace_head(msgspec.structs.replace(head, until=0.0), tag)
             self._held = None
 
     @property
@@ -179,7 +183,7 @@ class ObjectLogStore:
 
     @property
     def _run(self) -> str:
-        """Return the prefix of the run that this capture writes."""
+        """Return the prefix of this capture's run. Raises FencedLogError without the head."""
         if self._held is None:
             raise FencedLogError
         return f"{self.prefix}{self._held[0].run}/"
@@ -187,80 +191,81 @@ class ObjectLogStore:
     # --- entries -----------------------------------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:
-        run = self._seen.run(fresh=True)
-        return _listed(self._objects, run) if run is not None else []
+        run = self._cache.run(fresh=True)
+        return _numbers(self._objects, run) if run is not None else []
 
     def entry(self, number: int) -> bytes | None:
-        return self._seen.entry(number)
+        return self._cache.entry(number)
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        run = self._seen.run(fresh=True)
+        run = self._cache.run(fresh=True)
         if run is None:
             return
-        numbers = _listed(self._objects, run)
-        found = self._objects.get_all(f"{run}log/{entry_name(number)}" for number in numbers)
-        yield from ((number, data) for number, data in zip(numbers, found, strict=True) if data is not None)
+        numbers = _numbers(self._objects, run)
+        entries = self._objects.get_all(f"{run}log/{entry_name(number)}" for number in numbers)
+        yield from ((number, data) for number, data in zip(numbers, entries, strict=True) if data is not None)
 
     def add(self, number: int, data: bytes) -> None:
         head = self._check_held()
         if head.until < time.time() + _HELD_SECONDS * 2 / 3:
             assert self._held is not None
-            longer = msgspec.structs.replace(head, until=time.time() + _HELD_SECONDS)
-            if not self._take(longer, self._held[1]):
+            renewed = msgspec.structs.replace(head, until=time.time() + _HELD_SECONDS)
+            if not self._replace_head(renewed, self._held[1]):
                 raise FencedLogError
         key = f"{self._run}log/{entry_name(number)}"
-        self._certainly(key, data)
-        self._seen.come(number)
+        self._create_entry(key, data)
+        self._cache.add(number)
         failpoint.point("entry-put")
         try:
             self._check_held()
         except FencedLogError:
             if number < _first(self._objects, self._run):
-                self.forget(number)
+                self.delete_entry(number)
             raise
 
     def begin_at(self, number: int, log: str) -> None:
-        noted = [key for key, _ in self._objects.list(f"{self._run}{_FIRST}")]
-        if number <= first_in(key.rpartition("/")[2] for key in noted):
+        keys = [key for key, _ in self._objects.list(f"{self._run}{_FIRST}")]
+        if number <= first_in(key.rpartition("/")[2] for key in keys):
             return
         self._objects.put(f"{self._run}{_FIRST}{first_name(number)}", b"")
-        self._objects.delete(noted)
+        self._objects.delete(keys)
 
-    def _certainly(self, key: str, data: bytes) -> None:
-        """Put an entry, and find out whether it is there where no reply says so; raises FencedLogError for another's.
+    def _create_entry(self, key: str, data: bytes) -> None:
+        """Create an entry. Raises FencedLogError if another capture wrote the number.
 
-        An entry has the time and the lease of its capture in it: one with the same bytes is the same.
+        Without a reply, read the entry to find out. An entry contains the time and the lease of its capture, so equal
+        bytes are the same entry.
         """
-        for tried in range(_TRIES):
-            failed: SinkqlError | None = None
+        for attempt in range(1, _TRIES + 1):
+            failure: SinkqlError | None = None
             try:
                 self._objects.put(key, data, absent=True)
                 return
             except TakenError:
                 pass
             except SinkqlError as error:
-                failed = error
-            found = self._objects.get(key)
-            if found is not None:
-                if found[0] != data:
+                failure = error
+            stored = self._objects.get(key)
+            if stored is not None:
+                if stored[0] != data:
                     raise FencedLogError
                 return
-            if failed is not None and (not failed.retryable or tried + 1 == _TRIES):
-                raise failed
-        raise FencedLogError  # it came and went
+            if failure is not None and (not failure.retryable or attempt == _TRIES):
+                raise failure
+        raise FencedLogError  # another capture created and deleted it
 
-    def forget(self, number: int, log: str | None = None) -> None:
+    def delete_entry(self, number: int, log: str | None = None) -> None:
         self._objects.delete([f"{self._run}log/{entry_name(number)}"])
 
     def discard(self) -> None:
         for _ in range(_TRIES):
-            found = self._head()
-            if found is None:
+            current = self._head()
+            if current is None:
                 return
-            head, tag = found
+            head, tag = current
             if head.owner not in ("", self.owner) and head.until > time.time():
                 raise FencedLogError
-            if self._take(msgspec.structs.replace(head, run=uuid.uuid4().hex), tag):
+            if self._replace_head(msgspec.structs.replace(head, run=uuid.uuid4().hex), tag):
                 self._objects.delete([key for key, _ in self._objects.list(f"{self.prefix}{head.run}/")])
                 return
         raise FencedLogError
@@ -268,15 +273,15 @@ class ObjectLogStore:
     def drop(self) -> None:
         self._objects.delete([key for key, _ in self._objects.list(self.prefix)])
 
-    # --- notes -------------------------------------------------------------------------------------------------------
+    # --- small files of the stream -----------------------------------------------------------------------------------
 
     def note(self, name: str, data: bytes) -> None:
         self._check_held()
         self._objects.put(f"{self._notes}{name}", data)
 
     def noted(self, name: str) -> bytes | None:
-        found = self._objects.get(f"{self._notes}{name}")
-        return found[0] if found is not None else None
+        stored = self._objects.get(f"{self._notes}{name}")
+        return stored[0] if stored is not None else None
 
     def unnote(self, name: str) -> None:
         self._objects.delete([f"{self._notes}{name}"])
@@ -288,7 +293,7 @@ class ObjectLogStore:
     # --- data files --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def file(self, name: str) -> Iterator[BinaryIO]:
+    def open_file(self, name: str) -> Iterator[BinaryIO]:
         data = BytesIO()
         yield data
         self._objects.put(f"{self._run}data/{name}", data.getvalue())
@@ -297,42 +302,43 @@ class ObjectLogStore:
         self._objects.put(f"{self._run}data/{name}", data)
 
     def read(self, name: str) -> pa.Buffer:
-        """Return what a file has, all at once: its digest is that of all of it."""
+        """Return the whole content of a data file, as its digest covers all of it."""
         import pyarrow as pa
 
-        run = self._run if self._held is not None else self._seen.run()
-        found = self._objects.get(f"{run}data/{name}") if run is not None else None
-        if found is None:
+        run = self._run if self._held is not None else self._cache.run()
+        stored = self._objects.get(f"{run}data/{name}") if run is not None else None
+        if stored is None:
             raise FileNotFoundError(name)
-        return pa.py_buffer(found[0])
+        return pa.py_buffer(stored[0])
 
     def remove(self, name: str) -> None:
-        self._objects.delete(f"{self._run}data/{each}" for each in (name, failed_records_name(name)))
+        names = (name, failed_records_name(name))
+        self._objects.delete(f"{self._run}data/{file_name}" for file_name in names)
 
     def sweep(self, named: Container[str]) -> None:
-        """Delete data files that are not named, and what is left of runs that were discarded, once they are old."""
-        data, before = f"{self._run}data/", time.time() - _SWEPT_SECONDS
-        for key, put_at in self._objects.list(self.prefix):
+        """Delete old data files that are not `named`, and old objects of discarded runs."""
+        data, before = f"{self._run}data/", time.time() - _SWEEP_SECONDS
+        for key, written_at in self._objects.list(self.prefix):
             name = key.removeprefix(data).removesuffix(failed_records_name("")) if key.startswith(data) else None
-            ours = key.startswith((self._run, self._notes)) if name is None else name in named
-            if not ours and key != self._head_key and put_at.timestamp() < before:
+            is_used = key.startswith((self._run, self._notes)) if name is None else name in named
+            if not is_used and key != self._head_key and written_at.timestamp() < before:
                 self._objects.delete([key])
 
 
 def _head_of(objects: Objects, prefix: str) -> tuple[_Head, str] | None:
-    found = objects.get(f"{prefix}head.json")
-    return (codec.decoder(_Head).decode(found[0]), found[1]) if found is not None else None
+    stored = objects.get(f"{prefix}head.json")
+    return (codec.decoder(_Head).decode(stored[0]), stored[1]) if stored is not None else None
 
 
-def _listed(objects: Objects, run: str) -> list[int]:
-    numbers, first = _there(objects, run)
+def _numbers(objects: Objects, run: str) -> list[int]:
+    numbers, first = _list_entries(objects, run)
     return [number for number in numbers if number >= first]
 
 
-def _there(objects: Objects, run: str) -> tuple[list[int], int]:
-    """Return the numbers of the entries that a bucket has, and with which one the log begins.
+def _list_entries(objects: Objects, run: str) -> tuple[list[int], int]:
+    """Return the numbers of the stored entries, and the number with which the log begins.
 
-    Names are listed in their order: where an entry is listed, it is known whether it is below.
+    Objects are listed in the order of their names, so the first number is at least as recent as the entries.
     """
     keys = [key.removeprefix(run) for key, _ in objects.list(f"{run}log/")]
     numbers = [number for key in keys if (number := entry_number(key.rpartition("/")[2])) is not None]
@@ -344,10 +350,10 @@ def _first(objects: Objects, run: str) -> int:
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What readers of a process have seen of a log, which many sinks read: an entry is asked for once.
+class _LogCache:
+    """The entries of a log that the readers of this process share, so that each is fetched once.
 
-    Where the log lies, and that no entry follows, is known for a moment; with which entry it begins for some seconds.
+    The run of the log and the absence of an entry are cached for a moment, the log's first number for some seconds.
     """
 
     objects: Objects
@@ -356,21 +362,21 @@ class _Seen:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _run: str | None = None
     _first: int = 0
-    _looked_at: float = float("-inf")
-    _listed_at: float = float("-inf")
+    _run_read_at: float = float("-inf")
+    _first_read_at: float = float("-inf")
     _entries: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
     _bytes: int = 0
     _absent: dict[int, float] = field(default_factory=dict)
 
     def run(self, *, fresh: bool = False) -> str | None:
-        """Return the prefix of the run; None where there is no log."""
+        """Return the prefix of the run, None if there is no log."""
         with self._lock:
-            return self._look(fresh=fresh)
+            return self._read_run(fresh=fresh)
 
     def entry(self, number: int) -> bytes | None:
-        """Return an entry; None where there is none."""
+        """Return an entry, None if it is absent."""
         with self._lock:
-            run = self._look()
+            run = self._read_run()
             if run is None or number < self._first:
                 return None
             if number in self._entries:
@@ -378,24 +384,24 @@ class _Seen:
                 return self._entries[number]
             if self.clock() < self._absent.get(number, float("-inf")) + _FRESH_SECONDS:
                 return None
-            found = self.objects.get(f"{run}log/{entry_name(number)}")
-            if found is None:
+            stored = self.objects.get(f"{run}log/{entry_name(number)}")
+            if stored is None:
                 self._absent[number] = self.clock()
                 return None
             self._first = max(self._first, _first(self.objects, run))
-            if number < self._first:  # it was forgotten, and put again by a capture that slept
+            if number < self._first:  # it was deleted, and written again by a suspended capture
                 return None
             self._absent.pop(number, None)
-            self._keep(number, found[0])
-            return found[0]
+            self._store(number, stored[0])
+            return stored[0]
 
-    def come(self, number: int) -> None:
-        """An entry is there now."""
+    def add(self, number: int) -> None:
+        """Record that an entry exists now."""
         with self._lock:
             self._absent.pop(number, None)
 
-    def _look(self, *, fresh: bool = False) -> str | None:
-        if not fresh and self.clock() < self._looked_at + _FRESH_SECONDS:
+    def _read_run(self, *, fresh: bool = False) -> str | None:
+        if not fresh and self.clock() < self._run_read_at + _FRESH_SECONDS:
             return self._run
         head = _head_of(self.objects, self.prefix)
         run = f"{self.prefix}{head[0].run}/" if head is not None else None
@@ -404,51 +410,52 @@ class _Seen:
         if run != self._run:
             self._entries.clear()
             self._bytes = 0
-        if fresh or run != self._run or self.clock() >= self._listed_at + _FORGOTTEN_SECONDS:
-            self._forget(run)
+        if fresh or run != self._run or self.clock() >= self._first_read_at + _FIRST_SECONDS:
+            self._read_first(run)
         self._run = run
-        self._looked_at = self.clock()
+        self._run_read_at = self.clock()
         return run
 
-    def _forget(self, run: str | None) -> None:
-        """Forget entries that the log has no more."""
+    def _read_first(self, run: str | None) -> None:
+        """Read the log's first number, and drop the entries before it from the cache."""
         self._first = _first(self.objects, run) if run is not None else 0
-        for number in [each for each in self._entries if each < self._first]:
+        for number in [number for number in self._entries if number < self._first]:
             self._bytes -= len(self._entries.pop(number))
-        self._listed_at = self.clock()
+        self._first_read_at = self.clock()
 
-    def _keep(self, number: int, data: bytes) -> None:
+    def _store(self, number: int, data: bytes) -> None:
         self._entries[number] = data
         self._bytes += len(data)
-        while self._bytes > _KEPT_BYTES:
+        while self._bytes > _CACHE_BYTES:
             self._bytes -= len(self._entries.popitem(last=False)[1])
 
 
 @lru_cache(maxsize=64)
-def _seen(objects: Objects, prefix: str) -> _Seen:
-    return _Seen(objects, prefix)
+def _log_cache(objects: Objects, prefix: str) -> _LogCache:
+    return _LogCache(objects, prefix)
 
 
 OpenJobStore = Callable[[physical.Connection], ObjectStore]
 
 
-def log_folder(
+def open_log_directory(
     catalog_folder: Path,
     source: CapturedSource,
-    keeping: LogRetention,
+    options: LogRetention,
     open_store: OpenJobStore,
     owner: str | None = None,
     open_notes: OpenNotes = in_folder,
 ) -> LogDirectory:
-    """Return what is kept of a source of the catalog in a folder.
+    """Return the log directory of a source of the catalog in a folder.
 
-    Whoever captures it is that catalog: `owner` tells one that several hosts share.
+    `owner` identifies a catalog that several hosts share; otherwise the host and the folder do.
     """
     folder = source_folder(catalog_folder, source.id)
-    notes = open_notes(source.id, folder)
-    if keeping.log is None:
-        return LogDirectory(folder, FolderLogStore(folder), notes)
+    store = open_notes(source.id, folder)
+    if options.log is None:
+        return LogDirectory(folder, FolderLogStore(folder), store)
     assert source.log is not None, "a path of an object store has a connection"
-    path = f"{keeping.log.path.rstrip('/')}/{source.id}/"
-    here = f"{socket.gethostname()}:{folder.absolute()}"
-    return LogDirectory(folder, ObjectLogStore.of(path, open_store(source.log), owner or here), notes)
+    path = f"{options.log.path.rstrip('/')}/{source.id}/"
+    default_owner = f"{socket.gethostname()}:{folder.absolute()}"
+    log_store = ObjectLogStore.from_path(path, open_store(source.log), owner or default_owner)
+    return LogDirectory(folder, log_store, store)

@@ -1,4 +1,4 @@
-"""How far a sink is: in a log, and on the server; the place after each entry of the log."""
+"""The position of a sink in a log and on the server, and its position after each entry."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 
 from sinkql import codec
-from sinkql.capture import messages, recovery
+from sinkql.capture import messages
 from sinkql.capture.log import Entry, SnapshotGeneration, TableEntry
 from sinkql.connector_api.cdc import Position
 from sinkql.connector_api.stream import Offsets
 
 
 class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a sink is: `done` once it has all chunks of its generation; changes up to `high` may be in them.
+    """The position of a sink: `done` once it has all chunks of its generation.
 
-    `chunks` of run `run` it has, with `rows`; `begin` is the entry where it began to read.
+    The chunks may contain changes up to `high`. The sink has `chunks` of run `run` with `rows` rows, and began to read
+    at entry `begin`.
     """
 
     log: str = ""
@@ -33,7 +34,7 @@ class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = 0
 
     def at(self, table: str) -> messages.ReaderPosition:
-        """Return what tells the capture of it."""
+        """Return the position as the message to the capture."""
         return messages.ReaderPosition(
             table,
             self.to,
@@ -50,38 +51,39 @@ class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def offsets(self) -> Offsets:
-        """Return it as offsets."""
-        found: Offsets = msgspec.to_builtins(self)
-        return found
+        """Return the position as offsets."""
+        offsets: Offsets = msgspec.to_builtins(self)
+        return offsets
 
     @property
-    def began(self) -> bool:
-        """Tell whether it is in a log."""
+    def is_in_log(self) -> bool:
+        """Return whether the sink has begun to read a log."""
         return bool(self.log)
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The target of a run that ends: all that had committed up to a position, in a whole snapshot."""
+    """The target of a run with `--once`: all changes up to a position, and a complete snapshot."""
 
     until: Position
 
 
 def position_of(offsets: Offsets) -> LogPosition:
-    """Return the place that offsets say."""
+    """Decode offsets."""
     return codec.convert(offsets, LogPosition)
 
 
-def position_after(place: LogPosition, entry: Entry, part: TableEntry | None, table: str) -> LogPosition:
-    """Return the place after an entry that has `part` for a sink."""
-    high, generation = place.high, entry.generation
+def position_after(position: LogPosition, entry: Entry, part: TableEntry | None, table: str) -> LogPosition:
+    """Return the position after an entry, which has `part` for the sink."""
+    high, generation = position.high, entry.generation
     if part is not None:
         high = max(high, part.high)
-    found = msgspec.structs.replace(place, entry=entry.entry, to=max(place.to, entry.to), high=high)
-    if entry.kind == "begin" and entry.table == table and place.generation is None and not place.done:
-        return msgspec.structs.replace(found, generation=_number(generation), begin=entry.entry)
-    if entry.kind == "chunk" and generation is not None and takes_chunk(place, generation):
+    following = msgspec.structs.replace(position, entry=entry.entry, to=max(position.to, entry.to), high=high)
+    if entry.kind == "begin" and entry.table == table and position.generation is None and not position.done:
+        assert generation is not None, "a begin entry names its generation"
+        return msgspec.structs.replace(following, generation=generation.number, begin=entry.entry)
+    if entry.kind == "chunk" and generation is not None and needs_chunk(position, generation):
         return msgspec.structs.replace(
-            found,
+            following,
             last=generation.last,
             chunks=generation.chunks,
             run=generation.run,
@@ -89,16 +91,11 @@ def position_after(place: LogPosition, entry: Entry, part: TableEntry | None, ta
             high=max(high, generation.high),
             rows=generation.rows,
         )
-    return found
+    return following
 
 
-def takes_chunk(place: LogPosition, generation: SnapshotGeneration | None) -> bool:
-    """Tell whether a sink takes a chunk: of its generation, and none is between those that it has and this one."""
-    if generation is None or generation.number != place.generation or place.done:
+def needs_chunk(position: LogPosition, generation: SnapshotGeneration | None) -> bool:
+    """Return whether a sink reads a chunk of its generation: it lacks no chunk before it."""
+    if generation is None or generation.number != position.generation or position.done:
         return False
-    return recovery.takes(place.run, place.chunks, generation)
-
-
-def _number(generation: SnapshotGeneration | None) -> int:
-    assert generation is not None, "a beginning says of what"
-    return generation.number
+    return generation.can_follow(position.run, position.chunks)

@@ -1,6 +1,6 @@
-"""How far sinks are → what the server may forget, and which entries of the log may go.
+"""The sinks' positions → what the server may delete, and which log entries may go.
 
-A log, and how far its sinks are → whether it has room for more, and once it has had none for long, why not.
+The quota of a log → whether the capture may read more, and the error to report if the log stays full.
 """
 
 from __future__ import annotations
@@ -13,253 +13,337 @@ import msgspec
 
 from sinkql import codec
 from sinkql.capture import messages
-from sinkql.capture.control import CaptureHost, SubscribedSink
+from sinkql.capture.control import CaptureHost, CaptureIntervals, SubscribedSink
 from sinkql.capture.log import Entry, LogWriter, SnapshotGeneration
 from sinkql.capture.log_store import FencedLogError, LostLogError
 from sinkql.capture.messages import CaptureError
 from sinkql.capture.position import LogPosition
-from sinkql.connector_api.cdc import CapturedTable, Position, Stream
+from sinkql.connector_api.cdc import CapturedTable, LogRetention, Position, Stream
 from sinkql.errors import SinkqlError, as_data
+from sinkql.storage import failpoint
 from sinkql.storage.key_value import KeyValueStore
 
-_FIRST_ERA = messages.CaptureEpoch()
+_FIRST_EPOCH = messages.CaptureEpoch()
 
 
 @dataclass(slots=True)
 class SinkRegistry:
-    """The sinks of the catalog that read the source. What others have said of themselves is deleted in the end.
+    """The sinks of the catalog that read the source.
 
-    A sink is in the catalog before it says anything, but the catalog may be known as it was a moment ago: `strangers`
-    are those that it did not have, since when.
+    A sink is in the catalog before it sends a message, but the catalog may have been read a moment earlier.
+    `unknown_readers` sent messages and were not in the catalog, with the time since when. Their messages are deleted
+    after `seconds`.
     """
 
     host: CaptureHost
-    notes: KeyValueStore
+    messages: KeyValueStore
     seconds: float
-    strangers: dict[str, float] = field(default_factory=dict)
+    unknown_readers: dict[str, float] = field(default_factory=dict)
 
     def current(self) -> Sequence[SubscribedSink]:
-        """Return the sinks; raises SinkqlError where the catalog cannot be read."""
-        clients, now = self.host.clients(), time.monotonic()
-        known = {each.reader for each in clients}
-        said = {reader for what in ("at", "want") for reader in self.notes.names(what)}
-        self.strangers = {reader: self.strangers.get(reader, now) for reader in said - known}
-        for reader, since in self.strangers.items():
+        """Return the sinks. Raises SinkqlError if the catalog cannot be read."""
+        sinks, now = self.host.subscribed_sinks(), time.monotonic()
+        subscribed = {sink.reader for sink in sinks}
+        readers = {reader for folder in ("at", "want") for reader in self.messages.names(folder)}
+        self.unknown_readers = {reader: self.unknown_readers.get(reader, now) for reader in readers - subscribed}
+        for reader, since in self.unknown_readers.items():
             if now >= since + self.seconds:
-                self.notes.remove(f"at/{reader}", f"want/{reader}")
-        return clients
+                self.messages.remove(f"at/{reader}", f"want/{reader}")
+        return sinks
 
     def prune(self) -> Sequence[SubscribedSink]:
-        """Return the sinks once what strangers have said is deleted."""
-        clients = self.current()
-        if self.strangers:
+        """Return the sinks after the messages of unknown readers are deleted."""
+        sinks = self.current()
+        if self.unknown_readers:
             time.sleep(self.seconds)
-            clients = self.current()
-        return clients
+            sinks = self.current()
+        return sinks
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPositions:
-    """How far sinks are that read the source, and which of them wait for a generation, by the readers' names."""
+    """The positions of the source's sinks and their requests for snapshots, both by the readers' names."""
 
-    at: Mapping[str, messages.ReaderPosition]
-    wants: Mapping[str, messages.SnapshotRequest]
+    by_reader: Mapping[str, messages.ReaderPosition]
+    requests: Mapping[str, messages.SnapshotRequest]
 
     @classmethod
     def read(
-        cls, notes: KeyValueStore, clients: Sequence[SubscribedSink], era: messages.CaptureEpoch = _FIRST_ERA
+        cls, store: KeyValueStore, sinks: Sequence[SubscribedSink], epoch: messages.CaptureEpoch = _FIRST_EPOCH
     ) -> SinkPositions:
-        """Read them: those of sinks too that the catalog had not when it was asked for its `clients`.
+        """Read the positions and requests, also from sinks that are newer than the list `sinks`.
 
-        A sink says where it is, and no longer that it waits after that: in this order none is missed. One that goes on
-        on another host says so there: the catalog alone knows of it then. One from an earlier era is at the beginning
-        of this one, if that is known.
+        A sink sends its position first and then removes its request, so requests are read first. A sink that moved to
+        another host sends its messages there: its position is then in the catalog alone. A sink of an earlier capture
+        epoch is at the beginning of this one, if that is known.
         """
-        wants: dict[str, messages.SnapshotRequest] = dict(messages.all_of(notes, "want", messages.SnapshotRequest))
-        at: dict[str, messages.ReaderPosition] = dict(messages.all_of(notes, "at", messages.ReaderPosition))
-        for client in clients:
-            if client.offsets is not None:
-                place = codec.convert(client.offsets, LogPosition)
-                if place.began:
-                    at[client.reader] = _later(at.get(client.reader), place.at(client.table.id))
-        early = {reader: each for reader, each in at.items() if each.era < era.number}
-        for reader, each in early.items():
-            at[reader] = messages.ReaderPosition(each.table, era.place(each.to), era=era.number)
-            if not era.begin:
-                del at[reader]
-        return cls(at, wants)
+        requests: dict[str, messages.SnapshotRequest] = dict(messages.all_of(store, "want", messages.SnapshotRequest))
+        positions: dict[str, messages.ReaderPosition] = dict(messages.all_of(store, "at", messages.ReaderPosition))
+        for sink in sinks:
+            if sink.offsets is not None:
+                stored = codec.convert(sink.offsets, LogPosition)
+                if stored.is_in_log:
+                    positions[sink.reader] = _later_position(positions.get(sink.reader), stored.at(sink.table.id))
+        earlier = {reader: position for reader, position in positions.items() if position.era < epoch.number}
+        for reader, position in earlier.items():
+            positions[reader] = messages.ReaderPosition(position.table, epoch.translate(position.to), era=epoch.number)
+            if not epoch.begin:
+                del positions[reader]
+        return cls(positions, requests)
 
-    def positions(self) -> list[Position]:
-        """Return how far the sinks are, in order, each position once."""
-        return sorted({each.to for each in self.at.values()})
+    def sorted_positions(self) -> list[Position]:
+        """Return the server positions of the sinks, sorted, without duplicates."""
+        return sorted({position.to for position in self.by_reader.values()})
 
-    def readers(self, tables: Container[str]) -> Mapping[int, Sequence[messages.ReaderPosition]]:
-        """Return how far those are that read, or have read, generations of some tables, by the generation's number."""
-        found: dict[int, list[messages.ReaderPosition]] = {}
-        for each in self.at.values():
-            if each.generation is not None and each.table in tables:
-                found.setdefault(each.generation, []).append(each)
-        return found
+    def by_generation(self, tables: Container[str]) -> Mapping[int, Sequence[messages.ReaderPosition]]:
+        """Group the positions of sinks of some tables by the number of their generation."""
+        groups: dict[int, list[messages.ReaderPosition]] = {}
+        for position in self.by_reader.values():
+            if position.generation is not None and position.table in tables:
+                groups.setdefault(position.generation, []).append(position)
+        return groups
 
-    def of(self, generation: SnapshotGeneration) -> list[messages.ReaderPosition]:
-        """Return how far those are that read a generation's chunks."""
-        return [each for each in self.at.values() if each.generation == generation.number and not each.done]
+    def readers_of(self, generation: SnapshotGeneration) -> list[messages.ReaderPosition]:
+        """Return the positions of sinks that are reading the chunks of a generation."""
+        positions = self.by_reader.values()
+        return [position for position in positions if position.generation == generation.number and not position.done]
 
-    def elsewhere(self, log: str) -> list[messages.ReaderPosition]:
-        """Return how far those are that have read another log."""
-        return [each for each in self.at.values() if each.log not in ("", log)]
+    def in_other_logs(self, log: str) -> list[messages.ReaderPosition]:
+        """Return the positions of sinks that last read another log."""
+        return [position for position in self.by_reader.values() if position.log not in ("", log)]
 
 
-def _later(told: messages.ReaderPosition | None, known: messages.ReaderPosition) -> messages.ReaderPosition:
-    """Return the later of two places of a sink; with up to where changes may be in its rows, as far as one says so.
+def _later_position(sent: messages.ReaderPosition | None, stored: messages.ReaderPosition) -> messages.ReaderPosition:
+    """Return the later of two positions of a sink, with the higher of both `high` positions.
 
-    One that read all rows again may be at an earlier entry than before, and is in a later generation.
+    After a full refresh a sink may be at an earlier entry than before, and is in a later generation.
     """
-    if told is None:
-        return known
-    same = told.log == known.log
+    if sent is None:
+        return stored
+    same_log = sent.log == stored.log
 
-    def order(at: messages.ReaderPosition) -> tuple[int, int, int, Position]:
-        return at.era, -1 if at.generation is None else at.generation, at.entry if same else 0, at.to
+    def order(position: messages.ReaderPosition) -> tuple[int, int, int, Position]:
+        generation = -1 if position.generation is None else position.generation
+        return position.era, generation, position.entry if same_log else 0, position.to
 
-    later = known if order(known) > order(told) else told
-    return msgspec.structs.replace(later, high=max(told.high, known.high))
-
-
-def latest_epoch(notes: KeyValueStore, clients: Sequence[SubscribedSink]) -> messages.CaptureEpoch:
-    """Return the era that began last: also where a folder was lost, and sinks alone know of it."""
-    found = messages.latest_epoch(notes)
-    places = [codec.convert(each.offsets, LogPosition).era for each in clients if each.offsets is not None]
-    number = max(
-        [found.number, *places, *(each.era for _, each in messages.all_of(notes, "at", messages.ReaderPosition))]
-    )
-    return found if number == found.number else messages.CaptureEpoch(number)
+    later = stored if order(stored) > order(sent) else sent
+    return msgspec.structs.replace(later, high=max(sent.high, stored.high))
 
 
-def check_log_identity(log: LogWriter, said: messages.CaptureStatus | None, stream: Stream) -> None:
-    """Raise LostLogError where a log is one that another had followed, of which the server was told.
+def latest_epoch(store: KeyValueStore, sinks: Sequence[SubscribedSink]) -> messages.CaptureEpoch:
+    """Return the latest capture epoch, even if only the sinks still know it."""
+    epoch = messages.latest_epoch(store)
+    numbers = [codec.convert(sink.offsets, LogPosition).era for sink in sinks if sink.offsets is not None]
+    numbers += [position.era for _, position in messages.all_of(store, "at", messages.ReaderPosition)]
+    number = max([epoch.number, *numbers])
+    return epoch if number == epoch.number else messages.CaptureEpoch(number)
 
-    A capture that slept may find nothing where that was, and put there what it had begun. One that had lost its lease,
-    and was slow, may have gone on with this very log since it was read: FencedLogError has it read again.
+
+def check_log_identity(log: LogWriter, status: messages.CaptureStatus | None, stream: Stream) -> None:
+    """Raise LostLogError if another capture has confirmed a newer log to the server.
+
+    A capture that resumes late may find an empty folder and restore its old log there. A capture that lost its lease
+    may also have continued this log after it was read: FencedLogError then makes the runner read it again.
     """
-    if said is None or not log.entries or said.confirmed <= log.to or stream.follows(log.to):
+    if status is None or not log.entries or status.confirmed <= log.to or stream.follows(log.to):
         return
-    if log.place.numbers()[-1] > log.entries[-1].entry:
+    if log.directory.numbers()[-1] > log.entries[-1].entry:
         raise FencedLogError
-    raise LostLogError(f"it ends at {log.to}, and the server has forgotten what is before {said.confirmed}")
+    raise LostLogError(f"it ends at {log.to}, and the server has deleted its changes before {status.confirmed}")
 
 
 def needed_position(
-    entries: Sequence[Entry], marks: SinkPositions, generations: Sequence[SnapshotGeneration]
+    entries: Sequence[Entry], positions: SinkPositions, generations: Sequence[SnapshotGeneration]
 ) -> Position | None:
-    """Return the position after which some sink needs the changes; None where no sink needs any."""
-    wanted = {each.table for each in marks.wants.values()}
+    """Return the position after which some sink needs the changes; None if no sink needs any."""
+    requested = {request.table for request in positions.requests.values()}
     first = entries[0].entry
-    begins = [each.begin for each in _latest(generations) if each.table in wanted and each.begin >= first]
-    return min([*marks.positions(), *(entries[begin - first].start for begin in begins)], default=None)
+    latest = _latest(generations)
+    begins = [item.begin for item in latest if item.table in requested and item.begin >= first]
+    return min([*positions.sorted_positions(), *(entries[begin - first].start for begin in begins)], default=None)
 
 
 def removable_count(
     entries: Sequence[Entry],
     confirmed: Position,
-    marks: SinkPositions,
+    positions: SinkPositions,
     generations: Sequence[SnapshotGeneration],
     *,
     before: float,
 ) -> int:
-    """Return how many of the first entries no sink needs and the server has confirmed, of those older than a time.
+    """Count the first entries older than `before` that are confirmed and no sink needs.
 
-    A generation that sinks wait for is kept from its beginning, and all of a log that a sink is to begin with.
+    A requested generation is kept from its beginning. If a sink requests the whole log, all of it is kept.
     """
-    if any(each.all for each in marks.wants.values()):
+    if any(request.all for request in positions.requests.values()):
         return 0
-    wanted = {each.table for each in marks.wants.values()}
-    begins = [each.begin for each in _latest(generations) if each.table in wanted]
+    requested = {request.table for request in positions.requests.values()}
+    begins = [generation.begin for generation in _latest(generations) if generation.table in requested]
     first = min(begins, default=1 << 62)
     count = 0
     for entry in entries:
         if entry.to > confirmed or entry.at >= before or entry.entry >= first:
             break
-        if any(may_need(at, entry) for at in marks.at.values()):
+        if any(may_need(position, entry) for position in positions.by_reader.values()):
             break
         count += 1
     return count
 
 
-def may_need(at: messages.ReaderPosition, entry: Entry) -> bool:
-    """Tell whether a sink has not gone past an entry, as far as one can know."""
-    return entry.entry > at.entry if at.log == entry.log else entry.to >= at.to
+def may_need(position: messages.ReaderPosition, entry: Entry) -> bool:
+    """Return whether a sink may not have passed an entry."""
+    return entry.entry > position.entry if position.log == entry.log else entry.to >= position.to
 
 
 def partial_entry(
-    entries: Sequence[Entry], places: Sequence[messages.ReaderPosition], tables: Mapping[str, CapturedTable]
+    entries: Sequence[Entry], positions: Sequence[messages.ReaderPosition], tables: Mapping[str, CapturedTable]
 ) -> Position | None:
-    """Return where a sink is in the midst of an entry of which it may not have again what it has; None for nowhere."""
-    once = {at.to for at in places if at.table in tables and not tables[at.table].repeatable}
-    changes = [each for each in entries if each.kind == "changes"] if once else []
-    return next((to for to in once if any(each.start < to < each.to for each in changes)), None)
+    """Return the position of a sink inside an entry that it cannot read again; None otherwise."""
+    once = {position.to for position in positions if position.table in tables and not tables[position.table].repeatable}
+    changes = [entry for entry in entries if entry.kind == "changes"] if once else []
+    return next((to for to in once if any(entry.start < to < entry.to for entry in changes)), None)
 
 
 def _latest(generations: Sequence[SnapshotGeneration]) -> Sequence[SnapshotGeneration]:
     """Return the last generation of each table."""
-    return list({each.table: each for each in sorted(generations, key=lambda each: each.number)}.values())
+    by_number = sorted(generations, key=lambda generation: generation.number)
+    return list({generation.table: generation for generation in by_number}.values())
 
 
-_SHOWN = 5
+_NAMED_SINKS = 5
 
 
 @dataclass(slots=True)
 class LogQuota:
-    """What a log of at most so many bytes has room for. `error` is what users are told after so many seconds."""
+    """The size limit of a log. `error` is set after the log was full for `patience` seconds."""
 
     log: LogWriter
-    most: int
+    max_bytes: int
     patience: float
     error: SinkqlError | None = None
-    _since: float | None = field(default=None, init=False)
-    _named: Sequence[str] = field(default=(), init=False)
+    _full_since: float | None = field(default=None, init=False)
+    _late_sinks: Sequence[str] = field(default=(), init=False)
 
     @property
-    def full(self) -> bool:
-        """Tell whether there is none."""
-        return self.log.size > self.most
+    def is_full(self) -> bool:
+        """Return whether the log exceeds its limit."""
+        return self.log.size > self.max_bytes
 
     @property
     def trouble(self) -> CaptureError | None:
-        """Return what sinks that have read everything are told."""
-        if self.error is None or self._since is None:
+        """Return the error as sinks receive it that have read everything."""
+        if self.error is None or self._full_since is None:
             return None
-        return CaptureError(as_data(self.error), self._since, self._since)
+        return CaptureError(as_data(self.error), self._full_since, self._full_since)
 
-    def measure(self, marks: SinkPositions, clients: Sequence[SubscribedSink]) -> bool:
-        """Look once what no sink needs is deleted; tell whether there is something to tell, or was until now."""
+    def measure(self, positions: SinkPositions, sinks: Sequence[SubscribedSink]) -> bool:
+        """Update `error` after entries were deleted; return whether it is, or was, set."""
         before, now = self.error, time.time()
-        self._since = (self._since or now) if self.full else None
-        told = self._since is not None and now >= self._since + self.patience
-        late = self._late(marks, clients) if told else ()
-        if not told:
+        self._full_since = (self._full_since or now) if self.is_full else None
+        is_late = self._full_since is not None and now >= self._full_since + self.patience
+        late = self._late(positions, sinks) if is_late else ()
+        if not is_late:
             self.error = None
-        elif self.error is None or late != self._named:
-            self.error = self._full(late)
-        self._named = late
+        elif self.error is None or late != self._late_sinks:
+            self.error = self._full_error(late)
+        self._late_sinks = late
         return (before, self.error) != (None, None)
 
-    def _late(self, marks: SinkPositions, clients: Sequence[SubscribedSink]) -> Sequence[str]:
+    def _late(self, positions: SinkPositions, sinks: Sequence[SubscribedSink]) -> Sequence[str]:
         """Return the names of the sinks that must still read the log's first entry."""
         first = self.log.entries[0]
-        return sorted({each.sink or each.sink_id for each in clients if _needs(first, each.reader, marks)})
+        return sorted({sink.sink or sink.sink_id for sink in sinks if _needs(first, sink.reader, positions)})
 
-    def _full(self, late: Sequence[str]) -> SinkqlError:
-        names = ", ".join(f'"{each}"' for each in late[:_SHOWN]) + (" and others" if len(late) > _SHOWN else "")
-        readers = f", which {names} must still read" if late else ""
+    def _full_error(self, late: Sequence[str]) -> SinkqlError:
+        names = ", ".join(f'"{name}"' for name in late[:_NAMED_SINKS])
+        names += " and others" if len(late) > _NAMED_SINKS else ""
+        readers = f". {names} must still read its first entry" if late else ""
         return SinkqlError(
             "SQ3443",
-            "the log of the source is full: nothing more is read until its sinks have read what is there",
-            detail=f"it has {self.log.size} bytes of {self.most}{readers}",
-            hint="Start the sinks that do not run, or drop those that are not needed any more. ALTER SOURCE … SET (MAX "
-            "LOG SIZE = …) makes more room.",
+            "the log of the source is full; reading resumes when its sinks have consumed it",
+            detail=f"the log has {self.log.size} bytes, and MAX LOG SIZE is {self.max_bytes}{readers}",
+            hint="Start the sinks that are stopped, or drop sinks that you no longer need. "
+            "ALTER SOURCE … SET (MAX LOG SIZE = …) raises the limit.",
         )
 
 
-def _needs(first: Entry, reader: str, marks: SinkPositions) -> bool:
-    return reader in marks.wants or (reader in marks.at and may_need(marks.at[reader], first))
+def _needs(first: Entry, reader: str, positions: SinkPositions) -> bool:
+    position = positions.by_reader.get(reader)
+    return reader in positions.requests or (position is not None and may_need(position, first))
+
+
+@dataclass(slots=True)
+class Retention:
+    """The sinks' positions, and what the server and the log keep for them.
+
+    `sinks` are the catalog's sinks, `positions` their positions. `kept_by` names who keeps the changes that sinks have
+    not committed, the server or the log. The server may have deleted all changes up to `confirmed`.
+    """
+
+    log: LogWriter
+    stream: Stream
+    options: LogRetention
+    intervals: CaptureIntervals
+    sinks: Sequence[SubscribedSink]
+    epoch: messages.CaptureEpoch = _FIRST_EPOCH
+    positions: SinkPositions = field(default_factory=lambda: SinkPositions({}, {}))
+    kept_by: str = field(init=False)
+    confirmed: Position = ""
+    retained_bytes: int = 0
+    """What the server keeps for this source, as of the last choice of a keeper."""
+    quota: LogQuota = field(init=False)
+    _max_retained: int | None = None
+
+    def __post_init__(self) -> None:
+        self.kept_by = self.options.keep
+        self.quota = LogQuota(self.log, self.options.max_log, self.intervals.full_seconds)
+
+    def read_positions(self) -> SinkPositions:
+        """Read the sinks' positions and requests again, and return them."""
+        self.positions = SinkPositions.read(self.log.directory.messages, self.sinks, self.epoch)
+        return self.positions
+
+    def needed_to(self, generations: Sequence[SnapshotGeneration]) -> Position:
+        """Return the position up to which no sink needs changes, at most the log's end."""
+        needed = needed_position(self.log.entries, self.positions, generations)
+        return self.log.to if needed is None else needed
+
+    def choose_keeper(self, generations: Sequence[SnapshotGeneration]) -> bool:
+        """Move retention to the log if the server keeps too much, or back; return whether it moved."""
+        if self.options.keep == "log":
+            return False
+        if self._max_retained is None:
+            self._max_retained = self.options.max_retained or self.stream.most_retained()
+        self.retained_bytes = self.stream.retained()
+        needed = needed_position(self.log.entries, self.positions, generations)
+        is_late = needed is not None and needed < self.confirmed
+        if self.kept_by == "server" and self.retained_bytes > self._max_retained:
+            self.kept_by = "log"
+        elif self.kept_by == "log" and not is_late and self.retained_bytes <= self._max_retained // 2:
+            self.kept_by = "server"
+        else:
+            return False
+        return True
+
+    def advance(self, needed: Position, visible: Position) -> bool:
+        """Advance the confirmed position to at most `visible`; return whether it moved.
+
+        Snapshots see all changes up to `visible`.
+        """
+        position = min(self.log.to if self.kept_by == "log" else needed, visible)
+        if position <= self.confirmed:
+            return False
+        failpoint.point("confirm")
+        self.confirmed = position
+        return True
+
+    def confirm(self) -> None:
+        """Confirm to the server that it may delete its changes up to `confirmed`."""
+        if self.confirmed:
+            self.stream.confirm(self.confirmed)
+
+    def removable_count(self, needed: Position, generations: Sequence[SnapshotGeneration]) -> int:
+        """Count the first entries that may go: old ones, or any if the log is full."""
+        before = time.time() + 1 if self.quota.is_full else time.time() - self.intervals.kept_seconds
+        position = min(self.confirmed, needed)
+        return removable_count(self.log.entries, position, self.positions, generations, before=before)

@@ -1,4 +1,4 @@
-"""A source → its capture, for as long as the process is to run: lease, sessions, again after what may pass."""
+"""Run the capture of one source for the life of the process: the lease, sessions, and retries after errors."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ from sinkql.storage import failpoint
 
 @dataclass(slots=True)
 class CaptureRunner:
-    """Run the capture of one source in the calling thread. `open_stream` connects anew each time."""
+    """The capture of one source in the calling thread. `open_stream` opens a new connection on each attempt."""
 
-    folder: LogDirectory
+    directory: LogDirectory
     open_stream: Callable[[], Stream]
-    keeping: LogRetention
+    options: LogRetention
     host: CaptureHost
-    pace: CaptureIntervals = field(default_factory=CaptureIntervals)
+    intervals: CaptureIntervals = field(default_factory=CaptureIntervals)
     stopping: threading.Event = field(default_factory=threading.Event)
     _epoch: int | None = None
     _failures: int = 0
-    _roll: SinkRegistry | None = None
+    _registry: SinkRegistry | None = None
     _tried: float = 0.0
     _failing: float = 0.0
 
     def run(self) -> None:
-        """Capture until `stopping`; while another process has the lease, wait for it."""
+        """Capture until `stopping` is set. While another process has the lease, wait for it."""
         try:
             while not self.stopping.is_set():
-                if not self._leased():
-                    self.stopping.wait(self.pace.look_seconds)
+                if not self._acquire():
+                    self.stopping.wait(self.intervals.look_seconds)
                     continue
                 try:
                     self._tried = time.time()
-                    self._session()
+                    self._run_session()
                     self._failures = 0
                 except FencedLogError:
-                    self._epoch = None  # whoever went on has the lease
-                    self.stopping.wait(self.pace.look_seconds)
+                    self._epoch = None  # another process continued the log and has the lease
+                    self.stopping.wait(self.intervals.look_seconds)
                 except LostLogError as error:
-                    self._lose(str(error))
+                    self._discard_lost_log(str(error))
                 except SinkqlError as error:
                     self._wait(error)
                 except Exception as error:
@@ -62,83 +62,93 @@ class CaptureRunner:
         finally:
             if self._epoch is not None:
                 with suppress(SinkqlError):
-                    self.folder.store.release()
+                    self.directory.store.release()
                 with suppress(SinkqlError):
                     self.host.release()
 
-    def _leased(self) -> bool:
-        """Tell whether this process has the lease, having asked for it."""
+    def _acquire(self) -> bool:
+        """Request the lease if necessary; return whether this process has it."""
         if self._epoch is None:
             with suppress(SinkqlError):
                 self._epoch = self.host.acquire()
         return self._epoch is not None
 
-    def _known(self) -> SinkRegistry:
-        if self._roll is None:
-            self._roll = SinkRegistry(self.host, self.folder.notes, self.pace.look_seconds)
-        return self._roll
+    @property
+    def _sinks(self) -> SinkRegistry:
+        if self._registry is None:
+            self._registry = SinkRegistry(self.host, self.directory.messages, self.intervals.look_seconds)
+        return self._registry
 
-    def _session(self) -> None:
-        clients = self._known().prune()
-        tables = {each.table.id: each.table for each in clients}
-        if not tables:
-            self.stopping.wait(self.pace.look_seconds)
+    def _run_session(self) -> None:
+        """Open the log and the stream, and capture until the session ends or fails."""
+        sinks = self._sinks.prune()
+        if not sinks:
+            self.stopping.wait(self.intervals.look_seconds)
             return
         try:
-            log, era = self._open(clients)
+            log, epoch = self._open_log(sinks)
         except ValueError:
-            # whoever had the lease before may be forgetting entries as they are read
-            self.stopping.wait(self.pace.look_seconds)
+            # the previous lease holder may still be deleting entries
+            self.stopping.wait(self.intervals.look_seconds)
             try:
-                log, era = self._open(clients)
+                log, epoch = self._open_log(sinks)
             except ValueError as error:
                 raise LostLogError(str(error)) from error
         self._check_lease()
         stream = self.open_stream()
-        session = CaptureSession(log, stream, self.host, self.keeping, self.pace, self._known(), clients, tables, era)
+        session = CaptureSession(
+            log,
+            stream,
+            options=self.options,
+            intervals=self.intervals,
+            registry=self._sinks,
+            sinks=sinks,
+            epoch=epoch,
+        )
         try:
             session.begin()
             session.run(self.stopping)
         finally:
-            if session.settled:
+            if session.has_settled:
                 self._failures = 0
             stream.close()
 
-    def _open(self, clients: Sequence[SubscribedSink]) -> tuple[LogWriter, messages.CaptureEpoch]:
-        """Read the log; raises ValueError, that of a decoder too, where it is damaged."""
+    def _open_log(self, sinks: Sequence[SubscribedSink]) -> tuple[LogWriter, messages.CaptureEpoch]:
+        """Read the log and its capture epoch. Raises ValueError if the log is damaged."""
         assert self._epoch is not None
-        era = latest_epoch(self.folder.notes, clients)
-        return LogWriter.open(self.folder, self._epoch, new_id=uuid.uuid4().hex, era=era.number), era
+        epoch = latest_epoch(self.directory.messages, sinks)
+        log = LogWriter.open(self.directory, self._epoch, new_id=uuid.uuid4().hex, capture_epoch=epoch.number)
+        return log, epoch
 
     def _check_lease(self) -> None:
-        """Raise FencedLogError where another took over: of what it has put since, nothing is known here."""
+        """Raise FencedLogError if another process has the lease and may have changed the log."""
         with suppress(SinkqlError):
             if not self.host.renew():
                 raise FencedLogError
 
-    def _lose(self, why: str) -> None:
-        """Begin the log again; where it alone has what sinks need, that cannot be."""
+    def _discard_lost_log(self, reason: str) -> None:
+        """Delete a lost log, unless it alone has changes that sinks need: then wait with SQ3436."""
         try:
-            clients = self._known().prune()
-            era = latest_epoch(self.folder.notes, clients)
-            needed = SinkPositions.read(self.folder.notes, clients, era).positions()
-            kept = "log" in (self.keeping.keep, _kept(self.folder))
-            if needed and kept and not self._follows(needed[0]):
+            sinks = self._sinks.prune()
+            epoch = latest_epoch(self.directory.messages, sinks)
+            needed = SinkPositions.read(self.directory.messages, sinks, epoch).sorted_positions()
+            log_keeps = "log" in (self.options.keep, _last_keeper(self.directory))
+            if needed and log_keeps and not self._server_follows(needed[0]):
                 raise LostChangesError(
                     "SQ3436",
-                    "the log of the source is damaged, and the server no longer has what it had",
-                    detail=why,
+                    "the log of the source is damaged and the server no longer has its changes",
+                    detail=reason,
                     hint=SKIP,
                 )
             self._check_lease()
-            discard(self.folder)
+            discard(self.directory)
         except FencedLogError:
             self._epoch = None
         except SinkqlError as error:
             self._wait(error)
 
-    def _follows(self, position: Position) -> bool:
-        """Tell whether the server still has what follows a position."""
+    def _server_follows(self, position: Position) -> bool:
+        """Return whether the server still has the changes after a position."""
         stream = self.open_stream()
         try:
             return stream.follows(position)
@@ -146,15 +156,15 @@ class CaptureRunner:
             stream.close()
 
     def _wait(self, error: SinkqlError) -> None:
-        """Tell of an error, and wait before the next try, longer each time."""
-        if self._skip(error):
+        """Report an error and wait before the next attempt, longer after each failure."""
+        if self._skip_loss(error):
             return
         self._failures += 1
         if self._failures == 1:
             self._failing = self._tried
-        wait = self.pace.wait(self._failures)
-        told = self._failures >= PATIENT_TRIES or not error.retryable
-        if told:
+        wait = self.intervals.wait(self._failures)
+        is_reportable = self._failures >= PATIENT_TRIES or not error.retryable
+        if is_reportable:
             with suppress(SinkqlError):
                 self.host.report(CaptureProgress("stalled", error))
         until = time.monotonic() + wait
@@ -165,50 +175,52 @@ class CaptureRunner:
                     return
             left = until - time.monotonic()
             with suppress(SinkqlError):
-                if told:
-                    self._say(error)
-                if messages.retry_requested(self.folder.notes, self._tried):
+                if is_reportable:
+                    self._send_trouble(error)
+                if messages.retry_requested(self.directory.messages, self._tried):
                     return
-            if left <= 0 or self._skip(error):
+            if left <= 0 or self._skip_loss(error):
                 return
-            self.stopping.wait(min(left, self.pace.look_seconds))
+            self.stopping.wait(min(left, self.intervals.look_seconds))
 
-    def _skip(self, error: SinkqlError) -> bool:
-        """Go on without what was lost, where a user has accepted that; tell whether that is so.
+    def _skip_loss(self, error: SinkqlError) -> bool:
+        """Continue without lost changes if a user accepted the loss; return whether it succeeded.
 
-        What is done first is what makes all that sinks and the log have one of an earlier era.
+        The new capture epoch is stored first: from then on the positions of all sinks and of the log are of an earlier
+        one.
         """
-        notes = self.folder.notes
+        store = self.directory.messages
         try:
-            accepted = messages.receive(notes, "skip", messages.LossAcceptance)
-            if accepted is None or not accepted.accepts(error):
+            acceptance = messages.receive(store, "skip", messages.LossAcceptance)
+            if acceptance is None or not acceptance.accepts(error):
                 return False
             self._check_lease()
-            if not isinstance(error, LostChangesError) and self._pass(error):
+            if not isinstance(error, LostChangesError) and self._skip_pushed_rows(error):
                 return True
-            era = latest_epoch(notes, self.host.clients())
+            number = latest_epoch(store, self.host.subscribed_sinks()).number + 1
             end = error.pushed if isinstance(error, LostChangesError) else ""
-            messages.begin_epoch(
-                notes, messages.CaptureEpoch(era.number + 1, why=f"{error.code}: {error.message}", end=end)
-            )
+            messages.begin_epoch(store, messages.CaptureEpoch(number, why=f"{error.code}: {error.message}", end=end))
             failpoint.point("era")
-            discard(self.folder)
-            notes.remove("word")
+            discard(self.directory)
+            store.remove("word")
             with closing(self.open_stream()) as stream:
                 stream.renew()
         except (SinkqlError, FencedLogError):
-            return False  # it is tried again
+            return False  # the next attempt repeats it
         failpoint.point("renewed")
-        self._skipped()
+        self._end_skip()
         return True
 
-    def _pass(self, error: SinkqlError) -> bool:
-        """Go on after what the log has, without what else was pushed; False where there is no such log, nor stream."""
+    def _skip_pushed_rows(self, error: SinkqlError) -> bool:
+        """Continue after the log's end without later pushed rows; return whether it succeeded.
+
+        Return False if no rows are pushed, or if there is no log.
+        """
         with closing(self.open_stream()) as stream:
             if not isinstance(stream, PushStream):
                 return False
             try:
-                log, _ = self._open(self.host.clients())
+                log, _ = self._open_log(self.host.subscribed_sinks())
             except (ValueError, DamagedEntryError):
                 return False
             if not log.entries:
@@ -216,27 +228,28 @@ class CaptureRunner:
             stream.renew()
             to = stream.follow(log.to, None)
         log.add("gap", to=to, at=time.time(), problem=f"{error.code}: {error.message}")
-        self._skipped()
+        self._end_skip()
         return True
 
-    def _skipped(self) -> None:
-        with suppress(SinkqlError):  # the session does it, too
-            self.folder.notes.remove("skip")
+    def _end_skip(self) -> None:
+        with suppress(SinkqlError):  # the session removes it too
+            self.directory.messages.remove("skip")
         self._failures = 0
 
-    def _say(self, error: SinkqlError) -> None:
-        """Say what the capture cannot get over; where sinks may join is as it was."""
-        said = messages.status(self.folder.notes) or messages.CaptureStatus(self._epoch or 0, 0.0)
+    def _send_trouble(self, error: SinkqlError) -> None:
+        """Send the error that stops the capture; the entries to join at stay as they were."""
+        store = self.directory.messages
+        last = messages.status(store) or messages.CaptureStatus(self._epoch or 0, 0.0)
         trouble = messages.CaptureError(as_data(error), self._tried, self._failing)
-        now = msgspec.structs.replace(said, at=time.time(), where=self.folder.where, trouble=trouble)
-        messages.send(self.folder.notes, "word", now)
+        status = msgspec.structs.replace(last, at=time.time(), where=self.directory.location, trouble=trouble)
+        messages.send(store, "word", status)
 
 
-def _kept(folder: LogDirectory) -> str:
-    """Return what a damaged log says of who keeps changes, as far as it can be read."""
-    for number in reversed(folder.numbers()):
+def _last_keeper(directory: LogDirectory) -> str:
+    """Return the keeper in the last readable `open` entry of a damaged log, or an empty text."""
+    for number in reversed(directory.numbers()):
         try:
-            entry = folder.entry(number)
+            entry = directory.entry(number)
         except DamagedEntryError:
             continue
         if entry is not None and entry.kind == "open":
@@ -244,7 +257,7 @@ def _kept(folder: LogDirectory) -> str:
     return ""
 
 
-def discard(folder: LogDirectory) -> None:
-    """Delete a log; what sinks say of themselves stays."""
-    folder.store.discard()
-    folder.notes.remove("damaged")
+def discard(directory: LogDirectory) -> None:
+    """Delete a log; the sinks' messages stay."""
+    directory.store.discard()
+    directory.messages.remove("damaged")

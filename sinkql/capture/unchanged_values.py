@@ -1,10 +1,11 @@
-"""Rows whose key changed, with holes → the values that rows of their old keys brought earlier in the same entry.
+"""Rows whose key changed, with unchanged values → the same rows with values of earlier rows of the entry.
 
-Whoever fills holes from rows of other keys has these as they were before the entry. A hole that the earlier row has too
-is that of the row which the earlier one took its values from.
+The server leaves a value out of an update if it did not change. `$hole` marks such columns of a row, and `$from` is the
+key whose row has the values. Readers fill them from rows of other entries, as these rows were before the entry. If an
+earlier row of the same entry lacks the value too, `$from` becomes the key from which that row takes it.
 
-A sink may not have the row of an old key where a chunk was read after the change: then the server is asked, which has
-the row under its new key, unless it moved on. Then it is the row's next change that the server is asked for.
+A sink may lack the row of the old key if a chunk was read after the change. Then the server is asked, which has the row
+under its new key unless the key changed again. In that case the server is asked at the row's next change.
 """
 
 from __future__ import annotations
@@ -24,26 +25,29 @@ _Key = tuple[Any, ...]
 
 
 def has_unchanged_from_other_key(part: TableRows) -> bool:
-    """Tell whether rows have holes for values of another key's row."""
+    """Return whether rows lack values that another key's row has."""
     if "$from" not in part.rows.schema.names:
         return False
-    return bool(_moved(part.rows).any())
+    return bool(_lacks_values(part.rows).any())
 
 
 def fill_unchanged(table: CapturedTable, parts: Sequence[TableRows]) -> list[TableRows]:
-    """Return the rows of an entry with such holes filled; `$from` of those left is the key from before the entry."""
+    """Fill the unchanged values of an entry's rows.
+
+    In rows still incomplete, `$from` is the key before the entry.
+    """
     if not any(map(has_unchanged_from_other_key, parts)):
         return list(parts)
     rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks()
-    filling = _Filling(table)
+    lookup = _ValueLookup(table)
     columns = rows.select([*table.key, "$diff", "$hole", "$from"]).to_pydict()
-    for place, key in enumerate(zip(*(columns[name] for name in table.key), strict=True)):
-        if columns["$diff"][place] == 1:
-            filling.take(place, key, columns["$hole"], columns["$from"])
-    for name, places in filling.places.items():
+    for row, key in enumerate(zip(*(columns[name] for name in table.key), strict=True)):
+        if columns["$diff"][row] == 1:
+            lookup.add(row, key, columns["$hole"], columns["$from"])
+    for name, sources in lookup.sources.items():
         indices = list(range(len(rows)))
-        for place, source in places.items():
-            indices[place] = source
+        for row, source in sources.items():
+            indices[row] = source
         rows = rows.set_column(rows.schema.get_field_index(name), name, rows.column(name).take(pa.array(indices)))
     for name in ("$hole", "$from"):
         field_ = rows.schema.field(name)
@@ -54,86 +58,92 @@ def fill_unchanged(table: CapturedTable, parts: Sequence[TableRows]) -> list[Tab
 
 @dataclass(slots=True)
 class MissingKeys:
-    """Keys of rows that a sink may lack since the server did not have them any more; each up to a position.
+    """Keys of rows that sinks may lack, as the server no longer had them when it was asked; each up to a position.
 
-    At that position the row has another key, or is gone: a row that has the key then is known.
+    At that position the row has another key or is deleted, so sinks have any later row with the key.
     """
 
     keys: dict[str, dict[_Key, Position]] = field(default_factory=dict)
 
-    def of(self, table: str, after: Position) -> set[_Key]:
-        """Return the keys of a table that changes after a position may be about."""
-        found = {key: until for key, until in self.keys.pop(table, {}).items() if until > after}
-        if found:
-            self.keys[table] = found
-        return set(found)
+    def keys_after(self, table: str, position: Position) -> set[_Key]:
+        """Return the missing keys of a table that changes after a position may concern."""
+        keys = {key: until for key, until in self.keys.pop(table, {}).items() if until > position}
+        if keys:
+            self.keys[table] = keys
+        return set(keys)
 
-    def note(self, table: CapturedTable, rows: pa.RecordBatch, until: Position) -> None:
-        """Take note of rows that still have holes after the server was asked."""
-        for place in np.flatnonzero(_moved(rows)).tolist():
-            key = tuple(rows.column(name)[place].as_py() for name in table.key)
+    def add(self, table: CapturedTable, rows: pa.RecordBatch, until: Position) -> None:
+        """Add the keys of rows that still lack values after the server was asked."""
+        for row in np.flatnonzero(_lacks_values(rows)).tolist():
+            key = tuple(rows.column(name)[row].as_py() for name in table.key)
             self.keys.setdefault(table.id, {})[key] = until
 
 
-def keys_to_fetch(table: CapturedTable, rows: pa.RecordBatch, lacking: set[_Key] | None) -> list[int]:
-    """Return the places of rows that the server is to be asked for: the last of their keys, with holes for values of
-    another key's row; only where that is in `lacking`, unless it is None.
+def keys_to_fetch(table: CapturedTable, rows: pa.RecordBatch, missing: set[_Key] | None) -> list[int]:
+    """Return the indices of rows whose values the server must supply.
+
+    They are the last rows of keys that lack values, and whose old key is in `missing` if it is not None.
     """
     columns = rows.select([*table.key, "$from"]).to_pydict()
-    moved = _moved(rows)
-    last = {key: place for place, key in enumerate(zip(*(columns[name] for name in table.key), strict=True))}
-    found = []
-    for place in sorted(last.values()):
-        if moved[place]:
-            before = tuple(columns["$from"][place][name] for name in table.key)
-            if lacking is None or before in lacking:
-                found.append(place)
-    return found
+    lacks_values = _lacks_values(rows)
+    last = {key: row for row, key in enumerate(zip(*(columns[name] for name in table.key), strict=True))}
+    indices = []
+    for row in sorted(last.values()):
+        if lacks_values[row]:
+            old_key = tuple(columns["$from"][row][name] for name in table.key)
+            if missing is None or old_key in missing:
+                indices.append(row)
+    return indices
 
 
-def with_rows_at(rows: pa.RecordBatch, places: Sequence[int], some: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with others at some places."""
+def with_rows_at(rows: pa.RecordBatch, indices: Sequence[int], replacements: pa.RecordBatch) -> pa.RecordBatch:
+    """Replace the rows at some indices."""
     index = np.arange(len(rows))
-    index[list(places)] = len(rows) + np.arange(len(some))
-    return pa.concat_batches([rows, some.select(rows.schema.names)]).take(pa.array(index))
+    index[list(indices)] = len(rows) + np.arange(len(replacements))
+    return pa.concat_batches([rows, replacements.select(rows.schema.names)]).take(pa.array(index))
 
 
-def _moved(rows: pa.RecordBatch) -> Mask:
+def _lacks_values(rows: pa.RecordBatch) -> Mask:
+    """Return which rows lack values of another key's row."""
     both = pc.and_(pc.is_valid(rows.column("$from")), pc.is_valid(rows.column("$hole")))
     return np.asarray(both.to_numpy(zero_copy_only=False), np.bool_)
 
 
 @dataclass(slots=True)
-class _Filling:
-    """`known` are the last rows of keys so far: where the value of each column is, which are not known, and of which
-    key they are from before the entry. `places` say of a column which rows take its value from which others.
+class _ValueLookup:
+    """The last row of each key so far, and the rows that supply values.
+
+    `last_rows` has for each key: the row of each column's value, the columns that lack one, and the key from before
+    the entry that has these. `sources` has for each column: the row that lacks a value → the row that has it.
     """
 
     table: CapturedTable
-    known: dict[_Key, tuple[dict[str, int], frozenset[str], _Key]] = field(default_factory=dict)
-    places: dict[str, dict[int, int]] = field(default_factory=dict)
+    last_rows: dict[_Key, tuple[dict[str, int], frozenset[str], _Key]] = field(default_factory=dict)
+    sources: dict[str, dict[int, int]] = field(default_factory=dict)
 
-    def take(self, place: int, key: _Key, holes: list[bytes | None], origins: list[dict[str, Any] | None]) -> None:
-        """Take in the next row that is there, and write down what is known of its holes."""
-        origin = origins[place]
+    def add(self, row: int, key: _Key, holes: list[bytes | None], origins: list[dict[str, Any] | None]) -> None:
+        """Add the next row; update the columns that it lacks in `holes`, and `origins`."""
+        origin = origins[row]
         source = key if origin is None else tuple(origin[name] for name in self.table.key)
-        missing, root = self._holes(holes[place]), source
-        where = {each.name: place for each in self.table.columns if each.name not in missing}
-        before = self.known.get(source)
-        if missing and before is not None:
-            theirs, lacking, root = before
-            for name in missing - lacking:
-                where[name] = self.places.setdefault(name, {})[place] = theirs[name]
-            missing &= lacking
-            holes[place] = self._bits(missing)
-        moved = missing and (root != key or origin is not None)
-        origins[place] = dict(zip(self.table.key, root, strict=True)) if moved else None
-        self.known[key] = (where, missing, root if missing else key)
+        missing, root = self._names(holes[row]), source
+        rows_by_column = {column.name: row for column in self.table.columns if column.name not in missing}
+        earlier = self.last_rows.get(source)
+        if missing and earlier is not None:
+            earlier_rows, earlier_missing, root = earlier
+            for name in missing - earlier_missing:
+                rows_by_column[name] = self.sources.setdefault(name, {})[row] = earlier_rows[name]
+            missing &= earlier_missing
+            holes[row] = self._bits(missing)
+        has_other_key = missing and (root != key or origin is not None)
+        origins[row] = dict(zip(self.table.key, root, strict=True)) if has_other_key else None
+        self.last_rows[key] = (rows_by_column, missing, root if missing else key)
 
-    def _holes(self, bits: bytes | None) -> frozenset[str]:
+    def _names(self, bits: bytes | None) -> frozenset[str]:
+        """Return the columns of a `$hole` bit set."""
         number = int.from_bytes(bits or b"", "little")
-        return frozenset(each.name for place, each in enumerate(self.table.columns) if number >> place & 1)
+        return frozenset(column.name for index, column in enumerate(self.table.columns) if number >> index & 1)
 
-    def _bits(self, holes: frozenset[str]) -> bytes | None:
-        number = sum(1 << place for place, each in enumerate(self.table.columns) if each.name in holes)
-        return number.to_bytes((len(self.table.columns) + 7) // 8, "little") if holes else None
+    def _bits(self, names: frozenset[str]) -> bytes | None:
+        """Return the `$hole` bit set of columns."""
+        number = sum(1 << index for index, column in enumerate(self.table.columns) if column.name in names)
+        return number.to_bytes((len(self.table.columns) + 7) // 8, "little") if names else None

@@ -1,4 +1,4 @@
-"""Captures and sinks of a fake server as processes of their own (`support.forking`)."""
+"""Captures and sinks of a fake server in separate processes (`support.forking`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _run(order: dict[str, Any]) -> int:
         host = FakeHost(sinks, epoch=order["epoch"]) if lease is None else LeasedHost(sinks, seconds=lease)
         pace = QUICK if lease is None else _KEEPING
         CaptureRunner(
-            sinks.place, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, pace
+            sinks.directory, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, pace
         ).run()
         return 0
     try:
@@ -51,7 +51,7 @@ def _run(order: dict[str, Any]) -> int:
 
 
 def prepare() -> None:
-    """Import, and make once, what each process needs."""
+    """Import the modules and create the objects that each process needs."""
     with TemporaryDirectory() as folder:
         Server.make(Path(folder) / "server.db").commit([("t", 1, "one")])
         sinks = Sinks(Path(folder))

@@ -1,4 +1,4 @@
-"""Processes of captures and sinks, forked from one that has imported all; a store of objects."""
+"""Processes of captures and sinks, forked from a process with all imports, and an object store."""
 
 from __future__ import annotations
 

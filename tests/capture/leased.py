@@ -1,5 +1,4 @@
-"""Captures under a lease of a catalog's file that ends soon: what `CatalogCaptureHost` does, for the fake server's
-sinks."""
+"""Captures with a short lease in a catalog's file, like `CatalogCaptureHost`, for the sinks of the fake server."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from sinkql.errors import LeaseLostError
 
 @dataclass
 class LeasedHost(FakeHost):
-    """A catalog with the sinks, and a lease for so many seconds."""
+    """A catalog with the sinks, and a lease that lasts `seconds`."""
 
     seconds: float = 0.1
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)

@@ -1,4 +1,4 @@
-"""A server's table → an Iceberg table, by a capture and the batch loop of a sink, each in a thread or a process."""
+"""A server's table → an Iceberg table, by a capture and a sink's batch loop, each in a thread or a process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinkql.capture import open_reader
 from sinkql.capture.control import CaptureIntervals, CaptureProgress, SubscribedSink
 from sinkql.capture.log import LogDirectory
 from sinkql.capture.log_store import DamagedEntryError
-from sinkql.capture.object_log_store import log_folder
+from sinkql.capture.object_log_store import open_log_directory
 from sinkql.capture.runner import CaptureRunner
 from sinkql.connector_api.cdc import CapturedSource, LogPath, LogRetention, source_options, table_options
 from sinkql.connector_api.planning import SourceKind, SourcePlan
@@ -82,9 +82,9 @@ class Sinks:
         return Server(self.folder / "server.db")
 
     @property
-    def place(self) -> LogDirectory:
+    def directory(self) -> LogDirectory:
         source = CapturedSource(SOURCE, "pg", "FAKE", None, log=self._log)
-        return log_folder(self.folder, source, self.kept, self._store)
+        return open_log_directory(self.folder, source, self.kept, self._store)
 
     def table_of(self, name: str) -> str:
         return dict(self.tables).get(name, "t")
@@ -96,7 +96,7 @@ class Sinks:
         read = physical.Read(self.table_of(name), "FAKE", options, COLUMNS, "upsert", key=("id",), log=self._log)
         return job(read, self.folder, table=name, key=("id",), max_rows=max_rows)
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         """Return the sinks as the catalog lists them."""
         return [SubscribedSink(f"id-{name}", table(self.table_of(name))) for name in self.names]
 
@@ -116,7 +116,7 @@ class Sinks:
 
 
 def again(sinks: Sinks, name: str = "a") -> BatchLoop:
-    """Return the loop of a sink whose view lets rows of odd keys alone through by now, and let all through before."""
+    """Return the loop of a sink whose view now selects the rows with odd keys, and before all rows."""
     before = sinks.job(name)
     body = physical.Map(before.write.input, (), output("", "`id` % 2 = 1", "boolean"))
     after = job(body, sinks.folder, table=name, key=("id",))
@@ -141,12 +141,12 @@ class FakeHost:
 
     sinks: Sinks
     epoch: int = 1
-    told: list[CaptureProgress] = field(default_factory=list)
-    known: dict[str, Offsets] = field(default_factory=dict)
+    reports: list[CaptureProgress] = field(default_factory=list)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
     lost: bool = False
 
-    def clients(self) -> Sequence[SubscribedSink]:
-        return [replace(each, offsets=self.known.get(each.sink_id)) for each in self.sinks.clients()]
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
+        return [replace(each, offsets=self.offsets.get(each.sink_id)) for each in self.sinks.subscribed_sinks()]
 
     def secret(self, name: str) -> str:
         raise AssertionError(name)
@@ -159,19 +159,19 @@ class FakeHost:
         return not self.lost
 
     def newest(self) -> int:
-        """Return the epoch of the log's last entry, as far as that can be read."""
-        numbers = self.sinks.place.numbers()
+        """Return the epoch of the log's last entry, 0 if it is damaged."""
+        numbers = self.sinks.directory.numbers()
         try:
-            last = self.sinks.place.entry(numbers[-1]) if numbers else None
+            last = self.sinks.directory.entry(numbers[-1]) if numbers else None
         except ValueError:
-            return 0  # it is damaged
+            return 0  # a damaged entry
         return last.epoch if last is not None else 0
 
     def release(self) -> None:
         pass
 
-    def report(self, doing: CaptureProgress) -> None:
-        self.told.append(doing)
+    def report(self, progress: CaptureProgress) -> None:
+        self.reports.append(progress)
 
 
 @dataclass
@@ -188,7 +188,7 @@ class Running:
     def __post_init__(self) -> None:
         self.host = FakeHost(self.sinks)
         stream = self.stream or (lambda: FakeStream(self.sinks.server))
-        self.capture = CaptureRunner(self.sinks.place, stream, self.sinks.keeping, self.host, self.pace)
+        self.capture = CaptureRunner(self.sinks.directory, stream, self.sinks.keeping, self.host, self.pace)
         self.thread = threading.Thread(target=self.capture.run)
 
     def __enter__(self) -> Running:
@@ -203,40 +203,40 @@ class Running:
         """Wait for a condition."""
         deadline = Deadline()
         while not holds():
-            assert deadline.left(), f"no {source_of(holds)}; the capture told {self.host.told[-1:]}"
+            assert deadline.left(), f"no {source_of(holds)}; the capture told {self.host.reports[-1:]}"
             assert self.thread.is_alive(), f"the capture ended before {source_of(holds)}"
             time.sleep(0.002)
 
     def wants(self, name: str) -> None:
-        """Have a sink look for what there is, as one that begins does."""
+        """Make a sink request its snapshot, as a new sink does."""
         reader = self.sinks.loop(name).readers[self.sinks.table_of(name)]
         reader.latest(reader.initial(at_end=False), Limit(1))
 
     def confirms(self) -> None:
         """Wait until the capture has confirmed twice from now on."""
-        told = len(self.host.told)
-        self.until(lambda: len(self.host.told) > told + 1)
+        told = len(self.host.reports)
+        self.until(lambda: len(self.host.reports) > told + 1)
 
     def captured(self) -> int:
         """Return the position that the log has reached."""
-        numbers = self.sinks.place.numbers()
-        last = self.sinks.place.entry(numbers[-1]) if numbers else None
+        numbers = self.sinks.directory.numbers()
+        last = self.sinks.directory.entry(numbers[-1]) if numbers else None
         return int(last.to, 16) if last is not None else -1
 
     def entries(self) -> int:
         """Return how many entries the log has."""
-        return len(self.sinks.place.numbers())
+        return len(self.sinks.directory.numbers())
 
 
 def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> BatchLoop:
-    """Run a sink up to all that has committed on the server by now, in this thread."""
+    """Run a sink up to the server's present end, in this thread."""
     return drained(lambda: sinks.loop(name), patience=patience)
 
 
 def drained(begin: Callable[[], BatchLoop], *, patience: float = PATIENCE_S) -> BatchLoop:
-    """Run a loop as `drain` does; begin again, as a run of the product does.
+    """Run a loop as `drain` does, and again after retryable errors, as `sinkql exec` does.
 
-    That is where a busy capture does not answer, or has not yet found out that an entry is damaged.
+    A busy capture may not answer, or may not have found a damaged entry yet.
     """
     deadline = Deadline()
     while True:
@@ -251,12 +251,12 @@ def drained(begin: Callable[[], BatchLoop], *, patience: float = PATIENCE_S) -> 
 
 
 def drain(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
-    """Start a loop, and commit up to all that has committed on the server by now."""
+    """Start a loop, and commit up to the server's present end."""
     loop.start(epoch=1, once=True)
     catch_up(loop, patience=patience)
 
 
 def run_once(session: Session, *names: str) -> None:
-    """Run the one sink that a session has, or that is named, up to what there is, without Spark."""
+    """Run the session's only sink, or the named one, up to the server's present end without Spark."""
     (each,) = session.jobs(names or None)
     drain(loop_of(each, session.context(each), session.catalog.registry, engine=LocalEngine()))

@@ -1,7 +1,7 @@
-"""A server that keeps a log of its commits, in a file that outlives processes; and the stream that reads it.
+"""A server that keeps a log of its commits in a file that outlives processes, and the stream that reads the log.
 
-Its one table has the columns `id`, the key, and `v`. A commit is in the log before snapshots see it, for as long as
-`seen` has not told of it, as with a standby that does not answer.
+Its one table has the columns `id`, the key, and `v`. A commit is in the log before snapshots see it, until `seen` is
+set, as with a synchronous standby that does not answer.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ Change = tuple[str, int, str | None]
 
 @dataclass(frozen=True)
 class Server:
-    """The server's file; who cannot have it for `patience` seconds fails with sqlite3.OperationalError."""
+    """The server's file. Waiting for it ends after `patience` seconds with sqlite3.OperationalError."""
 
     path: Path
     patience: float = 60.0
 
     @classmethod
     def make(cls, path: Path) -> Server:
-        """Make a server without commits."""
+        """Create a server without commits."""
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_TABLES)
@@ -80,7 +80,7 @@ class Server:
             connection.execute("COMMIT")
 
     def commit(self, changes: Sequence[Change], *, seen: bool = True) -> int:
-        """Commit changes; those of other commits to the same rows were seen before, as they had locks."""
+        """Commit changes; commits to the same rows become visible first, as they held the locks."""
         with self.open() as connection:
             touched = {(name, key) for name, key, _ in changes}
             for lsn, text in connection.execute("SELECT lsn, changes FROM wal WHERE seen = 0").fetchall():
@@ -91,7 +91,7 @@ class Server:
             return int(cursor.lastrowid or 0)
 
     def see_all(self) -> None:
-        """Let snapshots see all commits."""
+        """Make all commits visible to snapshots."""
         with self.open() as connection:
             connection.execute("UPDATE wal SET seen = 1")
 
@@ -132,17 +132,17 @@ def fold(found: Any, name: str) -> dict[int, str]:
 
 @dataclass
 class Seen:
-    """What a snapshot sees."""
+    """A snapshot of the server."""
 
     unseen_ids: frozenset[int]
     after: int
 
     def unseen(self, ids: Sequence[Any]) -> int | None:
-        """Return the place of the first that it does not see."""
+        """Return the index of the first unseen transaction."""
         return next((place for place, id_ in enumerate(ids) if id_ in self.unseen_ids or id_ > self.after), None)
 
     def certain(self, ids: Sequence[Any]) -> bool:
-        """Tell that it is known of all."""
+        """Return True: all transactions are known."""
         return True
 
 
@@ -185,7 +185,7 @@ def _look(connection: sqlite3.Connection) -> Seen:
 
 
 def rows_of(rows: Sequence[tuple[int, str | None]]) -> TableRows:
-    """Return rows as a stream gives them; those without a value are gone."""
+    """Return rows as a stream sends them; a row without a value is a deleted one."""
     keys, values = [key for key, _ in rows], [value for _, value in rows]
     diffs = [-1 if value is None else 1 for value in values]
     at = pa.array([0] * len(rows), pa.timestamp("us", "UTC"))
@@ -195,7 +195,7 @@ def rows_of(rows: Sequence[tuple[int, str | None]]) -> TableRows:
 
 @dataclass
 class FakeStream:
-    """Read the server's log; `fails` are errors to raise, the next first, by the method's name."""
+    """A stream of the server's log; `fails` has the errors to raise next, by method name."""
 
     server: Server
     chunk_seconds: float = 0.0

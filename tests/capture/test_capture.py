@@ -32,7 +32,7 @@ def _rows(reader: Reader, split: Split) -> list[tuple[object, ...]]:
 
 
 def _read_on(loop: BatchLoop) -> None:
-    """Commit what comes, until that fails."""
+    """Commit new changes until a commit fails."""
     deadline, reader = Deadline(), loop.readers["t"]
     while True:
         deadline.check("a failure")
@@ -42,8 +42,8 @@ def _read_on(loop: BatchLoop) -> None:
 
 
 def _late(running: Running) -> list[str]:
-    """Return the names of sinks that the last error told has."""
-    error = running.host.told[-1].error
+    """Return the names of sinks in the last reported error."""
+    error = running.host.reports[-1].error
     return re.findall(r'"([^"]*)"', (error and error.detail) or "")
 
 
@@ -52,7 +52,7 @@ def server(tmp_path: Path) -> Server:
     return Server.make(tmp_path / "server.db")
 
 
-def test_rows_come_and_go(tmp_path: Path, server: Server) -> None:
+def test_rows_are_added_and_deleted(tmp_path: Path, server: Server) -> None:
     server.commit([("t", 1, "one"), ("u", 1, "of another table")])
     sinks = Sinks(tmp_path)
     with Running(sinks):
@@ -63,7 +63,7 @@ def test_rows_come_and_go(tmp_path: Path, server: Server) -> None:
     assert sinks.rows() == {2: "two"}
 
 
-def test_rows_from_before_are_read_in_chunks_while_others_change(tmp_path: Path, server: Server) -> None:
+def test_old_rows_are_read_in_chunks_while_others_change(tmp_path: Path, server: Server) -> None:
     server.commit([("t", key, "old") for key in range(95)])
     sinks = Sinks(tmp_path)
     with Running(sinks):
@@ -88,18 +88,18 @@ def test_chunk_that_does_not_see_a_captured_commit_is_read_again(tmp_path: Path,
         once(sinks, "a")
         hidden = server.commit([("t", 2, "committed, and not seen yet")], seen=False)
         once(sinks, "a")
-        assert running.host.told[-1].status == "running"
+        assert running.host.reports[-1].status == "running"
         assert server.confirmed() == hidden - 1
         running.wants("b")
-        running.until(lambda: running.host.told[-1].status == "snapshotting")
+        running.until(lambda: running.host.reports[-1].status == "snapshotting")
         running.confirms()
-        assert running.host.told[-1].details["snapshots"] == {"public.t": {"chunks": 0, "rows": 0}}
+        assert running.host.reports[-1].details["snapshots"] == {"public.t": {"chunks": 0, "rows": 0}}
         server.see_all()
         once(sinks, "b")
     assert sinks.rows("b") == server.rows() == {1: "old", 2: "committed, and not seen yet"}
 
 
-def test_server_keeps_what_a_stopped_sink_needs(tmp_path: Path, server: Server) -> None:
+def test_server_keeps_the_changes_that_a_stopped_sink_needs(tmp_path: Path, server: Server) -> None:
     server.commit([("t", 1, "one")])
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks) as running:
@@ -115,7 +115,7 @@ def test_server_keeps_what_a_stopped_sink_needs(tmp_path: Path, server: Server) 
     assert sinks.rows("a") == sinks.rows("b") == {1: "one", 2: "two"}
 
 
-def test_log_keeps_what_the_server_would_have_to_keep_for_too_long(tmp_path: Path, server: Server) -> None:
+def test_log_keeps_changes_if_the_server_keeps_too_much(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"), keeping=LogRetention(max_retained=1000))
     with Running(sinks) as running:
         once(sinks, "a")
@@ -124,34 +124,34 @@ def test_log_keeps_what_the_server_would_have_to_keep_for_too_long(tmp_path: Pat
             server.commit([("t", number, "new")])
         once(sinks, "a")
         running.until(lambda: server.confirmed() == server.end())
-        running.until(lambda: running.host.told[-1].details["kept_by"] == "log")
-    with Running(sinks) as running:  # the log still says so
+        running.until(lambda: running.host.reports[-1].details["kept_by"] == "log")
+    with Running(sinks) as running:  # as the log has it
         once(sinks, "b")
         assert sinks.rows("b") == server.rows()
-        running.until(lambda: running.host.told[-1].details["kept_by"] == "server")
-        read = min({json.loads(path.read_text())["entry"] for path in (sinks.place.folder / "at").glob("*.json")})
-        running.until(lambda: sinks.place.numbers()[0] > read)
+        running.until(lambda: running.host.reports[-1].details["kept_by"] == "server")
+        read = min({json.loads(path.read_text())["entry"] for path in (sinks.directory.folder / "at").glob("*.json")})
+        running.until(lambda: sinks.directory.numbers()[0] > read)
 
 
-def test_capture_waits_for_sinks_where_the_log_is_full(tmp_path: Path, server: Server) -> None:
+def test_capture_waits_for_sinks_if_the_log_is_full(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"), keeping=LogRetention(keep="log", max_log=20_000))
     with Running(sinks, pace=replace(QUICK, full_seconds=0.0)) as running:
         once(sinks, "a")
         once(sinks, "b")
         for number in range(200):
             server.commit([("t", number, secrets.token_hex(200))])
-        running.until(lambda: running.host.told[-1].status == "stalled")
-        told = running.host.told[-1]
+        running.until(lambda: running.host.reports[-1].status == "stalled")
+        told = running.host.reports[-1]
         assert told.error is not None
         assert told.error.code == "SQ3443"
         assert 20_000 < told.details["log_bytes"] < 60_000
         a = sinks.loop("a")
         a.start(epoch=1)
-        with pytest.raises(SinkqlError, match="full"):  # it has read all that there is, and b has not
+        with pytest.raises(SinkqlError, match="full"):  # a has read everything, and b has not
             _read_on(a)
         running.until(lambda: _late(running) == ["id-b"])
         running.host.sinks = replace(sinks, names=("a",))  # b is dropped
-        running.until(lambda: running.host.told[-1].status == "running")
+        running.until(lambda: running.host.reports[-1].status == "running")
         once(sinks, "a")
     assert sinks.rows("a") == server.rows()
 
@@ -188,7 +188,7 @@ def test_sink_from_the_end_on_has_no_older_rows(tmp_path: Path, server: Server) 
     assert found == [(2, "two", 1)]
 
 
-def test_rows_are_computed_again_from_what_the_server_has(tmp_path: Path, server: Server) -> None:
+def test_full_refresh_reads_the_rows_of_the_server(tmp_path: Path, server: Server) -> None:
     server.commit([("t", key, "old") for key in range(95)])
     sinks = Sinks(tmp_path)
     with Running(sinks):
@@ -223,7 +223,7 @@ def test_rows_that_overwrite_each_other_are_accounted_for(tmp_path: Path, server
     assert sinks.rows() == server.rows()
 
 
-def test_rows_that_are_computed_again_are_accounted_for(
+def test_rows_of_a_full_refresh_are_accounted_for(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.commit([("t", key, "old") for key in range(4)])

@@ -17,7 +17,7 @@ NULL = st.none()
 
 
 def _written(values: list[bytes | None]) -> tuple[Block, columnar.Offsets, columnar.Offsets, columnar.Mask | None]:
-    """Return values one after the other, with something between them."""
+    """Return the values in one buffer, with other bytes between them."""
     raw, starts, lengths = b"", [], []
     for each in values:
         raw += b"-"
@@ -39,7 +39,7 @@ def test_binaries(values: list[bytes | None]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(NULL | st.text(max_size=9).map(str.encode) | st.binary(max_size=9), max_size=20))
-def test_texts_that_are_not_utf8_are_told_and_null(values: list[bytes | None]) -> None:
+def test_texts_that_are_not_utf8_are_reported_and_null(values: list[bytes | None]) -> None:
     found, bad = columnar.texts(*_written(values))
     found.validate(full=True)
     expected = [None if each is None or not columnar._readable(each) else each.decode() for each in values]

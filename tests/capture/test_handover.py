@@ -1,4 +1,4 @@
-"""Captures of one log that take turns, one of which sleeps at any place: neither the log nor a sink has a hole."""
+"""Captures of one log take turns, and one is suspended at any point: neither the log nor a sink has a gap."""
 
 from __future__ import annotations
 
@@ -27,48 +27,50 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     if request.param == "folder":
         return lambda: FolderLogStore(tmp_path)
     server: Seaweed = request.getfixturevalue("bucket")
-    return lambda: ObjectLogStore.of(f"s3://data/handover/{tmp_path.name}/", S3Credentials(server.storage), "here")
+    return lambda: ObjectLogStore.from_path(
+        f"s3://data/handover/{tmp_path.name}/", S3Credentials(server.storage), "here"
+    )
 
 
 class Sink:
-    """Read a log entry by entry; what it has is what captures may forget."""
+    """A sink that reads a log entry by entry; captures may delete the entries that it has read."""
 
-    def __init__(self, place: LogDirectory) -> None:
-        self.place, self.at, self.to = place, -1, "0"
+    def __init__(self, directory: LogDirectory) -> None:
+        self.directory, self.at, self.to = directory, -1, "0"
 
     def begin_again(self) -> None:
         """Read a log that was discarded from its beginning."""
         self.at, self.to = -1, "0"
 
     def read(self) -> None:
-        """Take the next entry; it begins where the one before ended."""
-        entry = self.place.entry(self.at + 1)
+        """Read the next entry, which begins at the end of the last one."""
+        entry = self.directory.entry(self.at + 1)
         if entry is not None:
             assert entry.start == self.to
             self.at, self.to = entry.entry, entry.to
 
 
 class Capture:
-    """Write a log with one lease."""
+    """The writer of a log with one lease."""
 
     def __init__(self, open_store: Open, folder: Path, epoch: int, sink: Sink) -> None:
-        place = LogDirectory(folder, open_store(), FolderStore(folder))
-        self.log = LogWriter.open(place, epoch, new_id=f"log {epoch}")
+        directory = LogDirectory(folder, open_store(), FolderStore(folder))
+        self.log = LogWriter.open(directory, epoch, new_id=f"log {epoch}")
         self.sink = sink
 
     def step(self, chance: random.Random) -> None:
-        """Add what comes next, or forget what the sink has; raises FencedLogError."""
+        """Add an entry, or delete those that the sink has read. Raises FencedLogError."""
         log = self.log
         if chance.random() < 0.6 or len(log.entries) < 2:
             to = str(int(log.to or "0") + 1)
             log.add("changes", to=to, at=0.0, start="0")
         else:
-            log.forget(sum(each.entry <= self.sink.at for each in log.entries))
+            log.delete_first(sum(each.entry <= self.sink.at for each in log.entries))
 
 
 @contextmanager
 def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
-    """Have all that another process does happen at the place of this number at which one may sleep."""
+    """Run another process's steps at the failpoint with this number."""
     left = at
 
     def place() -> None:
@@ -97,7 +99,7 @@ def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
 
 
 def _history(open_store: Open, folder: Path, seed: int) -> None:
-    """Let captures follow each other; each is overtaken while it sleeps, wakes, and does one step to its end."""
+    """Run captures in turn; each is suspended in a step while the next one runs, and then completes it."""
     chance, epoch = random.Random(seed), 1
     sink = Sink(LogDirectory(folder, open_store(), FolderStore(folder)))
     capture = Capture(open_store, folder, epoch, sink)
@@ -106,7 +108,7 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
         nonlocal epoch
         epoch += 1
         if chance.random() < 0.3:
-            Capture(open_store, folder, epoch, sink).log.place.store.discard()
+            Capture(open_store, folder, epoch, sink).log.directory.store.discard()
             sink.begin_again()
         other = Capture(open_store, folder, epoch, sink)
         for _ in range(chance.randint(1, 8)):
@@ -130,24 +132,24 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
         before = sink.at
         sink.read()
         assert sink.at == before + 1
-    assert capture.log.place.numbers() == [each.entry for each in capture.log.entries]
+    assert capture.log.directory.numbers() == [each.entry for each in capture.log.entries]
 
 
-def test_a_log_has_no_hole_whoever_sleeps_where(open_store: Open, tmp_path: Path) -> None:
+def test_a_log_has_no_gap_if_a_capture_is_suspended_anywhere(open_store: Open, tmp_path: Path) -> None:
     many = 60 if isinstance(open_store(), FolderLogStore) else 3
     for seed in range(many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
 
 
 @pytest.mark.soak
-def test_a_log_has_no_hole_over_many_histories(open_store: Open, tmp_path: Path) -> None:
+def test_a_log_has_no_gap_over_many_histories(open_store: Open, tmp_path: Path) -> None:
     many = 5_000 if isinstance(open_store(), FolderLogStore) else 300
     for seed in range(1000, 1000 + many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
 
 
 def _in(open_store: Open, folder: Path, seed: int) -> Open:
-    """Return what opens a store of this history's own."""
+    """Return a function that opens a separate store for this history."""
 
     def opened() -> LogStore:
         store = open_store()
@@ -160,9 +162,9 @@ def _in(open_store: Open, folder: Path, seed: int) -> Open:
 
 
 @pytest.mark.parametrize("at", range(1, 9))
-def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_path: Path, at: int) -> None:
-    place = LogDirectory(tmp_path, open_store(), FolderStore(tmp_path))
-    slept = LogWriter.open(place, 1, new_id="log")
+def test_a_deleted_entry_is_not_written_again(open_store: Open, tmp_path: Path, at: int) -> None:
+    directory = LogDirectory(tmp_path, open_store(), FolderStore(tmp_path))
+    slept = LogWriter.open(directory, 1, new_id="log")
     slept.add("open", start="0", to="0", at=0.0, kept="log")
     slept.add("changes", to="1", at=0.0)
     slept.add("changes", to="2", at=0.0)
@@ -173,7 +175,7 @@ def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_pat
         second = LogWriter.open(other, 2, new_id="other")
         while int(second.to) < 6:
             second.add("changes", to=str(int(second.to) + 1), at=0.0)
-        second.forget(len(second.entries))
+        second.delete_first(len(second.entries))
         ends.append(second.to)
 
     with asleep(at, take_over), suppress(FencedLogError):
@@ -182,7 +184,7 @@ def test_an_entry_that_was_forgotten_is_not_made_again(open_store: Open, tmp_pat
     assert [each.to for each in third.entries][-1:] == ends or not ends
 
 
-def test_a_capture_that_forgets_does_nothing_to_a_log_that_begins_again(open_store: Open, tmp_path: Path) -> None:
+def test_a_capture_that_deletes_entries_leaves_a_new_log_alone(open_store: Open, tmp_path: Path) -> None:
     for at in range(1, 9) if isinstance(open_store(), FolderLogStore) else (1, 4):
         _forgets_late(_in(open_store, tmp_path, at), tmp_path / str(at), at)
 
@@ -199,14 +201,14 @@ def _forgets_late(open_store: Open, folder: Path, at: int) -> None:
     grow(slept, 6)
 
     def begin_again() -> None:
-        opened(2).place.store.discard()
+        opened(2).directory.store.discard()
         grow(opened(3), 3)
 
     with asleep(at, begin_again):
-        slept.forget(4)
+        slept.delete_first(4)
     there = LogDirectory(folder, open_store(), FolderStore(folder)).numbers()
     last = opened(4)
     assert [each.entry for each in last.entries] == there
     assert there == ([0, 1, 2] if last.id == "log 3" else [4, 5])
     grow(last, 4)
-    assert last.place.numbers() == [each.entry for each in last.entries]
+    assert last.directory.numbers() == [each.entry for each in last.entries]

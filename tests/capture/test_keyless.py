@@ -1,4 +1,4 @@
-"""A table without a key is read once nothing of it changed while its snapshot was taken, however busy it is then."""
+"""A table without a key is read if nothing of it changed while its snapshot began, however busy it is later."""
 
 from __future__ import annotations
 
@@ -41,38 +41,38 @@ def snapshots(tmp_path: Path) -> Iterator[SnapshotReader]:
 def _doubted(snapshots: SnapshotReader) -> None:
     deadline = Deadline()
     while not snapshots.doubts:
-        assert not snapshots.settle(_received(snapshots, 0))
+        assert not snapshots.add_chunks(_received(snapshots, 0))
         deadline.check("the reading")
 
 
 def _settled(snapshots: SnapshotReader) -> bool:
     for each in snapshots.reading.values():
         each.result()
-    return snapshots.settle(_received(snapshots, 2, came=1))
+    return snapshots.add_chunks(_received(snapshots, 2, came=1))
 
 
 def _received(snapshots: SnapshotReader, to: int, *, came: int | None = None) -> Buffer:
-    """Return what was received up to a position: changes of nobody knows which transactions."""
-    found = Buffer(snapshots.log.place.store, 1, to=position(to))
+    """Return a buffer up to a position, with changes of unknown transactions."""
+    found = Buffer(snapshots.log.directory.store, 1, to=position(to))
     if came is not None:
-        found.came["t"] = position(came)
+        found.changed_after["t"] = position(came)
         found.rows["t"] = [rows_of([(1, "new")])]
     return found
 
 
 def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
-    assert not snapshots.settle(_received(snapshots, 0))  # what is up to the snapshot has not come yet
-    snapshots.settle(_received(snapshots, 2, came=1))
+    assert not snapshots.add_chunks(_received(snapshots, 0))  # changes up to the snapshot are not received yet
+    snapshots.add_chunks(_received(snapshots, 2, came=1))
     assert _settled(snapshots)
     assert snapshots.log.entries[-1].tables["t"].files[0].rows == 5
 
 
 def test_changes_that_the_snapshot_may_have_seen_make_it_be_read_again(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
-    snapshots.settle(_received(snapshots, 2, came=0))
+    snapshots.add_chunks(_received(snapshots, 2, came=0))
     assert not _settled(snapshots)
-    assert not snapshots.holding
+    assert not snapshots.is_holding
     assert snapshots.unfinished()
 
 
@@ -81,26 +81,26 @@ def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: S
     received = _received(snapshots, 2, came=0)
     (changed,) = received.rows["t"]
     received.rows["t"] = [replace(changed, transactions=np.array([1])), replace(changed, transactions=np.array([2]))]
-    snapshots.settle(received)
+    snapshots.add_chunks(received)
     for each in snapshots.reading.values():
         each.result()
-    assert snapshots.settle(received)
+    assert snapshots.add_chunks(received)
     assert snapshots.log.entries[-1].tables["t"].files[0].rows == 5
     assert [part.rows.num_rows for part in received.rows["t"]] == [0, 1]
 
 
-def test_reading_that_is_given_up_ends(snapshots: SnapshotReader) -> None:
+def test_abandoned_reading_ends(snapshots: SnapshotReader) -> None:
     _doubted(snapshots)
     snapshots.abandon()
-    assert not snapshots.holding
+    assert not snapshots.is_holding
 
 
-def test_rows_are_computed_again_where_the_log_is_lost_that_knew_what_the_snapshot_had(tmp_path: Path) -> None:
+def test_lost_log_of_a_snapshot_without_a_key_needs_a_full_refresh(tmp_path: Path) -> None:
     log = LogWriter.open(LogDirectory.local(tmp_path), 1, new_id="another")
     log.add("open", to=position(1), at=0.0)
     for number in (2, 3):
         log.add("changes", to=position(number), at=0.0, tables={"t": TableEntry((DataFile(f"{number}", 3, 30, ""),))})
-    reader = LogReader("t", "id", log.place, replace(table(), key=()), LogRetention(), change="retract")
+    reader = LogReader("t", "id", log.directory, replace(table(), key=()), LogRetention(), change="retract")
     within = LogPosition("lost", 7, position(1), generation=0, done=True, high=position(2))
     behind = msgspec.structs.replace(within, to=position(2))
     assert reader.wants_full_refresh(within.offsets())
@@ -123,7 +123,7 @@ def test_a_large_table_is_read_by_several_tasks(tmp_path: Path, monkeypatch: pyt
     for number in (2, 3):
         changed = TableEntry((DataFile(f"change {number}", 3, 30, ""),))
         log.add("changes", to=position(number), at=0.0, tables={"t": changed})
-    reader = LogReader("t", "id", log.place, replace(table(), key=()), LogRetention(), change="retract")
+    reader = LogReader("t", "id", log.directory, replace(table(), key=()), LogRetention(), change="retract")
     start = LogPosition("log", 0, position(1)).offsets()
     middle = reader.latest(start, Limit(1000))
     end = reader.latest(middle, Limit(1000))

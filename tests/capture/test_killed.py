@@ -1,4 +1,4 @@
-"""Captures and sinks that die wherever they are, logs that are lost: the tables are what the server has, in the end."""
+"""Captures and sinks are killed at any point, and logs are lost: in the end the tables equal the server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _READING = 4
 
 @dataclass
 class World:
-    """A server that is written to, a capture and two sinks that die; `dice` decide all of it."""
+    """A server with writes, and a capture and two sinks that die; `dice` decide every step."""
 
     children: Children
     sinks: Sinks
@@ -82,11 +82,11 @@ class World:
 
     @property
     def kills(self) -> int:
-        """Return how many processes were killed."""
+        """Return the number of killed processes."""
         return sum(self.happened[each] for each in _DEATHS)
 
     def _start(self, role: str, rows: dict[str, tuple[str, ...]], name: str = "") -> int:
-        """Start a process that is to die in one of these rows, more likely in one that had few deaths."""
+        """Start a process with a failpoint of one of these rows, more likely of a row with few deaths."""
         if self.dice.random() < 0.2:
             return self.start(role, name)
         row = min(self.dice.sample(sorted(rows), min(2, len(rows))), key=lambda each: self.happened[each])
@@ -95,7 +95,7 @@ class World:
         return pid
 
     def tend(self) -> None:
-        """Start what does not run, and take note of what died."""
+        """Start the processes that are missing, and record deaths."""
         if self.capture is not None and self._ended(self.capture):
             self.capture = None
         if self.capture is None:
@@ -113,11 +113,11 @@ class World:
                 self.running[name] = self._start("sink", _SINK, name)
 
     def _harm(self) -> None:
-        """Lose the log, or some of it, now and then: where the server has what it says."""
+        """Sometimes lose the log or a part of it, if the server has its changes."""
         for pid in self.awake:
             self.children.order(do="kill", pid=pid)
         self.awake.clear()
-        place = self.sinks.place
+        place = self.sinks.directory
         kept = [each.kept for each in map(place.entry, place.numbers()) if each is not None and each.kind == "open"]
         if "log" in kept[-1:]:
             return
@@ -130,7 +130,7 @@ class World:
 
     def _files(self) -> list[str]:
         """Return the names of the log's data files."""
-        place = self.sinks.place
+        place = self.sinks.directory
         entries = [entry for number in place.numbers() if (entry := place.entry(number)) is not None]
         return [each.name for entry in entries for each in entry.files()]
 
@@ -142,7 +142,7 @@ class World:
         return status is not None
 
     def disturb(self) -> None:
-        """Kill or stop something, now and then."""
+        """Sometimes kill or stop a process."""
         if self.capture is not None and self.dice.random() < 0.02:
             self._kill(self.capture, _CAPTURE_ANYWHERE)
             self.capture = None
@@ -165,7 +165,7 @@ class World:
         self.happened[row] += 1
 
     def write(self) -> None:
-        """Commit something; where a process that is stopped has the server's file, it goes on."""
+        """Commit random changes; resume a stopped process that has the server's file."""
         try:
             self._write()
         except sqlite3.OperationalError:
@@ -185,7 +185,7 @@ class World:
             self.server.see_all()
 
     def settle(self) -> None:
-        """Let all go on undisturbed up to the end of the server's log."""
+        """Resume all processes without faults up to the server's end."""
         self.end()
         self.server.see_all()
         self.epoch += 1
@@ -198,7 +198,7 @@ class World:
         self.end()
 
     def end(self) -> None:
-        """Kill all that runs."""
+        """Kill all running processes."""
         captures = [self.capture] if self.capture is not None else []
         for pid in [*self.running.values(), *captures, *self.stopped, *self.awake]:
             self.children.order(do="kill", pid=pid)
@@ -207,7 +207,7 @@ class World:
             each.clear()
 
     def _run(self, name: str, deadline: Deadline) -> int:
-        """Run a sink to its end; return how it ended."""
+        """Run a sink to its end; return its exit code."""
         pid = self.start("sink", name)
         while (status := self.children.order(do="poll", pid=pid)) is None:
             deadline.check(f"the end of sink {name}")
@@ -223,7 +223,7 @@ def _check(
     keeping: LogRetention,
     storage: Mapping[str, str] | None = None,
 ) -> Counter[str]:
-    """Live until so many processes were killed, and compare the tables with the server's; return what happened."""
+    """Run until enough processes were killed, and compare the tables with the server; return the counts."""
     server = Server.make(folder / "server.db")
     server.commit([("t", key, "first") for key in range(0, _KEYS, 2)])
     world = World(
@@ -232,7 +232,7 @@ def _check(
         replace(server, patience=0.5),
         random.Random(seed),
     )
-    for name in world.sinks.names:  # one after the other, as a process does that runs several
+    for name in world.sinks.names:  # in turn, as in a process with several sinks
         world.sinks.loop(name).writer.open()
     deadline = Deadline()
     try:
@@ -251,14 +251,14 @@ def _check(
 
 
 @pytest.mark.parametrize("keep", ["server", "log"])
-def test_tables_are_right_whatever_dies(tmp_path: Path, children: Children, keep: Any) -> None:
+def test_tables_are_right_if_any_process_dies(tmp_path: Path, children: Children, keep: Any) -> None:
     happened = _check(tmp_path, children, seed=7, kills=10, keeping=LogRetention(keep))
     assert len([row for row in (*_CAPTURE, *_SINK) if happened[row]]) > 1
 
 
 @pytest.fixture(scope="module")
 def tally(pytestconfig: pytest.Config) -> Iterator[Counter[str]]:
-    """Count what happened in all seeds, and print it in the end."""
+    """Count the events of all seeds, and print them at the end."""
     found = Counter[str]()
     yield found
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
@@ -273,7 +273,7 @@ _WRITING = ("publish-files#2", "entry-before#3", "entry-made#4", "entry-deleted#
 @pytest.mark.parametrize(
     "point", ["chunk-written#1", "entry-put#3", *(pytest.param(each, marks=pytest.mark.soak) for each in _WRITING)]
 )
-def test_capture_into_a_bucket_may_die_wherever_it_writes(
+def test_capture_into_an_object_store_may_die_at_any_write(
     tmp_path: Path, children: Children, bucket: Seaweed, point: str
 ) -> None:
     server = Server.make(tmp_path / "server.db")
@@ -295,7 +295,7 @@ def test_capture_into_a_bucket_may_die_wherever_it_writes(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
-def test_tables_are_right_whatever_dies_often_with_the_log_in_a_bucket(
+def test_tables_are_right_after_many_deaths_with_the_log_in_an_object_store(
     tmp_path: Path, children: Children, tally: Counter[str], bucket: Seaweed, seed: int
 ) -> None:
     keeping = LogRetention("log" if seed % 3 == 0 else "server")
@@ -304,8 +304,6 @@ def test_tables_are_right_whatever_dies_often_with_the_log_in_a_bucket(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20))
-def test_tables_are_right_whatever_dies_often(
-    tmp_path: Path, children: Children, tally: Counter[str], seed: int
-) -> None:
+def test_tables_are_right_after_many_deaths(tmp_path: Path, children: Children, tally: Counter[str], seed: int) -> None:
     keeping = LogRetention("log" if seed % 3 == 0 else "server", max_retained=2000 if seed % 4 == 0 else None)
     tally += _check(tmp_path, children, seed, kills=30, keeping=keeping)

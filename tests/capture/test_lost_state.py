@@ -1,4 +1,4 @@
-"""State of a sink of a captured source is lost: it is rebuilt from a log that has all, else rows come anew."""
+"""The state of a sink is lost: it is recovered from a complete log, or all rows are read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.running import job, loop_of
 
 @dataclass(frozen=True)
 class _Normalized(Sinks):
-    """Sinks that keep each row, so that they know what a change takes away."""
+    """Sinks with a normalized input, which keep each row to retract it."""
 
     def loop(self, name: str) -> BatchLoop:
         plain = super().job(name)
@@ -39,7 +39,7 @@ def _lose(folder: Path) -> None:
 
 @dataclass
 class _Engine(LocalEngine):
-    """Take down of which batches a snapshot may bring rows later."""
+    """An engine that records the batches during a running snapshot."""
 
     buckets: int = 2
     snapshotting: list[frozenset[str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class _Engine(LocalEngine):
         return super().run(job, batch)
 
 
-def test_state_is_rebuilt_from_a_log_that_has_all(tmp_path: Path) -> None:
+def test_state_is_recovered_from_a_complete_log(tmp_path: Path) -> None:
     Server.make(tmp_path / "server.db")
     sinks = _Normalized(tmp_path)
     sinks.server.commit([("t", key, f"old {key}") for key in range(5)])
@@ -61,11 +61,11 @@ def test_state_is_rebuilt_from_a_log_that_has_all(tmp_path: Path) -> None:
         loop.engine = engine = _Engine()
         drain(loop)
     assert sinks.rows() == sinks.server.rows()
-    # a value that is not there, of a row that a chunk brings later, is no error then either
+    # during the snapshot, a missing value of a row that a later chunk contains is no error
     assert engine.snapshotting[:2] == [frozenset(), frozenset({"t"})]
 
 
-def test_rows_are_computed_again_where_the_log_has_forgotten_what_lost_state_was_made_of(tmp_path: Path) -> None:
+def test_lost_state_needs_a_full_refresh_if_its_log_entries_are_deleted(tmp_path: Path) -> None:
     Server.make(tmp_path / "server.db")
     sinks = _Normalized(tmp_path)
     sinks.server.commit([("t", key, f"old {key}") for key in range(5)])
@@ -74,7 +74,7 @@ def test_rows_are_computed_again_where_the_log_has_forgotten_what_lost_state_was
         for turn in range(3):
             sinks.server.commit([("t", 1, f"turn {turn}")])
             once(sinks)
-        running.until(lambda: sinks.place.numbers()[0] > 3)
+        running.until(lambda: sinks.directory.numbers()[0] > 3)
         _lose(tmp_path)
         sinks.server.commit([("t", 1, "new"), ("t", 2, None)])
         with pytest.raises(SinkqlError, match="its state is lost") as stopped:
@@ -88,7 +88,7 @@ def test_rows_are_computed_again_where_the_log_has_forgotten_what_lost_state_was
         loop.full_refresh()
         assert sinks.rows() == sinks.server.rows()
         assert not found.exists()
-        found.write_bytes(before)  # where another host has computed them again
+        found.write_bytes(before)  # another host has computed the rows again
         loop = sinks.loop("a")
         loop.start(epoch=1, once=True)
         assert not loop.needs_full_refresh()

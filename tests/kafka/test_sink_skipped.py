@@ -50,13 +50,13 @@ def test_sink_into_a_topic_goes_on_after_changes_that_were_lost(
     server.commit([("t", 1, "lost")])
     with Running(sinks) as running:
         running.until(lambda: server.confirmed() == server.end())
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks) as running:
         with pytest.raises(SinkqlError) as failed:
             drain(_loop(pipeline, sinks))
         assert failed.value.code == "SQ3436"
-        messages.send(sinks.place.notes, "skip", messages.LossAcceptance(failed.value.code))
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        messages.send(sinks.directory.messages, "skip", messages.LossAcceptance(failed.value.code))
+        running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         server.commit([("t", 2, "ben")])
         drain(_loop(pipeline, sinks))
     assert [each["v"] for each in folded(committed(broker, "skipping")).values()] == ["ann", "ben"]

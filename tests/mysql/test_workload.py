@@ -47,7 +47,7 @@ class _Sinks(Sinks):
         read = physical.Read("t", "MYSQL", options, self.captured.columns, "upsert", key=self.captured.key)
         return job(read, self.folder, table=name, key=self.captured.key, max_rows=500)
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         assert self.captured is not None
         return [SubscribedSink(f"id-{name}", self.captured) for name in self.names]
 

@@ -42,7 +42,7 @@ def _run(order: dict[str, Any]) -> int:
     server = login_at(order["port"], order["database"])
     host = FakeHost(sinks, epoch=order["epoch"])
     stream = partial(PostgresStream, server, source, failure)
-    CaptureRunner(sinks.place, stream, sinks.keeping, host, _PACE).run()
+    CaptureRunner(sinks.directory, stream, sinks.keeping, host, _PACE).run()
     return 0
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from sinkql.capture.publisher import Publisher
 from sinkql.capture.session import CaptureSession
-from sinkql.capture.snapshot import SnapshotReader
+from sinkql.capture.snapshot import SnapshotReader, SnapshotScheduler
 from sinkql.capture.unchanged_values import MissingKeys
 from sinkql.connectors.postgres import slot
 from sinkql.connectors.postgres.stream import PostgresStream
@@ -17,36 +18,36 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 def no_hold(patch: pytest.MonkeyPatch) -> None:
     """Publish changes while a chunk is read: it stands after changes that its transaction does not see."""
-    settle = CaptureSession._settle
+    add_chunks = CaptureSession.add_chunks
 
-    def settle_and_publish(self: CaptureSession) -> bool:
-        if self._due():
+    def publish_and_add(self: CaptureSession) -> bool:
+        if self.publisher.is_due(self.retention.sinks):
             self.publish()
-        return settle(self)
+        return add_chunks(self)
 
-    patch.setattr(CaptureSession, "_settle", settle_and_publish)
+    patch.setattr(CaptureSession, "add_chunks", publish_and_add)
 
 
 def no_visibility_test(patch: pytest.MonkeyPatch) -> None:
     """Read a chunk with a transaction that does not see all that is in the log."""
     start = SnapshotReader.start
-    patch.setattr(SnapshotReader, "start", lambda self, ready, captured: start(self, ready, []))
+    patch.setattr(SnapshotReader, "start", lambda self, is_ready, unseen: start(self, is_ready, []))
 
 
 def no_visible_end(patch: pytest.MonkeyPatch) -> None:
     """Confirm what no snapshot sees yet: nobody knows of it after the log was lost."""
-    see = CaptureSession._see
+    update = Publisher.update_visible
 
-    def see_all(self: CaptureSession) -> None:
-        see(self)
+    def all_visible(self: Publisher) -> None:
+        update(self)
         self.visible = self.log.to
 
-    patch.setattr(CaptureSession, "_see", see_all)
+    patch.setattr(Publisher, "update_visible", all_visible)
 
 
 def no_read_through(patch: pytest.MonkeyPatch) -> None:
     """Do not ask the server for values that it did not send."""
-    patch.setattr(CaptureSession, "_complete", lambda self, table, rows, ids: (rows, None))
+    patch.setattr(Publisher, "_complete", lambda self, table, rows, ids: (rows, None))
 
 
 def no_wait(patch: pytest.MonkeyPatch) -> None:
@@ -57,28 +58,26 @@ def no_wait(patch: pytest.MonkeyPatch) -> None:
 
 def no_later_high(patch: pytest.MonkeyPatch) -> None:
     """Hold the table for whole though a value was not found, or came from later."""
-    complete = CaptureSession._complete
-    patch.setattr(
-        CaptureSession, "_complete", lambda self, table, rows, ids: (complete(self, table, rows, ids)[0], None)
-    )
+    complete = Publisher._complete
+    patch.setattr(Publisher, "_complete", lambda self, table, rows, ids: (complete(self, table, rows, ids)[0], None))
 
 
 def no_lacking(patch: pytest.MonkeyPatch) -> None:
     """Forget which rows the server did not have any more."""
-    patch.setattr(MissingKeys, "note", lambda self, table, rows, until: None)
+    patch.setattr(MissingKeys, "add", lambda self, table, rows, until: None)
 
 
 def no_reach(patch: pytest.MonkeyPatch) -> None:
     """Read chunks before the log is again where the sinks are."""
-    patch.setattr(CaptureSession, "_ready", lambda self, generation: True)
-    read = CaptureSession._read_chunks
+    patch.setattr(SnapshotScheduler, "is_ready", lambda self, generation: True)
+    read = CaptureSession.read_chunks
 
-    def unstopped(self: CaptureSession) -> None:
-        kept, self.stops = self.stops, []
+    def without_stops(self: CaptureSession) -> None:
+        stops, self.receiver.stops = self.receiver.stops, []
         read(self)
-        self.stops = kept
+        self.receiver.stops = stops
 
-    patch.setattr(CaptureSession, "_read_chunks", unstopped)
+    patch.setattr(CaptureSession, "read_chunks", without_stops)
 
 
 def no_beginning(patch: pytest.MonkeyPatch) -> None:

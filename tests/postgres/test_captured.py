@@ -151,7 +151,7 @@ def test_changes_that_the_server_lost_are_skipped(
                 run_once(session)
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
             desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-            notes, deadline = desk.folder(desk.captures()[0]).notes, Deadline()
+            notes, deadline = desk.folder(desk.captures()[0]).messages, Deadline()
             while not messages.latest_epoch(notes).begin:
                 deadline.check("another slot")
             run_once(session)

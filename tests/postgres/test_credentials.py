@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capture.pipeline import run_once
-from sinkql.capture import reader as reading
+from sinkql.capture import sink_messages
 from sinkql.errors import SinkqlError
 from sinkql.session.session import Session
 from support.postgres import Postgres
@@ -99,7 +99,7 @@ def _once(session: Session) -> None:
 
 def _failed(session: Session) -> SinkqlError:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_PATIENCE_SECONDS", 0.1)
+        patch.setattr(sink_messages, "_PATIENCE_SECONDS", 0.1)
         with pytest.raises(SinkqlError) as failed:
             _once(session)
     return failed.value

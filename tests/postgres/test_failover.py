@@ -155,7 +155,7 @@ def _skip(session: Session) -> None:
     """Accept what is lost, and have the sink compute its rows again."""
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
     desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-    notes = desk.folder(desk.captures()[0]).notes
+    notes = desk.folder(desk.captures()[0]).messages
     _wait(lambda: messages.latest_epoch(notes).begin)
     run_once(session)
 

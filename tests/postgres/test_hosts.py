@@ -162,7 +162,7 @@ def _is_told_to_skip(one: Session, two: Session, folder: Path, database: _Connec
     with pytest.raises(SinkqlError, match="SQ3701"):
         run_once(two, "b")
     assert [each.code for each in two.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-    while not messages.latest_epoch(_log(two).notes).begin:
+    while not messages.latest_epoch(_log(two).messages).begin:
         deadline.check("another slot")
     for session, name in ((one, "a"), (two, "b")):
         run_once(session, name)

@@ -16,6 +16,7 @@ import pytest
 
 from capture.pipeline import QUICK, FakeHost
 from sinkql.capture.log import LogWriter
+from sinkql.capture.messages import CaptureEpoch
 from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
 from sinkql.capture.retention import SinkRegistry
@@ -65,12 +66,20 @@ class Stepped:
     def begin(self) -> None:
         """Begin a capture."""
         self.sessions += 1
-        log = LogWriter.open(self.sinks.place, self.sessions, new_id=f"log {self.sessions}")
+        log = LogWriter.open(self.sinks.directory, self.sessions, new_id=f"log {self.sessions}")
         self.stream = PostgresStream(login(self.server, self.database), self.source, failure)
-        host, clients = FakeHost(self.sinks, epoch=self.sessions), self.sinks.clients()
-        captured = {each.table.id: each.table for each in clients}
-        roll = SinkRegistry(host, self.sinks.place.notes, _PACE.look_seconds)
-        self.session = CaptureSession(log, self.stream, host, self.sinks.keeping, _PACE, roll, clients, captured)
+        registry = SinkRegistry(
+            FakeHost(self.sinks, epoch=self.sessions), self.sinks.directory.messages, _PACE.look_seconds
+        )
+        self.session = CaptureSession(
+            log,
+            self.stream,
+            options=self.sinks.keeping,
+            intervals=_PACE,
+            registry=registry,
+            sinks=self.sinks.subscribed_sinks(),
+            epoch=CaptureEpoch(),
+        )
         self.session.begin()
 
     def end(self) -> None:
@@ -83,7 +92,7 @@ class Stepped:
         loop = self.loops[name] = self.sinks.loop(name)
         loop.start(epoch=1)
         self.sink(name)
-        self.session._look()
+        self.session.check_sinks()
 
     def sink(self, name: str) -> LogPosition:
         """Have a sink commit what there is, entry by entry; return where it is."""
@@ -100,27 +109,27 @@ class Stepped:
 
     def chunk(self) -> None:
         """Read the next chunk, and do not put it into the log; what was received is published before."""
-        self.session._read_chunks()
-        assert self.session.snapshots.holding
+        self.session.read_chunks()
+        assert self.session.snapshots.is_holding
         for each in self.session.snapshots.reading.values():
             each.result()
 
     def take(self) -> None:
         """Receive what has committed up to now; publish nothing."""
         end, deadline = self.stream.end(), Deadline()
-        while self.session.buffer.to < end:
+        while self.session.receiver.buffer.to < end:
             for event in self.stream.receive(0.02):
-                self.session._take(event)
+                self.session.receive(event)
             deadline.check("the server's end")
 
     def settle(self) -> None:
         """Let the capture go on up to the server's end, and to that of what chunks may have."""
         end, deadline = self.stream.end(), Deadline()
         while True:
-            self.session.wanted = max(end, self.session.snapshots.high)
-            self.session._look()
+            self.session.publisher.requested_end = max(end, self.session.snapshots.high)
+            self.session.check_sinks()
             self.session.step()
-            whole = not self.session.snapshots.holding and not self.session.snapshots.unfinished()
+            whole = not self.session.snapshots.is_holding and not self.session.snapshots.unfinished()
             if whole and self.session.log.to >= max(end, self.session.snapshots.high):
                 return
             deadline.check("the end of the snapshot")
@@ -206,7 +215,7 @@ def _visible_end(stepped: Stepped) -> None:
         stepped.take()
         stepped.session.publish()
         stepped.sink("a")
-        stepped.session.pace = replace(_PACE, kept_seconds=0.0)
+        stepped.session.retention.intervals = replace(_PACE, kept_seconds=0.0)
         stepped.session.confirm()
         stepped.end()
         stepped.begin()
@@ -251,7 +260,7 @@ def _later_high(stepped: Stepped) -> None:
     stepped.chunk()
     stepped.take()
     stepped.run("UPDATE t SET long = 'later' WHERE id = 0; UPDATE t SET v = 5 WHERE id = 3")
-    stepped.session._settle()
+    stepped.session.add_chunks()
     stepped.session.publish()
     place = stepped.sink("a")
     now = {row[0]: row for row in stepped.run("SELECT id, v, long FROM t")}
@@ -268,7 +277,7 @@ def _lacking(stepped: Stepped) -> None:
     stepped.run("UPDATE t SET v = 1 WHERE id = 1")
     stepped.take()
     stepped.run("UPDATE t SET id = -1 WHERE id = 0")
-    stepped.session._settle()
+    stepped.session.add_chunks()
     stepped.session.publish()
     stepped.check("a")
 
@@ -277,8 +286,8 @@ def _begin_with_one_chunk(stepped: Stepped) -> None:
     """Have a chunk with the first two rows in the log and nothing more."""
     stepped.wants("a")
     stepped.chunk()
-    assert stepped.session._settle()
-    stepped.session._say()
+    assert stepped.session.add_chunks()
+    stepped.session.reporter.send_status()
     stepped.sink("a")
 
 
@@ -347,7 +356,7 @@ def test_a_snapshot_ends_though_keys_change_all_the_time(stepped: Callable[[], S
 def test_what_was_found_late_is_known_to_the_next_capture(stepped: Callable[[], Stepped]) -> None:
     found = stepped()
     _lacking(found)
-    before = {number: each.high for number, each in found.session.snapshots.known.items()}
+    before = {number: each.high for number, each in found.session.snapshots.generations.items()}
     found.end()
     found.begin()
-    assert {number: each.high for number, each in found.session.snapshots.known.items()} == before
+    assert {number: each.high for number, each in found.session.snapshots.generations.items()} == before

@@ -50,7 +50,7 @@ class Several(Sinks):
     id: str = field(kw_only=True)
 
     @property
-    def place(self) -> LogDirectory:
+    def directory(self) -> LogDirectory:
         return LogDirectory.local(source_folder(self.folder, self.id))
 
     def table_of(self, name: str) -> str:
@@ -63,7 +63,7 @@ class Several(Sinks):
         body = physical.Normalize(read, "rows", table.key) if table.holes else read
         return job(body, self.folder, table=name, key=table.key, max_rows=max_rows)
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", self.of[name]) for name in self.names]
 
 
@@ -95,7 +95,7 @@ def _between_chunks(
         with Running(sinks, stream=stream) as running:
             sink = pool.submit(once, sinks, "t")
             assert read.wait(PATIENCE_S)
-            running.until(lambda: sinks.place.notes.names("at"))
+            running.until(lambda: sinks.directory.messages.names("at"))
             postgres.execute(done, database)
             go.set()
             yield sinks, running, sink
@@ -112,7 +112,7 @@ def test_a_table_that_was_dropped_with_values_that_are_asked_for_stops_no_other(
         with pytest.raises(SinkqlError) as stopped:
             sink.result(PATIENCE_S)
         assert stopped.value.code in {"SQ3433", "SQ3711"}
-        assert not [each.error for each in running.host.told if each.status == "stalled"]
+        assert not [each.error for each in running.host.reports if each.status == "stalled"]
 
 
 def test_a_table_that_was_altered_with_values_that_are_asked_for_stops_its_own_sinks(
@@ -130,4 +130,4 @@ def test_a_table_that_was_altered_with_values_that_are_asked_for_stops_its_own_s
         table = duckdb_folder(tmp_path / "lake" / "n" / "t")
         assert [(row[0], row[2]) for row in table] in ([(1, 1), (2, 2)], [(1, 1), (3, 2)])
         assert [row[1:2] for row in table] == postgres.execute("SELECT v FROM t ORDER BY id", postgres_database)
-        assert not [each.error for each in running.host.told if each.status == "stalled"]
+        assert not [each.error for each in running.host.reports if each.status == "stalled"]

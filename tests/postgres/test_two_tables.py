@@ -72,7 +72,7 @@ def test_log_that_is_lost_begins_again_where_the_sink_is_in_the_table_that_it_re
             database.execute("UPDATE people SET name = 'new'")
             _commits_changes_of(_loop(session), "people")
             (folder,) = (tmp_path / "capture").iterdir()
-            notes = LogDirectory.local(folder).notes
+            notes = LogDirectory.local(folder).messages
             least = min(at.to for _, at in messages.all_of(notes, "at", messages.ReaderPosition))
             deadline = Deadline()
             while (said := messages.status(notes)) is None or said.confirmed < least:

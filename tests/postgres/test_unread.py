@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from capture.pipeline import run_once
-from sinkql.capture import reader as reading
+from sinkql.capture import sink_messages
 from sinkql.errors import SinkqlError
 from sinkql.session.session import Session
 from support.patience import Deadline
@@ -134,7 +134,7 @@ def _stopped(session: Session, code: str) -> SinkqlError:
     """Run the table's sink until it fails, and until its capture has begun."""
     deadline = Deadline()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_PATIENCE_SECONDS", 0.1)
+        patch.setattr(sink_messages, "_PATIENCE_SECONDS", 0.1)
         while True:
             with pytest.raises(SinkqlError) as stopped:
                 _once(session, "t")

@@ -68,9 +68,9 @@ class Pipeline:
 
     def has_a_generation(self) -> bool:
         """Tell whether the capture has told the sink, which waits as far as it knows, where to join."""
-        said = messages.status(self.sinks.place.notes)
-        first = self.sinks.place.numbers()[:1]
-        return bool(said and first and said.joinable and said.log == self.sinks.place.entry(first[0]).log)  # type: ignore[union-attr]
+        said = messages.status(self.sinks.directory.messages)
+        first = self.sinks.directory.numbers()[:1]
+        return bool(said and first and said.joinable and said.log == self.sinks.directory.entry(first[0]).log)  # type: ignore[union-attr]
 
     def is_whole(self) -> bool:
         """Tell whether DuckDB sees in the sink's table what the server has."""
@@ -93,7 +93,7 @@ def test_a_sink_between_changes_that_the_next_log_has_in_one_entry_goes_on(pipel
         pipeline.change("UPDATE t SET v = 1 WHERE id = 1")
         pipeline.ended_after_its_commit()
     pipeline.change("UPDATE t SET id = 7 WHERE id = 1", "UPDATE t SET v = 2 WHERE id = 7")
-    discard(pipeline.sinks.place)
+    discard(pipeline.sinks.directory)
     end = int(pipeline.postgres.execute("SELECT pg_current_wal_lsn() - '0/0'", pipeline.database)[0][0])
     with pipeline.captured(entry_seconds=1.0) as running:
         running.until(lambda: running.captured() & 0xFFFFFFFFFFFFFFFF >= end)
@@ -105,11 +105,11 @@ def test_what_follows_the_first_commit_is_kept_of_a_sink_that_is_known_to_wait(p
     with pipeline.captured():
         pipeline.ended_after_its_commit()
     pipeline.change("UPDATE t SET v = 1", "UPDATE t SET id = 7 WHERE id = 1")
-    discard(pipeline.sinks.place)
+    discard(pipeline.sinks.directory)
     with pipeline.captured() as running:
         running.until(pipeline.has_a_generation)
         running.confirms()
-    discard(pipeline.sinks.place)
+    discard(pipeline.sinks.directory)
     with pipeline.captured():
         once(pipeline.sinks)
     assert pipeline.is_whole()

@@ -58,7 +58,7 @@ class ServerSinks(Sinks):
     id: str = field(kw_only=True)
 
     @property
-    def place(self) -> LogDirectory:
+    def directory(self) -> LogDirectory:
         return LogDirectory.local(source_folder(self.folder, self.id))
 
     def job(self, name: str, *, max_rows: int = 300) -> physical.Job:
@@ -67,7 +67,7 @@ class ServerSinks(Sinks):
         body = physical.Normalize(read, "rows", self.of.key) if self.of.holes else read
         return job(body, self.folder, table=name, key=self.of.key, max_rows=max_rows)
 
-    def clients(self) -> list[SubscribedSink]:
+    def subscribed_sinks(self) -> list[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", self.of) for name in self.names]
 
     def table(self, name: str) -> dict[Any, tuple[Any, ...]]:
@@ -232,7 +232,7 @@ class World:
             self.capture = None
         if self.capture is None:
             if self.dice.random() < 0.3:
-                discard(self.sinks.place)
+                discard(self.sinks.directory)
                 self.happened["logs lost"] += 1
             self.epoch += 1
             self.capture = self.start("capture", faults=self._rule(CAPTURE_POINTS))
@@ -330,7 +330,7 @@ class World:
             while deadline.left() and not file.read_text().endswith("\n"):
                 time.sleep(0.01)
             told.append(f"the {what} is at\n{file.read_text()}")
-        place = self.sinks.place
+        place = self.sinks.directory
         told += [f"entry {number}: {place.entry(number)}" for number in place.numbers()[-3:]]
         return "\n".join(told)
 

@@ -79,10 +79,10 @@ def test_source_is_captured_for_all_its_sinks_while_one_is_to_run(session: Sessi
     session.stop("a")
     (capturing,) = desk.captures()
     host = desk.host(capturing.source)
-    assert [each.table.id for each in host.clients()] == ["t", "t"]
+    assert [each.table.id for each in host.subscribed_sinks()] == ["t", "t"]
     session.stop("b")
     assert not desk.captures()
-    assert len(host.clients()) == 2
+    assert len(host.subscribed_sinks()) == 2
 
 
 def test_lease_is_one_captures_alone_and_its_status_is_the_sources(session: Session) -> None:
@@ -182,7 +182,7 @@ def test_process_that_keeps_captures_comes_again(session: Session) -> None:
 
 def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -> None:
     (capturing,) = _desk(session).captures()
-    notes = _desk(session).folder(capturing).notes
+    notes = _desk(session).folder(capturing).messages
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
     messages.send(
         notes,
@@ -207,7 +207,7 @@ def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -
 
 def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> None:
     (capturing,) = _desk(session).captures()
-    notes = _desk(session).folder(capturing).notes
+    notes = _desk(session).folder(capturing).messages
     job = next(each for each in session.jobs() if each.sink.endswith(".a"))
     session.catalog.control.status(job.sink_id, "failed", error="SQ3434: it is gone")
     session.stop("a")

@@ -67,7 +67,7 @@ def _break_off(tmp_path: Path, *, after: int | None = None) -> None:
         assert entry is not None
         if entry.kind != "close" and (after is None or int(entry.to, 16) <= after):
             return
-        log.store.forget(number)
+        log.store.delete_entry(number)
 
 
 def test_a_journal_that_was_put_back_is_gone_on_with(tmp_path: Path, session: Session, sender: Sender) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from sinkql import codec, logical, physical
 from sinkql.capture.log import source_folder
-from sinkql.capture.object_log_store import log_folder
+from sinkql.capture.object_log_store import open_log_directory
 from sinkql.catalog.catalog import Catalog
 from sinkql.connector_api.cdc import captured_source, log_connection
 from sinkql.connectors.view.log import pins_part
@@ -98,7 +98,7 @@ def _forget_log(data: Mapping[str, Any], catalog: Catalog) -> None:
     if log is not None:
         source, keeping = captured_source(data["kind"], data["options"], None, log)
         folder = catalog.database.folder
-        log_folder(folder, source, keeping, CatalogAccess(catalog).job_store).store.drop()
+        open_log_directory(folder, source, keeping, CatalogAccess(catalog).job_store).store.drop()
 
 
 def kept_states(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, Any]]:

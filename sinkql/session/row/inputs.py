@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical, physical
-from sinkql.capture.object_log_store import OpenJobStore, log_folder
+from sinkql.capture.object_log_store import OpenJobStore, open_log_directory
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import IDENTITY
 from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
@@ -389,7 +389,7 @@ def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> 
     from sinkql.capture import data_file  # pyarrow
 
     source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
-    table, log = captured_table(read), log_folder(folder, source, keeping, open_store)
+    table, log = captured_table(read), open_log_directory(folder, source, keeping, open_store)
     for number in log.numbers():
         entry = log.entry(number)
         part = entry.tables.get(table.id) if entry is not None else None

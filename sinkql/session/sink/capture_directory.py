@@ -14,7 +14,7 @@ from pathlib import Path
 from sinkql import physical
 from sinkql.capture.control import CaptureProgress, SubscribedSink
 from sinkql.capture.log import LogDirectory, source_folder
-from sinkql.capture.object_log_store import log_folder
+from sinkql.capture.object_log_store import open_log_directory
 from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.coordination.shared_store import open_notes
@@ -67,7 +67,7 @@ class CatalogCaptureDirectory:
     def folder(self, capturing: CaptureAssignment) -> LogDirectory:
         """Return where what is kept of a source lies."""
         opened = partial(open_notes, self.catalog.database)
-        return log_folder(
+        return open_log_directory(
             self._folder, capturing.source, capturing.keeping, self._store, self._owner, open_notes=opened
         )
 
@@ -101,7 +101,7 @@ class CatalogCaptureDirectory:
         assert together is not None, kind
         return together()
 
-    def clients(self, source_id: str) -> list[SubscribedSink]:
+    def subscribed_sinks(self, source_id: str) -> list[SubscribedSink]:
         """Return all sinks of the catalog that read a source."""
         offsets = self.catalog.control.offsets()
         found = []
@@ -126,9 +126,9 @@ class CatalogCaptureHost:
     _told: CaptureProgress | None = None
     _told_at: float = 0.0
 
-    def clients(self) -> Sequence[SubscribedSink]:
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
         """Return all sinks of the catalog that read the source, running or not."""
-        return self.desk.clients(self.source.id)
+        return self.desk.subscribed_sinks(self.source.id)
 
     def secret(self, name: str) -> str:
         """Return a secret's value."""
@@ -158,23 +158,23 @@ class CatalogCaptureHost:
             control.status(self.source.id, "stopped", owner=self.owner)
         control.release(self.source.id, owner=self.owner)
 
-    def report(self, doing: CaptureProgress) -> None:
+    def report(self, progress: CaptureProgress) -> None:
         """Take note of what the capture is doing: at once where that is something else."""
         before, now = self._told, time.monotonic()
-        same = before is not None and (before.status, before.error) == (doing.status, doing.error)
-        if same and not doing.last and now < self._told_at + _TELL_SECONDS:
+        same = before is not None and (before.status, before.error) == (progress.status, progress.error)
+        if same and not progress.last and now < self._told_at + _TELL_SECONDS:
             return
-        self._told, self._told_at = doing, now
-        error = doing.error
+        self._told, self._told_at = progress, now
+        error = progress.error
         hint = error.hint if error is not None else None
-        details = {name: value for name, value in doing.details.items() if name != "sinks"}
+        details = {name: value for name, value in progress.details.items() if name != "sinks"}
         self.desk.catalog.control.status(
             self.source.id,
-            doing.status,
+            progress.status,
             owner=self.owner,
             error=f"{error.code}: {error.message}" if error is not None else None,
             hint=hint and hint.replace("ALTER SOURCE …", f"ALTER SOURCE {short_name(self.source.name)}"),
             details=details or None,
         )
-        if doing.details:
-            self.desk.catalog.control.measured(self.source.id, {"": doing.details})
+        if progress.details:
+            self.desk.catalog.control.measured(self.source.id, {"": progress.details})

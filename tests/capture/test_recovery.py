@@ -1,4 +1,4 @@
-"""A log that is lost in the middle of a first snapshot: each sink gets all rows, however far each was."""
+"""A log is lost during an initial snapshot: each sink gets all rows, at any position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGE, _SMALL = (replace(QUICK, chunk_bytes=size) for size in (1000, 200))
 
 
 class Forgetting(FolderLogStore):
-    """A log whose first entry is forgotten while a sink looks for its place."""
+    """A log whose first entry is deleted while a sink resolves its position."""
 
     def numbers(self) -> list[int]:
         found, once = super().numbers(), self.folder / "forgotten"
@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Server:
 
 
 def _read(running: Running, name: str, chunks: int) -> None:
-    """Have a sink commit entry by entry until it has so many chunks."""
+    """Commit entry by entry until a sink has a number of chunks."""
     loop = running.sinks.loop(name)
     loop.start(epoch=1)
     reader = loop.readers["t"]
@@ -60,44 +60,44 @@ def test_chunks_of_two_logs_are_not_compared_by_their_numbers(
         running.wants(near)
         _read(running, far, 3)  # up to key 29
         _read(running, near, 1)  # up to key 9
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks, _SMALL) as running:
-        _read(running, near, 5)  # up to key 17, though it is the fifth
-    discard(sinks.place)
+        _read(running, near, 5)  # up to key 17, although it is the fifth chunk
+    discard(sinks.directory)
     with Running(sinks, _LARGE):
         once(sinks, far)
         once(sinks, near)
     assert sinks.rows(far) == sinks.rows(near) == server.rows()
 
 
-def test_sink_that_waits_for_changes_alone_keeps_no_chunk_from_another(tmp_path: Path, server: Server) -> None:
+def test_sink_that_waits_only_for_changes_keeps_no_chunk_from_another(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks, _SMALL) as running:
         running.wants("a")
         _read(running, "b", 20)
         _read(running, "a", 1)
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks, replace(QUICK, chunk_bytes=100_000)):
-        once(sinks, "a")  # which has all after the second chunk
-    mark = sinks.place.folder / "at" / "id-a.t.json"
+        once(sinks, "a")  # its log has everything after the second chunk
+    mark = sinks.directory.folder / "at" / "id-a.t.json"
     mark.write_text(json.dumps({**json.loads(mark.read_text()), "high": position(server.end() + 1)}))
     server.commit([("t", 1, "new"), ("t", 59, None)])
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks, _LARGE):
         once(sinks, "b")
         once(sinks, "a")
     assert sinks.rows("a") == sinks.rows("b") == server.rows()
 
 
-def test_sink_that_begins_later_can_go_on_from_the_server(tmp_path: Path, server: Server) -> None:
+def test_sink_that_begins_later_can_continue_from_the_server(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks, replace(_SMALL, kept_seconds=1000.0)) as running:
         once(sinks, "a")
         server.commit([("t", 1, "new")])
         once(sinks, "a")
         running.until(lambda: server.confirmed() == server.end())
-        _read(running, "b", 3)  # though the log has chunks from the beginning
-    discard(sinks.place)
+        _read(running, "b", 3)  # although the log has chunks from the beginning
+    discard(sinks.directory)
     with Running(sinks, _SMALL):
         once(sinks, "b")
     assert sinks.rows("b") == server.rows()
@@ -117,11 +117,11 @@ def test_sink_that_has_just_committed_is_known(tmp_path: Path, server: Server, m
         reader.after_commit(place)
 
     monkeypatch.setattr(messages, "all_of", committing)
-    found = SinkPositions.read(sinks.place.notes, sinks.clients())
-    assert found.at or found.wants
+    found = SinkPositions.read(sinks.directory.messages, sinks.subscribed_sinks())
+    assert found.by_reader or found.requests
 
 
-def test_entry_ends_where_a_sink_is(tmp_path: Path, server: Server) -> None:
+def test_entry_ends_at_the_position_of_a_sink(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks) as running:
         once(sinks, "b")
@@ -129,22 +129,20 @@ def test_entry_ends_where_a_sink_is(tmp_path: Path, server: Server) -> None:
         at = once(sinks, "a").marker.end["t"]
         server.commit([("t", 2, "newer")])
         running.until(lambda: running.captured() == server.end())
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks, replace(QUICK, entry_seconds=1000.0, quiet_seconds=1000.0)):
         once(sinks, "b")
-        found = [sinks.place.entry(number) for number in sinks.place.numbers()]
+        found = [sinks.directory.entry(number) for number in sinks.directory.numbers()]
         once(sinks, "a")
     assert LogPosition(**at).to in [each.to for each in found if each is not None and each.kind == "changes"]
     assert sinks.rows("a") == sinks.rows("b") == server.rows()
 
 
-def test_entry_that_is_forgotten_while_a_sink_looks_for_its_place_is_none_that_it_needs(
-    tmp_path: Path, server: Server
-) -> None:
+def test_entry_deleted_while_a_sink_resolves_its_position_is_not_needed(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks):
         at = once(sinks).marker.end["t"]
-    discard(sinks.place)
+    discard(sinks.directory)
     server.commit([("t", 1, "new")])
     with Running(sinks) as running:
         running.until(lambda: running.captured() == server.end())
@@ -154,13 +152,13 @@ def test_entry_that_is_forgotten_while_a_sink_looks_for_its_place_is_none_that_i
     assert LogPosition(**place).to == position(server.end())
 
 
-def test_log_that_ends_where_a_sink_is_has_its_place(tmp_path: Path, server: Server) -> None:
+def test_log_that_ends_at_a_sink_has_its_position(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks):
         once(sinks, "b")
         server.commit([("t", 1, "new")])
         at = once(sinks, "a").marker.end["t"]
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks) as running:
         running.until(lambda: running.captured() == server.end())
         reader = sinks.loop("a").readers["t"]

@@ -1,4 +1,4 @@
-"""The two stores that a log may lie in, a folder and a bucket: entries are made once, and one capture makes them."""
+"""Both stores of a log, a folder and an object store: each entry is written once, by one capture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Open = Callable[[str], LogStore]
 
 @pytest.fixture(params=["folder", "bucket"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Return what opens the store of one log, for an owner."""
+    """Return a function that opens the store of one log for an owner."""
     if request.param == "folder":
         return lambda owner: FolderLogStore(tmp_path)
     server: Seaweed = request.getfixturevalue("bucket")
@@ -40,10 +40,10 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 def _bucket(
     server: Seaweed, folder: Path, owner: str = "here", storage: dict[str, str] | None = None
 ) -> ObjectLogStore:
-    return ObjectLogStore.of(f"s3://data/logs/{folder.name}/", S3Credentials(storage or server.storage), owner)
+    return ObjectLogStore.from_path(f"s3://data/logs/{folder.name}/", S3Credentials(storage or server.storage), owner)
 
 
-def test_entry_is_made_once(open_store: Open) -> None:
+def test_entry_is_written_once(open_store: Open) -> None:
     first, second = open_store("here"), open_store("here")
     first.open(1)
     second.open(1)
@@ -66,17 +66,17 @@ def test_entry_is_made_once(open_store: Open) -> None:
     assert [number for number, _ in second.entries()] == list(range(20))
 
 
-def test_what_is_forgotten_is_gone_and_what_is_kept_is_there(open_store: Open) -> None:
+def test_deleted_entries_are_absent_and_others_present(open_store: Open) -> None:
     store = open_store("here")
     assert (store.numbers(), store.entry(0), list(store.entries())) == ([], None, [])
     store.open(1)
     for number in range(3):
         store.add(number, b"entry %d" % number)
-        with store.file(f"{number}.arrow") as file:
+        with store.open_file(f"{number}.arrow") as file:
             file.write(b"rows")
             file.write(b" %d" % number)
         store.write(f"{number}.arrow.errors", b"errors")
-    store.forget(0)
+    store.delete_entry(0)
     store.remove("0.arrow")
     store.sweep({"1.arrow", "2.arrow"})
     assert list(store.entries()) == [(1, b"entry 1"), (2, b"entry 2")]
@@ -93,7 +93,7 @@ def test_what_is_forgotten_is_gone_and_what_is_kept_is_there(open_store: Open) -
         again.read("1.arrow")
 
 
-def test_notes_stay_where_the_log_goes(open_store: Open) -> None:
+def test_small_files_stay_if_the_log_is_discarded(open_store: Open) -> None:
     store = open_store("here")
     store.open(1)
     assert store.noted("publication.json") is None
@@ -107,17 +107,17 @@ def test_notes_stay_where_the_log_goes(open_store: Open) -> None:
     assert store.noted("publication.json") is None
 
 
-def test_capture_that_others_have_gone_past_is_fenced(open_store: Open) -> None:
+def test_capture_behind_another_is_fenced(open_store: Open) -> None:
     zombie, other = open_store("here"), open_store("here")
     zombie.open(1)
     zombie.add(0, b"a")
     other.open(2)
     other.add(1, b"b")
-    other.forget(0)
+    other.delete_entry(0)
     with pytest.raises(FencedLogError):
         zombie.add(1, b"c")
     other.add(2, b"d")
-    other.forget(1)
+    other.delete_entry(1)
     with pytest.raises(FencedLogError):
         zombie.add(1, b"c")
     assert other.numbers() == [2]
@@ -126,9 +126,7 @@ def test_capture_that_others_have_gone_past_is_fenced(open_store: Open) -> None:
 # --- in a bucket ------------------------------------------------------------------------------------------------------
 
 
-def test_capture_of_a_log_that_was_discarded_meanwhile_is_fenced(
-    bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_capture_of_a_discarded_log_is_fenced(bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zombie, other = _bucket(bucket, tmp_path), _bucket(bucket, tmp_path)
     zombie.open(1)
     zombie.add(0, b"a")
@@ -144,7 +142,7 @@ def test_capture_of_a_log_that_was_discarded_meanwhile_is_fenced(
     assert other.numbers() == []
 
 
-def test_catalogs_that_have_one_source_wait_for_each_other(bucket: Seaweed, tmp_path: Path) -> None:
+def test_catalogs_with_one_source_wait_for_each_other(bucket: Seaweed, tmp_path: Path) -> None:
     first, second = _bucket(bucket, tmp_path), _bucket(bucket, tmp_path, "there")
     first.open(7)
     first.add(0, b"a")
@@ -160,7 +158,7 @@ def test_catalogs_that_have_one_source_wait_for_each_other(bucket: Seaweed, tmp_
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_put_whose_reply_is_lost_is_looked_up(
+def test_write_without_a_reply_is_read_back(
     bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
     store = _bucket(bucket, tmp_path)
@@ -185,7 +183,7 @@ def test_put_whose_reply_is_lost_is_looked_up(
 def test_store_without_conditional_writes_is_refused(
     bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    """None such starts here: the server is asked without the condition."""
+    """No such store is available here, so the condition is removed from the requests."""
     store = _bucket(bucket, tmp_path)
     client = store._objects.client
     put = client.put_object
@@ -200,10 +198,10 @@ def test_store_without_conditional_writes_is_refused(
     ("change", "code"),
     [({"s3.secret-access-key": "wrong"}, "SQ4220"), ({"s3.endpoint": "http://127.0.0.1:1"}, "SQ4223")],
 )
-def test_store_that_cannot_be_reached_says_why(
+def test_unreachable_store_raises_the_cause(
     bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], code: str
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between its tries
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts
     store = _bucket(bucket, tmp_path, storage={**bucket.storage, **change})
     for ask in (lambda: store.open(1), store.numbers, lambda: store.entry(1)):
         with pytest.raises(SinkqlError) as failed:
@@ -212,14 +210,14 @@ def test_store_that_cannot_be_reached_says_why(
     assert "wrong" not in repr(store)
 
 
-def test_bucket_that_is_not_there_is_told(bucket: Seaweed, tmp_path: Path) -> None:
-    store = ObjectLogStore.of("s3://nowhere/logs/", S3Credentials(bucket.storage), "here")
+def test_missing_bucket_is_reported(bucket: Seaweed, tmp_path: Path) -> None:
+    store = ObjectLogStore.from_path("s3://nowhere/logs/", S3Credentials(bucket.storage), "here")
     with pytest.raises(SinkqlError) as failed:
         store.open(1)
     assert (failed.value.code, failed.value.option) == ("SQ3307", "LOG")
 
 
-def test_many_readers_ask_once(bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_readers_fetch_an_entry_once(bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = _bucket(bucket, tmp_path)
     store.open(1)
     store.add(0, b"a")
@@ -250,15 +248,15 @@ def _sinks(tmp_path: Path, bucket: Seaweed, keep: Any = "server") -> tuple[Sinks
     return Sinks(tmp_path, keeping=LogRetention(keep), storage=bucket.storage), server
 
 
-def test_rows_come_by_a_bucket(tmp_path: Path, bucket: Seaweed) -> None:
+def test_rows_pass_through_a_bucket(tmp_path: Path, bucket: Seaweed) -> None:
     sinks, server = _sinks(tmp_path, bucket)
     with Running(sinks, replace(QUICK, chunk_bytes=200)):
         once(sinks)
         server.commit([("t", 1, "new"), ("t", 2, None)])
         once(sinks)
     assert sinks.rows() == server.rows()
-    assert not (sinks.place.folder / "log").exists()
-    assert not (sinks.place.folder / "data").exists()
+    assert not (sinks.directory.folder / "log").exists()
+    assert not (sinks.directory.folder / "data").exists()
 
 
 @pytest.mark.share(2)
@@ -267,13 +265,13 @@ def test_log_that_is_lost_in_a_bucket_begins_again(tmp_path: Path, bucket: Seawe
     sinks, server = _sinks(tmp_path, bucket)
     with Running(sinks, replace(QUICK, kept_seconds=1000.0)):
         once(sinks)
-    store = sinks.place.store
+    store = sinks.directory.store
     assert isinstance(store, ObjectLogStore)
     keys = [key for key, _ in store._objects.list(store.prefix)]
     server.commit([("t", 1, "new")])
     match what:
         case "all":
-            discard(sinks.place)
+            discard(sinks.directory)
         case "entry":
             store._objects.delete([[key for key in keys if "/log/" in key][1]])
         case "file":
@@ -288,13 +286,13 @@ def test_log_that_is_lost_in_a_bucket_begins_again(tmp_path: Path, bucket: Seawe
     assert again.rows() == again.rows("b") == server.rows()
 
 
-def test_log_that_was_discarded_leaves_nothing_in_the_bucket(tmp_path: Path, bucket: Seaweed) -> None:
+def test_discarded_log_leaves_nothing_in_the_bucket(tmp_path: Path, bucket: Seaweed) -> None:
     sinks, _ = _sinks(tmp_path, bucket)
     with Running(sinks):
         once(sinks)
-    store = sinks.place.store
+    store = sinks.directory.store
     assert isinstance(store, ObjectLogStore)
-    discard(sinks.place)
+    discard(sinks.directory)
     assert [key for key, _ in store._objects.list(store.prefix)] == [f"{store.prefix}head.json"]
     head_now = msgspec.json.decode((store._objects.get(f"{store.prefix}head.json") or (b"", ""))[0])
     assert head_now["until"] == 0.0, "its capture has ended"

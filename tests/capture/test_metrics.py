@@ -1,4 +1,4 @@
-"""How far behind a capture's sinks are, and how far first snapshots are, is told as it goes."""
+"""The progress of initial snapshots and the positions of sinks are reported while they change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def server(tmp_path: Path) -> Server:
     return Server.make(tmp_path / "server.db")
 
 
-def test_first_snapshot_is_told_by_rows_and_chunks_until_it_is_committed(tmp_path: Path, server: Server) -> None:
+def test_initial_snapshot_is_measured_in_rows_and_chunks_until_its_commit(tmp_path: Path, server: Server) -> None:
     server.commit([("t", key, "old") for key in range(95)])
     sinks = Sinks(tmp_path)
     loop = sinks.loop("a")
@@ -40,18 +40,18 @@ def test_first_snapshot_is_told_by_rows_and_chunks_until_it_is_committed(tmp_pat
         running.until(lambda: rows() == 95)
         assert any(0 < each.rows < 95 and each.of_rows == 95 and each.of_chunks for each in seen)
         assert not any(each.done for each in seen)
-        assert running.host.told[-1].details["offset_committed"] is None  # and not that it has all to read since ever
+        assert running.host.reports[-1].details["offset_committed"] is None  # not the distance from the beginning
         loop = once(sinks)
         whole = reader.measure(loop.marker.end["t"]).snapshot
         running.confirms()
-        details = running.host.told[-1].details
+        details = running.host.reports[-1].details
     assert whole == FirstSnapshot(95, 95, 10, 10, done=True)
     assert loop.marker.consistent
     assert "snapshots" not in details
     assert (details["unit"], details["offset_known"], details["offset_committed"]) == ("commits", 1, 1)
 
 
-def test_table_says_that_it_is_not_consistent_until_its_first_snapshot_is_whole(tmp_path: Path, server: Server) -> None:
+def test_table_is_inconsistent_until_its_initial_snapshot_is_complete(tmp_path: Path, server: Server) -> None:
     server.commit([("t", key, "old") for key in range(95)])
     sinks = Sinks(tmp_path)
     with Running(sinks):
@@ -77,20 +77,18 @@ def test_table_says_that_it_is_not_consistent_until_its_first_snapshot_is_whole(
     assert table.properties["sinkql.id-a.consistent"] == "true"
 
 
-def test_capture_that_ends_before_it_confirmed_anything_tells_what_the_server_keeps(
-    tmp_path: Path, server: Server
-) -> None:
+def test_capture_that_ends_before_its_first_confirmation_reports_retained_bytes(tmp_path: Path, server: Server) -> None:
     server.commit([("t", 1, "one")])
     sinks = Sinks(tmp_path)
     with Running(sinks, pace=replace(QUICK, confirm_seconds=PATIENCE_S)) as running:
         once(sinks)
         server.commit([("u", 1, "of the other table")])
-    details = running.host.told[-1].details
+    details = running.host.reports[-1].details
     assert (details["kept_by"], details["retained_bytes"], details["offset_known"]) == ("server", 100, 2)
 
 
-def test_how_far_sinks_were_is_told_where_tables_are_no_longer_captured(tmp_path: Path, server: Server) -> None:
-    """The process may end before another session of the capture begins."""
+def test_last_offsets_of_sinks_are_reported_for_tables_no_longer_captured(tmp_path: Path, server: Server) -> None:
+    """The process may end before the next capture session begins."""
     server.commit([("t", 1, "one")])
     sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
     with Running(sinks, pace=replace(QUICK, confirm_seconds=PATIENCE_S)) as running:
@@ -100,12 +98,12 @@ def test_how_far_sinks_were_is_told_where_tables_are_no_longer_captured(tmp_path
         once(sinks, "a")
         once(sinks, "b")
         running.host.sinks = replace(sinks, names=("a",))
-        running.until(lambda: any(each.last for each in running.host.told))
-        told = next(each for each in running.host.told if each.last)
+        running.until(lambda: any(each.last for each in running.host.reports))
+        told = next(each for each in running.host.reports if each.last)
     assert told.details["offset_committed"] == 2
 
 
-def test_sink_that_lags_is_behind_by_what_follows_it_alone(tmp_path: Path, server: Server) -> None:
+def test_late_sink_is_behind_by_the_changes_of_its_tables_alone(tmp_path: Path, server: Server) -> None:
     server.commit([("t", 1, "one")])
     sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
     with Running(sinks) as running:
@@ -115,12 +113,12 @@ def test_sink_that_lags_is_behind_by_what_follows_it_alone(tmp_path: Path, serve
             server.commit([("u", number, "of the other table")])
         once(sinks, "b")
         running.confirms()
-        beside = running.host.told[-1].details
+        beside = running.host.reports[-1].details
         server.commit([("t", 2, "two")])
         running.until(lambda: running.captured() == 5)
         running.confirms()
-        behind = running.host.told[-1].details
-        places = dict(messages.all_of(sinks.place.notes, "at", messages.ReaderPosition))
+        behind = running.host.reports[-1].details
+        places = dict(messages.all_of(sinks.directory.messages, "at", messages.ReaderPosition))
     assert places["id-a.t"].to < places["id-b.u"].to
     assert beside["offset_committed"] == 4
     assert behind["offset_committed"] == 1

@@ -1,4 +1,4 @@
-"""State that is computed again is the state that was, row by row, though a server leaves values out of changes."""
+"""Recovered state equals the lost state, row by row, although a server leaves values out of changes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _FROM = "from "
 """How the value of a row begins that has had the key that follows, and whose value is not sent."""
 
 
-def _holed() -> CapturedTable:
+def _table_with_unchanged_values() -> CapturedTable:
     return replace(table(), holes=True)
 
 
 @dataclass
 class _Stream(FakeStream):
-    """Send rows with holes."""
+    """A stream that leaves out unchanged values."""
 
     def _event(self, found: Sequence[tuple[int, str]]) -> RowsChanged:
         changes = [change for _, text in found for change in json.loads(text)]
@@ -61,13 +61,13 @@ def _row(key: int, value: str | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Sinks(Sinks):
-    """Sinks that keep each row."""
+    """Sinks with a normalized input."""
 
-    def clients(self) -> list[SubscribedSink]:
-        return [SubscribedSink(f"id-{name}", _holed()) for name in self.names]
+    def subscribed_sinks(self) -> list[SubscribedSink]:
+        return [SubscribedSink(f"id-{name}", _table_with_unchanged_values()) for name in self.names]
 
     def loop(self, name: str) -> BatchLoop:
-        options = table_options(source_options(SOURCE, "pg", {}, self.kept), _holed())
+        options = table_options(source_options(SOURCE, "pg", {}, self.kept), _table_with_unchanged_values())
         read = physical.Read("t", "FAKE", options, COLUMNS, "upsert", key=("id",), holes=True)
         made = job(physical.Normalize(read, "rows", ("id",)), self.folder, table=name, key=("id",))
         context = self.context(made)
@@ -105,7 +105,7 @@ def _contents(found: state.Manifest, folder: Path) -> list[Any]:
 
 
 def _check(loop: BatchLoop) -> None:
-    """Compare the state that a sink keeps with that which is made of the log."""
+    """Compare the sink's state with the state recovered from the log."""
     kept = state.load(loop.folder, str(loop.marker.state))
     again = rebuild_state(
         loop.job,
@@ -129,7 +129,7 @@ def _run(seed: int, folder: Path) -> None:
             for _ in range(dice.randint(1, 3)):
                 if sent := _history(rows, dice, turn):
                     server.commit(sent)
-            rows[0] = f"turn {turn}"  # so that there is a batch, which has the state again where it was lost
+            rows[0] = f"turn {turn}"  # makes a batch, which recovers lost state
             server.commit([("t", 0, rows[0])])
             loop = once(sinks)
             assert sinks.rows() == rows
@@ -142,11 +142,11 @@ def _run(seed: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_state_made_of_the_log_is_the_state_that_was(seed: int, tmp_path: Path) -> None:
+def test_recovered_state_equals_the_lost_state(seed: int, tmp_path: Path) -> None:
     _run(seed, tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4, 308))
-def test_state_made_of_the_log_is_the_state_that_was_of_many_histories(seed: int, tmp_path: Path) -> None:
+def test_recovered_state_equals_the_lost_state_of_many_histories(seed: int, tmp_path: Path) -> None:
     _run(seed, tmp_path)

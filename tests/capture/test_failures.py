@@ -1,4 +1,4 @@
-"""What goes wrong between a server and its log: each trouble has its error, or is got over."""
+"""Failures between a server and its log: each has its error, or the capture recovers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, drain, once, registry
 from capture.server import FakeStream, Server, position, table
-from sinkql.capture import messages
-from sinkql.capture import reader as reading
+from sinkql.capture import messages, sink_messages
 from sinkql.capture.control import SubscribedSink
 from sinkql.capture.log import LogDirectory, LogWriter
 from sinkql.capture.runner import discard
@@ -41,7 +40,7 @@ def _code(sinks: Sinks, name: str = "a") -> str:
     return failed.value.code
 
 
-def test_source_that_was_compiled_is_not_read(tmp_path: Path) -> None:
+def test_compiled_source_is_not_read(tmp_path: Path) -> None:
     made = Sinks(tmp_path).job("a")
     read = made.reads()[0]
     read.options["source_id"] = None
@@ -50,13 +49,13 @@ def test_source_that_was_compiled_is_not_read(tmp_path: Path) -> None:
     assert refused.value.code == "SQ3430"
 
 
-def test_run_without_a_capture_says_that_none_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_PATIENCE_SECONDS", 0.01)
-    with pytest.raises(SinkqlError, match="SQ3431"):  # where `once` would begin again
+def test_run_without_a_capture_raises_that_none_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_messages, "_PATIENCE_SECONDS", 0.01)
+    with pytest.raises(SinkqlError, match="SQ3431"):  # `once` would retry
         drain(Sinks(tmp_path).loop("a"))
 
 
-def test_table_that_is_emptied_stops_a_sink_that_is_to_fail_then(tmp_path: Path, server: Server) -> None:
+def test_truncated_table_stops_a_sink_with_on_truncate_fail(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, keeping=LogRetention(on_truncate="fail"))
     with Running(sinks):
         once(sinks)
@@ -66,7 +65,7 @@ def test_table_that_is_emptied_stops_a_sink_that_is_to_fail_then(tmp_path: Path,
         assert _code(sinks) == "SQ3432"
 
 
-def test_batch_ends_before_a_table_is_emptied(tmp_path: Path, server: Server) -> None:
+def test_batch_ends_before_a_table_is_truncated(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks) as running:
         once(sinks)
@@ -84,7 +83,7 @@ def test_batch_ends_before_a_table_is_emptied(tmp_path: Path, server: Server) ->
     assert cleared == [False, True]
 
 
-def test_lost_column_stops_the_sink_that_needs_it_after_what_came_before(tmp_path: Path, server: Server) -> None:
+def test_lost_column_stops_the_sink_after_earlier_changes(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
     with Running(sinks):
         once(sinks, "a")
@@ -98,7 +97,7 @@ def test_lost_column_stops_the_sink_that_needs_it_after_what_came_before(tmp_pat
     assert sinks.rows("b") == {1: "of another table"}
 
 
-def test_log_that_is_lost_begins_again_where_the_sinks_are(tmp_path: Path, server: Server) -> None:
+def test_lost_log_begins_again_at_the_sinks(tmp_path: Path, server: Server) -> None:
     for key in range(2, 60):
         server.commit([("t", key, "old")])
     sinks = Sinks(tmp_path, names=("a", "b"))
@@ -108,20 +107,20 @@ def test_log_that_is_lost_begins_again_where_the_sinks_are(tmp_path: Path, serve
     with Running(sinks):
         once(sinks, "b")
         server.commit([("t", 3, "newer")])
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks):
         once(sinks, "a")
         once(sinks, "b")
     assert sinks.rows("a") == sinks.rows("b") == server.rows()
 
 
-def test_log_that_begins_again_and_ends_where_a_sink_is_has_what_follows(tmp_path: Path, server: Server) -> None:
+def test_new_log_that_ends_at_a_sink_has_the_next_changes(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks):
         once(sinks, "a")
         server.commit([("t", 2, "two")])
         once(sinks, "b")
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks) as running:
         running.until(lambda: running.captured() == server.end())
         once(sinks, "b")
@@ -130,25 +129,25 @@ def test_log_that_begins_again_and_ends_where_a_sink_is_has_what_follows(tmp_pat
     assert sinks.rows("b") == server.rows()
 
 
-def test_all_that_is_kept_of_a_source_may_be_lost(tmp_path: Path, server: Server) -> None:
+def test_all_files_of_a_source_may_be_lost(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks):
         loop = once(sinks)
     server.commit([("t", 2, "two")])
-    shutil.rmtree(sinks.place.folder)
+    shutil.rmtree(sinks.directory.folder)
     again = Running(sinks)
-    again.host.known["id-a"] = loop.marker.end["t"]
+    again.host.offsets["id-a"] = loop.marker.end["t"]
     with again:
         once(sinks)
     assert sinks.rows() == server.rows()
 
 
-def test_sink_that_the_log_has_left_behind_stops(tmp_path: Path, server: Server) -> None:
+def test_sink_before_the_beginning_of_the_log_stops(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks):
         once(sinks, "b")
     server.commit([("t", 2, "two")])
-    with Running(Sinks(tmp_path, names=("a",))) as running:  # a catalog from before knows nothing of the sink
+    with Running(Sinks(tmp_path, names=("a",))) as running:  # an older catalog without the sink
         once(sinks, "a")
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
@@ -165,31 +164,31 @@ def test_damaged_file_is_read_again_from_the_server(
         once(sinks)
         server.commit([("t", 2, "two")])
         running.until(lambda: running.captured() == server.end())
-    for path in (sinks.place.folder / what).glob("*.*"):
+    for path in (sinks.directory.folder / what).glob("*.*"):
         path.write_bytes(path.read_bytes()[:-30])
     with Running(sinks) as running:
         if what == "data":
             with monkeypatch.context() as patched:
-                if elsewhere:  # an executor on another machine tells the capture nothing
+                if elsewhere:  # an executor on another machine does not report to the capture
                     patched.setenv(EXECUTOR, "1")
                 assert _code(sinks) == "SQ3435"
-            running.until(lambda: not (sinks.place.folder / "damaged.json").exists())
+            running.until(lambda: not (sinks.directory.folder / "damaged.json").exists())
         once(sinks)
     assert sinks.rows() == server.rows()
 
 
-def test_note_of_a_damaged_file_of_another_log_is_taken_away(tmp_path: Path, server: Server) -> None:
-    """A reader may tell of a file after the log that has it was begun again: the next log is whole."""
+def test_damage_report_of_another_log_is_removed(tmp_path: Path, server: Server) -> None:
+    """A reader may report a file after its log began again; the next log is not damaged."""
     sinks = Sinks(tmp_path)
-    notes = sinks.place.notes
+    notes = sinks.directory.messages
     with Running(sinks, _KEEPING) as running:
         once(sinks)
-        first = sinks.place.entry(0)
+        first = sinks.directory.entry(0)
         messages.send(notes, "damaged", messages.DamagedFileReport("of a log before", "1-a-t.arrow"))
         running.until(lambda: messages.receive(notes, "damaged", messages.DamagedFileReport) is None)
         server.commit([("t", 2, "two")])
         once(sinks)
-    assert sinks.place.entry(0) == first
+    assert sinks.directory.entry(0) == first
     assert sinks.rows() == server.rows()
 
 
@@ -200,30 +199,30 @@ def test_lost_log_that_alone_had_the_changes_stops_its_sinks(tmp_path: Path, ser
     server.commit([("t", 2, "two")])
     with Running(sinks) as running:
         running.until(lambda: server.confirmed() == server.end())
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks):
         assert _code(sinks) == "SQ3436"
 
 
-def test_server_that_comes_back_is_read_on_and_one_that_refuses_stops_the_sinks(tmp_path: Path, server: Server) -> None:
+def test_returning_server_is_read_and_a_refusing_one_stops_the_sinks(tmp_path: Path, server: Server) -> None:
     lost = SinkqlError("SQ3431", "connection lost")
     refused = SinkqlError("SQ4011", "wrong password")
     fails = {"receive": [lost, lost, lost]}
     sinks = Sinks(tmp_path)
     with Running(sinks, stream=lambda: FakeStream(server, fails=fails)) as running:
-        running.until(lambda: not fails["receive"] and running.host.told[-1].status == "running")
+        running.until(lambda: not fails["receive"] and running.host.reports[-1].status == "running")
         once(sinks)
-        assert "stalled" in [each.status for each in running.host.told]
+        assert "stalled" in [each.status for each in running.host.reports]
         fails["receive"] = [refused] * 1000
         running.until(lambda: len(fails["receive"]) < 998)
         assert _code(sinks) == "SQ4011"
         fails["receive"].clear()
-        running.until(lambda: running.host.told[-1].status == "running")
+        running.until(lambda: running.host.reports[-1].status == "running")
         running.confirms()
         once(sinks)
 
 
-def test_failure_without_a_code_is_told_and_tried_again(tmp_path: Path, server: Server) -> None:
+def test_failure_without_a_code_is_reported_and_retried(tmp_path: Path, server: Server) -> None:
     class Broken(FakeStream):
         def look(self) -> object:  # type: ignore[override]  # it never returns
             if not broken:
@@ -233,12 +232,12 @@ def test_failure_without_a_code_is_told_and_tried_again(tmp_path: Path, server: 
 
     broken = [1, 2, 3]
     sinks = Sinks(tmp_path)
-    late = replace(QUICK, confirm_seconds=1.0)  # what was confirmed between two failures would make each the first
+    late = replace(QUICK, confirm_seconds=1.0)  # a confirmation between two failures would reset their count
     with Running(sinks, late, stream=lambda: Broken(server)) as running:
         once(sinks)
         server.commit([("t", 2, "two")])
         once(sinks)
-        codes = {each.error.code for each in running.host.told if each.error is not None}
+        codes = {each.error.code for each in running.host.reports if each.error is not None}
     assert codes == {"SQ3437"}
     assert sinks.rows() == server.rows()
 
@@ -248,7 +247,7 @@ def test_second_capture_fences_the_first(tmp_path: Path, server: Server) -> None
     with Running(sinks) as first:
         once(sinks)
         second = Running(sinks)
-        second.host.epoch = 2  # as of the lease that it got
+        second.host.epoch = 2  # the epoch of its lease
         with second:
             server.commit([("t", 2, "two")])
             once(sinks)
@@ -257,14 +256,14 @@ def test_second_capture_fences_the_first(tmp_path: Path, server: Server) -> None
     assert sinks.rows() == server.rows()
 
 
-def test_catalog_that_does_not_answer_keeps_no_change_from_the_log(tmp_path: Path, server: Server) -> None:
+def test_unavailable_catalog_keeps_no_change_from_the_log(tmp_path: Path, server: Server) -> None:
     class Deaf(FakeHost):
         deaf = False
 
-        def clients(self) -> Sequence[SubscribedSink]:
+        def subscribed_sinks(self) -> Sequence[SubscribedSink]:
             if self.deaf:
                 raise SinkqlError("SQ4107", "busy")
-            return super().clients()
+            return super().subscribed_sinks()
 
     sinks = Sinks(tmp_path)
     running = Running(sinks)
@@ -277,48 +276,48 @@ def test_catalog_that_does_not_answer_keeps_no_change_from_the_log(tmp_path: Pat
     assert sinks.rows() == server.rows()
 
 
-def test_log_that_is_lost_while_changes_may_be_in_chunks_knows_up_to_where(tmp_path: Path, server: Server) -> None:
+def test_log_lost_during_a_snapshot_knows_the_high_watermark(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks):
         once(sinks)
-    (file,) = (sinks.place.folder / "at").glob("*.json")
+    (file,) = (sinks.directory.folder / "at").glob("*.json")
     high = "f" * 16
     file.write_text(json.dumps({**json.loads(file.read_text()), "high": high}))
-    discard(sinks.place)
+    discard(sinks.directory)
     with Running(sinks) as running:
         running.until(running.entries)
-        first = sinks.place.entry(sinks.place.numbers()[0])
+        first = sinks.directory.entry(sinks.directory.numbers()[0])
     assert first is not None
     assert [(each.done, each.high) for each in first.generations] == [(True, high)]
 
 
-def test_sinks_that_are_made_anew_read_a_source_whose_log_was_damaged(tmp_path: Path, server: Server) -> None:
-    """SQ3436 says so."""
+def test_recreated_sinks_read_a_source_with_a_damaged_log(tmp_path: Path, server: Server) -> None:
+    """The text of SQ3436 recommends it."""
     sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with Running(sinks, _KEEPING):
         once(sinks)
-    sinks.place.store.forget(sinks.place.numbers()[1])
+    sinks.directory.store.delete_entry(sinks.directory.numbers()[1])
     with Running(sinks):
         assert _code(sinks) == "SQ3436"
     anew = Sinks(tmp_path, names=("b",), keeping=sinks.keeping)
     with Running(anew) as running:
-        running.confirms()  # it has taken the error back
+        running.confirms()  # it has cleared the error
         once(anew, "b")
     assert anew.rows("b") == server.rows()
 
 
-def test_log_whose_end_was_kept_by_nobody_begins_again(tmp_path: Path, server: Server) -> None:
-    """A process that ended while it deleted a log leaves none of its entries as a log."""
+def test_log_with_a_lost_end_begins_again(tmp_path: Path, server: Server) -> None:
+    """A process that dies while it deletes a log leaves no entries that look like a log."""
     sinks = Sinks(tmp_path)
     with Running(sinks, _KEEPING) as running:
         once(sinks)
         server.commit([("t", 2, "two")])
         once(sinks)
         running.until(lambda: server.confirmed() == server.end())
-    assert len(sinks.place.numbers()) > 1
+    assert len(sinks.directory.numbers()) > 1
 
     def ended(place: Path, **_: object) -> None:
-        """Delete the last entry, and come to no other."""
+        """Delete the last entry, and die."""
         if place.exists():
             sorted(place.iterdir())[-1].unlink()
             raise KeyboardInterrupt
@@ -326,13 +325,13 @@ def test_log_whose_end_was_kept_by_nobody_begins_again(tmp_path: Path, server: S
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shutil, "rmtree", ended)
         with pytest.raises(KeyboardInterrupt):
-            discard(sinks.place)
+            discard(sinks.directory)
     with Running(sinks):
         once(sinks)
     assert sinks.rows() == server.rows()
 
 
-def test_log_of_a_capture_that_slept_while_another_one_was_lost_begins_again(tmp_path: Path, server: Server) -> None:
+def test_log_of_a_suspended_capture_begins_again_after_another_was_lost(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     slept = server.end()
     with Running(sinks) as running:
@@ -340,19 +339,19 @@ def test_log_of_a_capture_that_slept_while_another_one_was_lost_begins_again(tmp
         server.commit([("t", 2, "two")])
         once(sinks)
         running.until(lambda: server.confirmed() == server.end())
-    discard(sinks.place)
-    LogWriter.open(sinks.place, 1, new_id="slept").add("open", start=position(slept), to=position(slept), at=0.0)
+    discard(sinks.directory)
+    LogWriter.open(sinks.directory, 1, new_id="slept").add("open", start=position(slept), to=position(slept), at=0.0)
     server.commit([("t", 3, "three")])
     with Running(sinks):
         once(sinks)
     assert sinks.rows() == server.rows()
 
 
-def test_log_that_a_slow_capture_has_gone_on_with_is_read_again(tmp_path: Path, server: Server) -> None:
+def test_log_that_a_slow_capture_continued_is_read_again(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks, _KEEPING) as slow:
         once(sinks)
-        log = sinks.place.entry(0)
+        log = sinks.directory.entry(0)
 
         class Meanwhile(FakeStream):
             def check(self) -> None:
@@ -370,16 +369,14 @@ def test_log_that_a_slow_capture_has_gone_on_with_is_read_again(tmp_path: Path, 
             server.commit([("t", 3, "three")])
             once(sinks)
     assert sinks.rows() == server.rows()
-    assert sinks.place.entry(0) == log
+    assert sinks.directory.entry(0) == log
 
 
-def test_server_that_hears_late_what_was_confirmed_to_it_stops_no_log_that_begins(
-    tmp_path: Path, server: Server
-) -> None:
+def test_late_confirmation_does_not_stop_a_new_log(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks):
         once(sinks)
-    discard(sinks.place)
+    discard(sinks.directory)
     confirmed = [position(server.end())]
     with server.open() as connection:
         connection.execute("UPDATE slot SET confirmed = 0")
@@ -395,15 +392,15 @@ def test_server_that_hears_late_what_was_confirmed_to_it_stops_no_log_that_begin
     with Running(sinks, stream=lambda: Late(sinks.server)) as running:
         once(sinks)
     assert not confirmed
-    assert "stalled" not in {each.status for each in running.host.told}
+    assert "stalled" not in {each.status for each in running.host.reports}
     assert sinks.rows() == server.rows()
 
 
-def test_server_that_has_lost_all_is_told_of_where_a_log_begins(tmp_path: Path, server: Server) -> None:
+def test_server_that_lost_everything_is_reported_at_the_beginning_of_a_log(tmp_path: Path, server: Server) -> None:
     fails = {"begin": [SinkqlError("SQ3702", "lost") for _ in range(10_000)]}
     sinks = Sinks(tmp_path)
     with Running(sinks, stream=lambda: FakeStream(sinks.server, fails=fails)) as running:
-        running.until(lambda: running.host.told or len(fails["begin"]) < 9_000)
+        running.until(lambda: running.host.reports or len(fails["begin"]) < 9_000)
         assert _code(sinks) == "SQ3702"
 
 
@@ -411,16 +408,17 @@ def test_capture_that_has_lost_its_lease_deletes_no_log(tmp_path: Path, server: 
     sinks = Sinks(tmp_path)
     with Running(sinks, _KEEPING):
         once(sinks)
-    sinks.place.store.forget(sinks.place.numbers()[1])  # or it was about to be, by the one who has the lease
-    left = sinks.place.numbers()
+    # the holder of the lease may have been about to delete it
+    sinks.directory.store.delete_entry(sinks.directory.numbers()[1])
+    left = sinks.directory.numbers()
     running = Running(sinks)
     running.host.epoch = 0
     with running:
-        running.until(lambda: running.host.lost or sinks.place.numbers() != left)
-    assert sinks.place.numbers() == left
+        running.until(lambda: running.host.lost or sinks.directory.numbers() != left)
+    assert sinks.directory.numbers() == left
 
 
-def test_capture_that_slept_as_it_began_deletes_no_data_of_the_next(tmp_path: Path) -> None:
+def test_capture_suspended_at_its_start_deletes_no_data_of_the_next(tmp_path: Path) -> None:
     place = LogDirectory.local(tmp_path)
     slept = LogWriter.open(place, 9, new_id="log")
     for epoch in (8, 9, 10):
@@ -430,12 +428,10 @@ def test_capture_that_slept_as_it_began_deletes_no_data_of_the_next(tmp_path: Pa
 
 
 @pytest.mark.parametrize("last", ["a", "b"])
-def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cannot_go_on(
-    tmp_path: Path, server: Server, last: str
-) -> None:
+def test_log_begins_again_if_a_sink_inside_an_entry_cannot_continue(tmp_path: Path, server: Server, last: str) -> None:
     class Holes(FakeHost):
-        def clients(self) -> Sequence[SubscribedSink]:
-            found = super().clients()
+        def subscribed_sinks(self) -> Sequence[SubscribedSink]:
+            found = super().subscribed_sinks()
             return [replace(each, table=replace(each.table, holes=each.table.id == "t")) for each in found]
 
     tables = (("a", "t"), ("b", "u")) if last == "a" else (("a", "u"), ("b", "t"))
@@ -446,11 +442,11 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
     def tell(to: int) -> None:
         for name, read in tables:
             messages.send(
-                sinks.place.notes, f"at/id-{name}.{read}", messages.ReaderPosition(read, position(to), "lost", 7)
+                sinks.directory.messages, f"at/id-{name}.{read}", messages.ReaderPosition(read, position(to), "lost", 7)
             )
 
     def log() -> str:
-        entry = sinks.place.entry(0)
+        entry = sinks.directory.entry(0)
         return entry.log if entry is not None else ""
 
     FakeStream(server).create()
@@ -460,12 +456,12 @@ def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cann
     with running:
         running.until(lambda: running.captured() == server.end())
         first = log()
-        tell(2)  # where they have been since before that log began
+        tell(2)  # the sinks' position since before that log
         running.until(lambda: log() not in ("", first))
 
 
-def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(tmp_path: Path, server: Server) -> None:
-    """And no generation begins for it again and again."""
+def test_sink_of_a_table_that_the_server_does_not_send_waits_with_its_error(tmp_path: Path, server: Server) -> None:
+    """No further generations begin for it."""
     said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Unsent(FakeStream):
@@ -478,7 +474,7 @@ def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(
         assert _code(sinks) == "SQ3440"
         running.confirms()
         running.confirms()
-        kinds = [entry.kind for number in sinks.place.numbers() if (entry := sinks.place.entry(number))]
+        kinds = [entry.kind for number in sinks.directory.numbers() if (entry := sinks.directory.entry(number))]
         assert kinds.count("begin") == 1
         said.append(SchemaChanged(table()))
         running.until(lambda: not said)
@@ -486,8 +482,8 @@ def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(
     assert sinks.rows() == server.rows()
 
 
-def test_sink_is_not_told_of_what_was_put_right_before_it_asks(tmp_path: Path, server: Server) -> None:
-    """The server is looked at now and then: what it said last may be of before."""
+def test_sink_does_not_get_an_error_that_was_fixed_before_its_request(tmp_path: Path, server: Server) -> None:
+    """The server is checked now and then, so its last answer may be older than the request."""
     said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Seldom(FakeStream):
@@ -510,9 +506,7 @@ def test_sink_is_not_told_of_what_was_put_right_before_it_asks(tmp_path: Path, s
     assert sinks.rows() == server.rows()
 
 
-def test_log_that_begins_again_within_the_first_batch_of_a_sink_is_read_by_the_next(
-    tmp_path: Path, server: Server
-) -> None:
+def test_log_that_begins_again_within_a_first_batch_is_read_by_the_next(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     loop = sinks.loop("a")
     loop.start(epoch=1)
@@ -521,7 +515,7 @@ def test_log_that_begins_again_within_the_first_batch_of_a_sink_is_read_by_the_n
     with Running(sinks) as running:
         running.until(lambda: reader.latest(start, _MANY) != start)
         end = reader.latest(start, _MANY)
-    discard(sinks.place)
+    discard(sinks.directory)
     with pytest.raises(SinkqlError) as failed:
         reader.splits(start, end)
     assert failed.value.code == "SQ3435"
@@ -549,22 +543,22 @@ def test_transaction_that_no_snapshot_saw_before_a_crash_is_not_confirmed_after_
         running.until(lambda: server.confirmed() == hidden)
 
 
-def test_tries_that_fail_as_they_begin_add_nothing_to_the_log(tmp_path: Path, server: Server) -> None:
+def test_attempts_that_fail_early_add_nothing_to_the_log(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks):
         once(sinks)
-    before = len(sinks.place.numbers())
+    before = len(sinks.directory.numbers())
     fails = {"begin": [SinkqlError("SQ3431", "no answer") for _ in range(10)]}
     with Running(sinks, stream=lambda: FakeStream(sinks.server, fails=fails)) as running:
         running.until(lambda: not fails["begin"])
-        assert len(sinks.place.numbers()) <= before + 1
+        assert len(sinks.directory.numbers()) <= before + 1
         server.commit([("t", 2, "two")])
         once(sinks)
     assert sinks.rows() == server.rows()
 
 
 @pytest.mark.parametrize("how", ["deleted", "damaged"])
-def test_lost_log_begins_again_where_the_server_still_has_what_it_confirmed(
+def test_lost_log_begins_again_if_the_server_still_has_confirmed_changes(
     tmp_path: Path, server: Server, how: str
 ) -> None:
     sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
@@ -574,9 +568,9 @@ def test_lost_log_begins_again_where_the_server_still_has_what_it_confirmed(
     with Running(sinks, _KEEPING) as running:
         running.until(lambda: server.confirmed() == server.end())
     if how == "deleted":
-        discard(sinks.place)
+        discard(sinks.directory)
     else:
-        sinks.place.store.forget(sinks.place.numbers()[1])
+        sinks.directory.store.delete_entry(sinks.directory.numbers()[1])
     with Running(sinks, stream=lambda: FakeStream(server, remembers=True)):
         once(sinks)
     assert sinks.rows() == server.rows()

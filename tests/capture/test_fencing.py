@@ -1,4 +1,4 @@
-"""Captures of one source at once, stopped and woken wherever they are: its log has each change once, in order."""
+"""Several captures of a source are stopped and woken at any point: its log has each change once, in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEEPING = replace(QUICK, kept_seconds=1000.0)
 
 @dataclass
 class Rivals:
-    """Captures that all want the lease; `dice` decide which of them stops, goes on or dies, and where."""
+    """Captures that compete for the lease; `dice` decide which one stops, continues or dies, and where."""
 
     children: Children
     sinks: Sinks
@@ -58,7 +58,7 @@ class Rivals:
         return self.sinks.folder / "failed.log"
 
     def turn(self) -> None:
-        """Have one thing happen, and look at the log."""
+        """Cause one event, and check the log."""
         for pid in list(self.living):
             if self.children.order(do="poll", pid=pid) is not None:
                 assert not self._log.exists(), self._log.read_text()
@@ -81,16 +81,16 @@ class Rivals:
         self.look()
 
     def wake(self) -> None:
-        """Let all go on."""
+        """Resume all captures."""
         for pid in self.living:
             if _stopped(pid):
                 self.children.order(do="continue", pid=pid)
                 self.happened["woke up"] += 1
 
     def look(self) -> None:
-        """Take note of new entries; those that are known are as they were."""
-        for number in self.sinks.place.numbers():
-            entry = self.sinks.place.entry(number)
+        """Record new entries; assert that recorded ones have not changed."""
+        for number in self.sinks.directory.numbers():
+            entry = self.sinks.directory.entry(number)
             assert entry is not None
             assert self.entries.setdefault(number, entry) == entry
 
@@ -105,7 +105,7 @@ def _stopped(pid: int) -> bool:
 
 
 def _check(entries: list[Entry]) -> int:
-    """Assert that each entry goes on from the one before, and none of an older lease; return how many leases wrote."""
+    """Assert that entries follow each other, none with an older lease; return the number of leases."""
     assert [each.entry for each in entries] == list(range(len(entries)))
     assert len({each.log for each in entries}) == 1
     for before, after in pairwise(entries):
@@ -127,7 +127,7 @@ def _live(folder: Path, children: Children, seed: int, wakes: int) -> Counter[st
         while rivals.happened["woke up"] < wakes:
             try:
                 server.commit([("t", rivals.dice.randrange(_KEYS), str(rivals.dice.random()))])
-            except sqlite3.OperationalError:  # one that is stopped has the server's file
+            except sqlite3.OperationalError:  # a stopped process has the server's file
                 rivals.wake()
             rivals.turn()
             deadline.check(f"{wakes} captures that wake up")
@@ -149,7 +149,7 @@ def _live(folder: Path, children: Children, seed: int, wakes: int) -> Counter[st
 
 @dataclass
 class Slow(LeasedHost):
-    """A capture that has the lease, and then does nothing for so long that another one has it when it goes on."""
+    """A capture that is suspended after it acquired the lease until another one has it."""
 
     other: Running | None = None
     asked: int = 0
@@ -162,27 +162,27 @@ class Slow(LeasedHost):
             self.other.host = LeasedHost(self.sinks, seconds=1000.0)
             self.other.capture.host = self.other.host
             self.other.__enter__()
-            self.other.until(self.sinks.place.numbers)
+            self.other.until(self.sinks.directory.numbers)
         return epoch
 
 
-def test_a_capture_that_had_the_lease_before_another_wrote_does_not_go_on_with_its_log(tmp_path: Path) -> None:
+def test_a_capture_with_an_older_lease_does_not_continue_the_log(tmp_path: Path) -> None:
     Server.make(tmp_path / "server.db").commit([("t", 1, "one")])
     sinks = Sinks(tmp_path)
     sinks.loop("a").writer.open()
     host = Slow(sinks)
-    late = CaptureRunner(sinks.place, lambda: FakeStream(sinks.server), sinks.keeping, host, _KEEPING)
+    late = CaptureRunner(sinks.directory, lambda: FakeStream(sinks.server), sinks.keeping, host, _KEEPING)
     running = threading.Thread(target=late.run, daemon=True)
     running.start()
     deadline = Deadline()
     while host.asked < 2 or host.other is None:
         deadline.check("the end of its lease")
         time.sleep(0.01)
-    numbers = sinks.place.numbers()
+    numbers = sinks.directory.numbers()
     late.stopping.set()
     joined(running)
     host.other.__exit__()
-    assert {entry.epoch for number in numbers if (entry := sinks.place.entry(number)) is not None} == {2}
+    assert {entry.epoch for number in numbers if (entry := sinks.directory.entry(number)) is not None} == {2}
 
 
 def test_a_log_is_written_by_one_capture_at_a_time(tmp_path: Path, children: Children) -> None:
@@ -192,7 +192,7 @@ def test_a_log_is_written_by_one_capture_at_a_time(tmp_path: Path, children: Chi
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 125))
-def test_a_log_is_written_by_one_capture_at_a_time_however_often_they_stop(
+def test_a_log_is_written_by_one_capture_at_a_time_over_many_stops(
     tmp_path: Path, children: Children, seed: int
 ) -> None:
     happened = _live(tmp_path, children, seed, wakes=20)

@@ -1,4 +1,4 @@
-"""What sinks and a capture tell each other, late, or while the other one does something else."""
+"""Messages between sinks and a capture arrive late, or while the other one does something else."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def server(tmp_path: Path) -> Server:
 class Keyless(FakeHost):
     """A catalog whose sinks read a table without a key."""
 
-    def clients(self) -> Sequence[SubscribedSink]:
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
         return [SubscribedSink(f"id-{name}", _KEYLESS) for name in self.sinks.names]
 
 
 def _end(reader: LogReader, place: LogPosition) -> str | None:
-    """Return how far a sink gets; None where it is to try again."""
+    """Return the position that a sink reaches; None if it must retry."""
     try:
         return str(reader.latest(place.offsets(), _MANY)["to"])
     except SinkqlError as error:
@@ -51,22 +51,20 @@ def _end(reader: LogReader, place: LogPosition) -> str | None:
         raise
 
 
-def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_it_is(
-    tmp_path: Path, server: Server
-) -> None:
-    """The log that follows has no entry with rows that it has and rows that it has not."""
+def test_sink_that_commits_late_from_a_lost_log_continues_at_its_position(tmp_path: Path, server: Server) -> None:
+    """The next log has no entry with both rows that the sink has and rows that it lacks."""
     sinks = Sinks(tmp_path)
     FakeStream(server).create()
     for number in range(2, 6):
         server.commit([("t", number, "more")])
     running = Running(sinks)
     running.host = running.capture.host = Keyless(sinks)
-    messages.send(sinks.place.notes, "at/id-a.t", messages.ReaderPosition("t", position(1), "lost", 7))
+    messages.send(sinks.directory.messages, "at/id-a.t", messages.ReaderPosition("t", position(1), "lost", 7))
     with running:
         running.until(lambda: running.captured() >= server.end())
         place = LogPosition("lost", 8, position(3), done=True)
-        messages.send(sinks.place.notes, "at/id-a.t", place.at("t"))
-        reader = LogReader("t", "id-a", sinks.place, _KEYLESS, sinks.keeping, "retract")
+        messages.send(sinks.directory.messages, "at/id-a.t", place.at("t"))
+        reader = LogReader("t", "id-a", sinks.directory, _KEYLESS, sinks.keeping, "retract")
         running.until(lambda: _end(reader, place) == position(server.end()))
         splits = reader.splits(place.offsets(), reader.latest(place.offsets(), _MANY))
     rows = sum(file["rows"] for split in splits for file in split["files"])
@@ -75,13 +73,13 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
 
 @dataclass
 class Late(FakeHost):
-    """A catalog that is known as it was before the last sink came."""
+    """A catalog without the last sink, as read before the sink was created."""
 
-    def clients(self) -> Sequence[SubscribedSink]:
-        return super().clients()[:-1]
+    def subscribed_sinks(self) -> Sequence[SubscribedSink]:
+        return super().subscribed_sinks()[:-1]
 
 
-def test_what_a_new_sink_says_counts_before_the_catalog_is_read_again(tmp_path: Path, server: Server) -> None:
+def test_messages_of_a_new_sink_count_before_the_catalog_is_read_again(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     running = Running(sinks, replace(QUICK, look_seconds=1000.0))
     running.host = running.capture.host = Late(sinks)
@@ -93,27 +91,27 @@ def test_what_a_new_sink_says_counts_before_the_catalog_is_read_again(tmp_path: 
         once(sinks, "a")
         running.confirms()
         assert position(server.confirmed() or 0) <= held
-        assert running.host.told[-1].details["sinks_to"] == held
+        assert running.host.reports[-1].details["sinks_to"] == held
 
 
-def test_sink_that_went_on_on_another_host_is_where_the_catalog_knows_it(tmp_path: Path, server: Server) -> None:
-    """What it said here stays as it was."""
+def test_sink_that_moved_to_another_host_is_at_its_position_in_the_catalog(tmp_path: Path, server: Server) -> None:
+    """The message on the first host is outdated."""
     sinks = Sinks(tmp_path)
     with Running(sinks) as running:
         once(sinks)
-        told = sinks.place.folder / "at" / "id-a.t.json"
+        told = sinks.directory.folder / "at" / "id-a.t.json"
         before = told.read_bytes()
         server.commit([("t", 2, "two")])
         known = once(sinks).marker.end["t"]
         told.write_bytes(before)
-        running.host.known = {"id-a": known}
+        running.host.offsets = {"id-a": known}
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
-        assert running.host.told[-1].details["sinks_to"] == position(server.end())
+        assert running.host.reports[-1].details["sinks_to"] == position(server.end())
 
 
-def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, server: Server) -> None:
-    """It says so right after its commit, and in another log after that."""
+def test_later_position_of_message_and_catalog_counts(tmp_path: Path, server: Server) -> None:
+    """The message follows each commit, and later one may concern another log."""
     place = LogPosition("log", 7, position(3), done=True, era=1)
     earlier = (
         place,
@@ -125,15 +123,19 @@ def test_what_a_sink_says_counts_where_the_catalog_knows_less(tmp_path: Path, se
     messages.send(notes, "at/id-a.t", place.at("t"))
     for known in earlier:
         client = SubscribedSink("id-a", _KEYLESS, known.offsets())
-        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).at) == {"id-a.t": place.at("t")}
+        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).by_reader) == {
+            "id-a.t": place.at("t")
+        }
     further = msgspec.structs.replace(place, entry=8, to=position(4))
     anew = msgspec.structs.replace(place, entry=5, to=position(2), generation=1, done=False)
     for later in (further, anew):
         client = SubscribedSink("id-a", _KEYLESS, later.offsets())
-        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).at) == {"id-a.t": later.at("t")}
+        assert dict(SinkPositions.read(notes, [client], messages.CaptureEpoch(1)).by_reader) == {
+            "id-a.t": later.at("t")
+        }
 
 
-def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:
+def test_messages_of_a_dropped_sink_no_longer_count(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks) as running:
         once(sinks, "a")
@@ -142,15 +144,15 @@ def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server)
         once(sinks, "a")
         running.host.sinks = replace(sinks, names=("a",))
         running.until(lambda: server.confirmed() == server.end())
-        assert not (sinks.place.folder / "at" / "id-b.t.json").exists()
+        assert not (sinks.directory.folder / "at" / "id-b.t.json").exists()
 
 
-def test_error_that_was_mended_is_not_what_the_next_sink_meets(tmp_path: Path, server: Server) -> None:
+def test_fixed_error_is_not_raised_in_the_next_sink(tmp_path: Path, server: Server) -> None:
     fails = {"check": [SinkqlError("SQ4011", "wrong password")] * 1000}
     patient = replace(QUICK, first_wait=1000.0, longest_wait=1000.0)
     sinks = Sinks(tmp_path)
     with Running(sinks, patient, stream=lambda: FakeStream(server, fails=fails)) as running:
-        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
         with pytest.raises(SinkqlError) as failed:
             once(sinks)
         assert failed.value.code == "SQ4011"
@@ -159,18 +161,18 @@ def test_error_that_was_mended_is_not_what_the_next_sink_meets(tmp_path: Path, s
     assert sinks.rows() == server.rows()
 
 
-def test_sink_without_an_end_has_the_capture_try_again(tmp_path: Path, server: Server) -> None:
+def test_running_sink_makes_the_capture_retry(tmp_path: Path, server: Server) -> None:
     fails = {"check": [SinkqlError("SQ4011", "wrong password")]}
     patient = replace(QUICK, first_wait=1000.0, longest_wait=1000.0)
     sinks = Sinks(tmp_path)
     with Running(sinks, patient, stream=lambda: FakeStream(server, fails=fails)) as running:
-        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
         reader = sinks.loop("a").readers["t"]
         running.until(lambda: reader.latest(LogPosition().offsets(), _MANY) != LogPosition().offsets())
 
 
-def test_run_that_ends_tells_what_its_capture_cannot_get_over(tmp_path: Path, server: Server) -> None:
-    """It knew where it was to end before."""
+def test_run_with_an_end_raises_the_permanent_error_of_its_capture(tmp_path: Path, server: Server) -> None:
+    """The run had its target before."""
     fails: dict[str, list[SinkqlError]] = {}
     sinks = Sinks(tmp_path)
     with Running(sinks, stream=lambda: FakeStream(server, fails=fails)) as running:
@@ -185,20 +187,20 @@ def test_run_that_ends_tells_what_its_capture_cannot_get_over(tmp_path: Path, se
     assert failed.value.code == "SQ4011"
 
 
-def test_source_that_is_altered_to_be_kept_by_its_log_is(tmp_path: Path, server: Server) -> None:
+def test_altered_source_moves_retention_to_the_log(tmp_path: Path, server: Server) -> None:
     with Running(Sinks(tmp_path)) as running:
         once(running.sinks)
-        assert running.host.told[-1].details["kept_by"] == "server"
+        assert running.host.reports[-1].details["kept_by"] == "server"
     altered = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     server.commit([("t", 2, "two")])
     with Running(altered) as running:
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
-        assert running.host.told[-1].details["kept_by"] == "log"
-    discard(altered.place)
+        assert running.host.reports[-1].details["kept_by"] == "log"
+    discard(altered.directory)
     with Running(altered), pytest.raises(SinkqlError) as failed:
         once(altered)
     assert failed.value.code == "SQ3436"
     with Running(Sinks(tmp_path, names=("b",))) as running:
         once(running.sinks, "b")
-        assert running.host.told[-1].details["kept_by"] == "server"
+        assert running.host.reports[-1].details["kept_by"] == "server"

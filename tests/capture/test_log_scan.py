@@ -1,4 +1,4 @@
-"""A sink that looks at its log again and again goes on where it was, and not through all entries of other tables."""
+"""A sink that scans its log continues at its position, and not through all entries of other tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _changes(log: LogWriter, position: str, *tables: str, rows: int = 1, size: i
     log.add("changes", to=position, at=time.time(), tables=parts)
 
 
-def test_entries_of_other_tables_are_looked_at_once(tmp_path: Path) -> None:
+def test_entries_of_other_tables_are_scanned_once(tmp_path: Path) -> None:
     folder = LogDirectory.local(tmp_path)
     log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
@@ -36,7 +36,7 @@ def test_entries_of_other_tables_are_looked_at_once(tmp_path: Path) -> None:
     for number in range(1, 5):
         _changes(log, str(number), "other")
         assert reader.latest(start, _LIMIT) == start
-    folder.store.forget(2)
+    folder.store.delete_entry(2)
     _changes(log, "5", "other", "mine")
     _changes(log, "6", "other")
     end = reader.latest(start, _LIMIT)
@@ -46,7 +46,7 @@ def test_entries_of_other_tables_are_looked_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rows", "size", "small"), [(9000, 1000, True), (20_000, 1000, False), (1, 4 << 20, False)])
-def test_a_batch_is_small_by_what_entries_say(tmp_path: Path, rows: int, size: int, small: bool) -> None:
+def test_a_batch_is_small_by_the_sizes_in_its_entries(tmp_path: Path, rows: int, size: int, small: bool) -> None:
     folder = LogDirectory.local(tmp_path)
     log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
@@ -63,21 +63,21 @@ def test_entries_end_sooner_for_sinks_that_commit_often(every: tuple[float, ...]
     assert CaptureIntervals().entry_after([SubscribedSink("k", read, None, each) for each in every]) == seconds
 
 
-def test_a_log_knows_how_large_it_is(tmp_path: Path) -> None:
+def test_a_log_knows_its_size(tmp_path: Path) -> None:
     folder = LogDirectory.local(tmp_path)
     log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
     for number in range(1, 5):
         _changes(log, str(number), "mine", "other", size=number * 100)
     assert log.size == 2000
-    log.forget(3)
+    log.delete_first(3)
     assert log.size == 1400
-    log.forget(9)
+    log.delete_first(9)
     assert log.size == 800
     assert LogWriter.open(folder, 2, new_id="l").size == 800
 
 
-def test_only_columns_that_are_used_are_read(tmp_path: Path) -> None:
+def test_only_used_columns_are_read(tmp_path: Path) -> None:
     folder = LogDirectory.local(tmp_path)
     log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())

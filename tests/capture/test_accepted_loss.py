@@ -1,4 +1,4 @@
-"""Changes that are lost, and a user who accepts that: sinks go on, and nothing but what was reported is left out."""
+"""A user accepts a loss: the sinks continue, and only the reported changes are missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Slotted(FakeStream):
 
 
 class Unslotted(Slotted):
-    """A server that keeps its log for nobody, and all of it."""
+    """A server that keeps its whole log and has no slots."""
 
     def create(self) -> Position:
         super().create()
@@ -74,11 +74,11 @@ def _code(sinks: Sinks, name: str = "a") -> str:
 
 
 def _skip(sinks: Sinks, code: str = "SQ3702") -> None:
-    messages.send(sinks.place.notes, "skip", messages.LossAcceptance(code))
+    messages.send(sinks.directory.messages, "skip", messages.LossAcceptance(code))
 
 
 def _lose(sinks: Sinks, server: Server) -> None:
-    """Change rows while nobody captures, and lose that."""
+    """Change rows while no capture runs, and lose the changes."""
     server.commit([("t", 1, "new"), ("t", 2, None), ("t", 100, "more")])
     with server.open() as connection:
         connection.execute("UPDATE slot SET confirmed = (SELECT max(lsn) FROM wal)")
@@ -86,14 +86,14 @@ def _lose(sinks: Sinks, server: Server) -> None:
 
 
 def _lose_log(sinks: Sinks, change: Change) -> None:
-    """Lose a log with a change that the server does not have any more."""
+    """Lose a log with a change that the server no longer has."""
     sinks.server.commit([change])
     with _running(sinks) as running:
         running.until(lambda: sinks.server.confirmed() == sinks.server.end())
-    discard(sinks.place)
+    discard(sinks.directory)
 
 
-def test_sinks_compute_their_rows_again_after_changes_that_the_server_lost(tmp_path: Path, server: Server) -> None:
+def test_sinks_run_a_full_refresh_after_changes_that_the_server_lost(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with _running(sinks):
         once(sinks, "a")
@@ -102,21 +102,21 @@ def test_sinks_compute_their_rows_again_after_changes_that_the_server_lost(tmp_p
     with _running(sinks, replace(QUICK, kept_seconds=3600.0)) as running:
         assert _code(sinks) == "SQ3702"
         _skip(sinks)
-        running.until(lambda: running.host.told[-1].status != "stalled")
+        running.until(lambda: running.host.reports[-1].status != "stalled")
         once(sinks, "a")
         assert sinks.rows("a") == server.rows()
         server.commit([("t", 3, "after")])
         once(sinks, "b")
         once(sinks, "a")
     assert sinks.rows("a") == sinks.rows("b") == server.rows()
-    first = sinks.place.entry(sinks.place.numbers()[0])
+    first = sinks.directory.entry(sinks.directory.numbers()[0])
     assert first is not None
     assert first.kind == "gap"
     assert first.problem is not None
     assert first.problem.startswith("SQ3702: the server has removed changes")
 
 
-def test_rows_that_are_computed_again_while_more_is_lost_begin_anew(tmp_path: Path, server: Server) -> None:
+def test_full_refresh_starts_over_if_more_is_lost(tmp_path: Path, server: Server) -> None:
     server.commit([("t", key, "old") for key in range(30, 300)])
     sinks, lost = Sinks(tmp_path), False
     with _running(sinks):
@@ -146,30 +146,31 @@ def test_rows_that_are_computed_again_while_more_is_lost_begin_anew(tmp_path: Pa
 
 
 def _accepting(sinks: Sinks) -> Running:
-    """Return a capture that runs, once it goes on without what was lost."""
-    before = messages.latest_epoch(sinks.place.notes).number
+    """Return a running capture that has skipped the loss."""
+    before = messages.latest_epoch(sinks.directory.messages).number
     running = _running(sinks)
     running.__enter__()
-    running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+    running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
     _skip(sinks)
     running.until(
         lambda: (
-            messages.latest_epoch(sinks.place.notes).number > before and messages.latest_epoch(sinks.place.notes).begin
+            messages.latest_epoch(sinks.directory.messages).number > before
+            and messages.latest_epoch(sinks.directory.messages).begin
         )
     )
     return running
 
 
-def test_running_sink_is_told_to_compute_its_rows_again(tmp_path: Path, server: Server) -> None:
+def test_running_sink_starts_a_full_refresh(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with _running(sinks):
         loop = once(sinks)
     _lose(sinks, server)
     with _running(sinks) as running:
-        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
         _skip(sinks)
         reader, start = loop.readers["t"], loop.marker.end
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         running.until(lambda: reader.wants_full_refresh(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
         with pytest.raises(SinkqlError) as failed:
             loop.process(start, {"t": reader.latest(start["t"], _MANY)})
@@ -178,22 +179,22 @@ def test_running_sink_is_told_to_compute_its_rows_again(tmp_path: Path, server: 
     assert sinks.rows() == server.rows()
 
 
-def test_skipping_is_of_what_was_reported_alone(tmp_path: Path, server: Server) -> None:
+def test_acceptance_covers_only_the_reported_loss(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with _running(sinks):
         once(sinks)
     _skip(sinks)
     with _running(sinks) as running:
         running.confirms()
-        assert not (sinks.place.folder / "skip.json").exists()
+        assert not (sinks.directory.folder / "skip.json").exists()
     _lose(sinks, server)
     _skip(sinks, "SQ3436")
     with _running(sinks) as running:
-        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
         assert _code(sinks) == "SQ3702"
 
 
-def test_log_that_alone_had_the_changes_is_begun_again(tmp_path: Path, server: Server) -> None:
+def test_lost_log_that_alone_had_the_changes_begins_again(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         once(sinks)
@@ -201,13 +202,13 @@ def test_log_that_alone_had_the_changes_is_begun_again(tmp_path: Path, server: S
     with _running(sinks) as running:
         assert _code(sinks) == "SQ3436"
         _skip(sinks, "SQ3436")
-        running.until(lambda: running.host.told[-1].status != "stalled")
+        running.until(lambda: running.host.reports[-1].status != "stalled")
         once(sinks)
         assert sinks.rows() == server.rows()
         server.commit([("t", 2, "two")])
         once(sinks)
     server.commit([("t", 3, "three")])
-    discard(sinks.place)  # the server has all that follows
+    discard(sinks.directory)  # the server has all later changes
     with _running(sinks):
         once(sinks)
     assert sinks.rows() == server.rows()
@@ -216,7 +217,7 @@ def test_log_that_alone_had_the_changes_is_begun_again(tmp_path: Path, server: S
         assert _code(sinks) == "SQ3436"
 
 
-def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_path: Path, server: Server) -> None:
+def test_sink_that_cannot_refresh_continues_with_later_changes(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         loop = once(sinks)
@@ -224,11 +225,11 @@ def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_pat
     start = loop.marker.end["t"]
     reader = loop.readers["t"]
     with _running(sinks) as running:
-        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         server.commit([("t", 2, "kept")])
-    for _ in range(3):  # nothing of it is forgotten before the sink has it
+    for _ in range(3):  # no entry is deleted before the sink has it
         with _running(sinks) as running:
             running.confirms()
     end = reader.latest(start, _MANY)
@@ -236,26 +237,26 @@ def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_pat
     assert not reader.wants_full_refresh(end)
 
 
-def test_sink_of_rows_with_holes_goes_on_with_all_rows(tmp_path: Path, server: Server) -> None:
+def test_sink_with_unchanged_values_continues_with_all_rows(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         loop = once(sinks)
     _lose_log(sinks, ("t", 1, "lost"))
     start, known = loop.marker.end["t"], loop.readers["t"]
     assert isinstance(known, LogReader)
-    reader = replace(known, holes=True)
+    reader = replace(known, unchanged_values=True)
     with _running(sinks) as running:
-        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         running.until(lambda: (end := reader.latest(start, _MANY)) != start and end.get("done"))
         end = reader.latest(start, _MANY)
-        assert reader.snapshot_running(start)  # a change of a row that the sink has not seen is passed over until then
+        assert reader.snapshot_running(start)  # until then, changes of rows that the sink lacks are skipped
         assert sum(file["rows"] for split in reader.splits(start, end) for file in split["files"]) == 30
         assert not reader.wants_full_refresh(end)
 
 
-def test_sink_that_keeps_rows_of_others_goes_on_with_what_comes(tmp_path: Path, server: Server) -> None:
+def test_sink_that_keeps_its_rows_continues_with_later_changes(tmp_path: Path, server: Server) -> None:
     sinks = Keeper(tmp_path, keeping=LogRetention(keep="log"))
     with _running(sinks):
         once(sinks)
@@ -263,7 +264,7 @@ def test_sink_that_keeps_rows_of_others_goes_on_with_what_comes(tmp_path: Path, 
     with _running(sinks) as running:
         assert _code(sinks) == "SQ3436"
         _skip(sinks, "SQ3436")
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         server.commit([("t", 2, "kept")])
         loop = once(sinks)
     assert not loop.needs_full_refresh()
@@ -271,7 +272,7 @@ def test_sink_that_keeps_rows_of_others_goes_on_with_what_comes(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("code", ["SQ3702", "SQ3436"])
-def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, server: Server, code: str) -> None:
+def test_sink_that_continues_reads_the_rest_of_an_initial_snapshot(tmp_path: Path, server: Server, code: str) -> None:
     server.commit([("t", key, "old") for key in range(30, 300)])
     sinks = Keeper(tmp_path, keeping=LogRetention(keep="log") if code == "SQ3436" else LogRetention())
     loop = sinks.loop("a")
@@ -281,19 +282,19 @@ def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, se
     _lose(sinks, server)
     if code == "SQ3436":
         (server.path.parent / "lost").unlink()
-        discard(sinks.place)
+        discard(sinks.directory)
     with _running(sinks) as running:
         assert _code(sinks) == code
         _skip(sinks, code)
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         loop = once(sinks)
     assert not loop.needs_full_refresh()
-    lost = {2: "old"}  # nothing tells of a row that went meanwhile
+    lost = {2: "old"}  # the deletion of this row is lost
     assert sinks.rows() == lost | server.rows()
 
 
 def _first_batch(loop: BatchLoop) -> None:
-    """Commit some chunks of a first snapshot, and not all."""
+    """Commit some chunks of an initial snapshot."""
     loop.start(epoch=1)
     rows, reader, deadline = 0, loop.readers["t"], Deadline()
     while not rows:
@@ -303,7 +304,7 @@ def _first_batch(loop: BatchLoop) -> None:
         rows += committed.rows if committed is not None else 0
 
 
-def test_place_that_the_log_left_behind_is_given_up(tmp_path: Path, server: Server) -> None:
+def test_position_before_the_log_is_an_accepted_loss(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks):
         once(sinks, "b")
@@ -313,14 +314,14 @@ def test_place_that_the_log_left_behind_is_given_up(tmp_path: Path, server: Serv
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
         assert _code(sinks, "b") == "SQ3434"
-        messages.send(sinks.place.notes, "skip/id-b.t", messages.LossAcceptance("SQ3434"))
+        messages.send(sinks.directory.messages, "skip/id-b.t", messages.LossAcceptance("SQ3434"))
         running.host.sinks = sinks
         once(sinks, "b")
-        assert not (sinks.place.folder / "skip" / "id-b.t.json").exists()
+        assert not (sinks.directory.folder / "skip" / "id-b.t.json").exists()
     assert sinks.rows("b") == server.rows()
 
 
-def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_path: Path, server: Server) -> None:
+def test_folder_lost_after_an_accepted_loss_begins_again(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with _unslotted(sinks):
         once(sinks)
@@ -328,18 +329,18 @@ def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_p
     with _unslotted(sinks) as running:
         assert _code(sinks) == "SQ3702"
         _skip(sinks)
-        running.until(lambda: messages.latest_epoch(sinks.place.notes).begin)
+        running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         loop = once(sinks)
     server.commit([("t", 1, "after"), ("t", 2, None)])
-    shutil.rmtree(sinks.place.folder)
+    shutil.rmtree(sinks.directory.folder)
     running = _unslotted(sinks)
-    running.host.known["id-a"] = loop.marker.end["t"]
+    running.host.offsets["id-a"] = loop.marker.end["t"]
     with running:
         loop = sinks.loop("a")
         drain(loop)
     assert not loop.needs_full_refresh()
     assert sinks.rows() == server.rows()
-    assert messages.latest_epoch(sinks.place.notes).number == 1
+    assert messages.latest_epoch(sinks.directory.messages).number == 1
 
 
 def _unslotted(sinks: Sinks) -> Running:
@@ -349,7 +350,7 @@ def _unslotted(sinks: Sinks) -> Running:
 @pytest.mark.share(3)
 @pytest.mark.parametrize("keep", ["server", "log"])
 @pytest.mark.parametrize("point", ["era", "renewed", "entry-before", "entry-made"])
-def test_skipping_that_is_broken_off_goes_on(
+def test_interrupted_acceptance_continues(
     tmp_path: Path, server: Server, point: str, keep: Literal["server", "log"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sinks = Sinks(tmp_path, keeping=LogRetention(keep=keep))

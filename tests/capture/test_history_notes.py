@@ -1,4 +1,4 @@
-"""What was read last is noted for a comparison alone: where the note fails, reading goes on, and the next has it."""
+"""Failed notes of the last read position do not stop reading: the next one succeeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.notes import MemoryNotes
 
 @dataclass
 class _Notes(MemoryNotes):
-    """Fail with an error as long as there is one."""
+    """Notes that raise `error` while it is set."""
 
     error: Exception | None = None
 
@@ -39,7 +39,7 @@ def _of_postgres(notes: _Notes) -> tuple[Callable[[], None], Callable[[], object
 
 
 @pytest.mark.parametrize("of", [_of_mysql, _of_postgres])
-def test_note_that_fails_is_made_the_next_time(
+def test_failed_note_is_written_the_next_time(
     of: Callable[[_Notes], tuple[Callable[[], None], Callable[[], object], object]],
 ) -> None:
     notes = _Notes()

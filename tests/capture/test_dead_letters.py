@@ -1,4 +1,4 @@
-"""Rows that do not fit are kept, a sink dies before it commits the others, and the log is lost: it goes on."""
+"""Dead letters are written, the sink dies before its commit, and the log is lost: the batch ends where it did."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.readers import duckdb_folder
 
 
 class Picky(FakeStream):
-    """A stream for which rows of negative keys do not fit."""
+    """A stream with row errors for negative keys."""
 
     def _event(self, found: Sequence[tuple[int, str]]) -> RowsChanged:
         event = super()._event(found)
@@ -36,19 +36,19 @@ class Picky(FakeStream):
 
 
 class _DeadError(Exception):
-    """The process dies."""
+    """The death of the process."""
 
 
 def _dies(*arguments: object) -> None:
     raise _DeadError
 
 
-def _letters(folder: Path) -> list[int]:
+def _dead_letters(folder: Path) -> list[int]:
     return sorted(int(row[0]) for row in duckdb_folder(str(folder / "lake" / "n" / "a__errors"), "raw"))
 
 
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_batch_whose_letters_are_there_ends_where_it_did(
+def test_a_batch_with_stored_dead_letters_ends_where_it_did(
     tmp_path: Path, longer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server.make(tmp_path / "server.db")
@@ -69,26 +69,26 @@ def test_a_batch_whose_letters_are_there_ends_where_it_did(
             patched.setattr(loop.writer, "commit", _dies)
             with pytest.raises(_DeadError):
                 loop.process(start, end)
-    assert _letters(tmp_path) == [-10]
-    discard(sinks.place)
-    if longer:  # an entry of the log goes past the end of that batch
+    assert _dead_letters(tmp_path) == [-10]
+    discard(sinks.directory)
+    if longer:  # an entry of the log passes the end of that batch
         server.commit([("t", -11, "bad"), ("t", 2, "new")])
     with Running(sinks, QUICK, stream):
         once(sinks)
         server.commit([("t", -12, "bad"), ("t", 3, "new")])
         once(sinks)
     assert sinks.rows() == {key: value for key, value in server.rows().items() if key >= 0}
-    assert _letters(tmp_path) == ([-12, -11, -10] if longer else [-12, -10])
+    assert _dead_letters(tmp_path) == ([-12, -11, -10] if longer else [-12, -10])
 
 
-def test_records_that_do_not_decode_are_written_before_they_fill_the_memory(tmp_path: Path) -> None:
+def test_row_errors_are_spilled_before_they_fill_the_memory(tmp_path: Path) -> None:
     store = LogDirectory.local(tmp_path / "log").store
     buffer = Buffer(store, 1)
     errors = [RowError(str(number), "SQ3101", "no", b"x" * 1000) for number in range(1000)]
     rows = replace(rows_of([(1, "new")]), errors=errors)
-    buffer.take(RowsChanged("1", {"t": [rows]}, Transactions((), ()), open=True), 0.0)
+    buffer.add(RowsChanged("1", {"t": [rows]}, Transactions((), ()), open=True), 0.0)
     assert buffer.bytes > 1_000_000
     buffer.spill()
     assert buffer.bytes == 0
     (file,) = buffer.files["t"]
-    assert data_file.failed(store, file) == errors
+    assert data_file.read_failures(store, file) == errors

@@ -1,4 +1,4 @@
-"""Holes of rows whose key changed are filled from rows that came before them, however the entry is cut."""
+"""Unchanged values of rows with another key are filled from earlier rows, at any cut between two parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = dict[int, dict[str, str]]
 
 
 def _changes(rows: Rows, dice: random.Random) -> list[dict[str, Any]]:
-    """Change a server's rows; return what it sends of that."""
+    """Change a server's rows; return the rows that it sends."""
     sent: list[dict[str, Any]] = []
     for turn in range(12):
         key, other, what = dice.randrange(4), dice.randrange(4), dice.random()
@@ -33,24 +33,24 @@ def _changes(rows: Rows, dice: random.Random) -> list[dict[str, Any]]:
             del rows[key]
             sent.append({"id": key, "$diff": -1})
         elif what < 0.6:
-            told = {name: f"{name}{turn}" for name in ("a", "b") if dice.random() < 0.4}
-            rows[key] |= told
-            sent.append({"id": key, **told, "$diff": 1, "$hole": _hole(told)})
+            values = {name: f"{name}{turn}" for name in ("a", "b") if dice.random() < 0.4}
+            rows[key] |= values
+            sent.append({"id": key, **values, "$diff": 1, "$hole": _bits(values)})
         elif other not in rows:
-            told = {name: f"{name}{turn}" for name in ("a", "b") if dice.random() < 0.4}
-            rows[other] = rows.pop(key) | told
+            values = {name: f"{name}{turn}" for name in ("a", "b") if dice.random() < 0.4}
+            rows[other] = rows.pop(key) | values
             sent.append({"id": key, "$diff": -1})
-            sent.append({"id": other, **told, "$diff": 1, "$hole": _hole(told), "$from": {"id": key}})
+            sent.append({"id": other, **values, "$diff": 1, "$hole": _bits(values), "$from": {"id": key}})
     return sent
 
 
-def _hole(told: dict[str, str]) -> bytes | None:
-    number = sum(1 << place for place, name in ((1, "a"), (2, "b")) if name not in told)
+def _bits(values: dict[str, str]) -> bytes | None:
+    number = sum(1 << place for place, name in ((1, "a"), (2, "b")) if name not in values)
     return bytes([number]) if number else None
 
 
 def _applied(before: Rows, changes: list[dict[str, Any]]) -> Rows:
-    """Apply changes as one who knows other keys' rows only as they were before all of them."""
+    """Apply changes to the rows before the entry; values of other keys come from these rows."""
     rows = {key: dict(row) for key, row in before.items()}
     for each in changes:
         if each["$diff"] == -1:
@@ -65,7 +65,7 @@ def _applied(before: Rows, changes: list[dict[str, Any]]) -> Rows:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_holes_are_filled(seed: int) -> None:
+def test_unchanged_values_are_filled(seed: int) -> None:
     dice = random.Random(seed)
     rows: Rows = {0: {"a": "old a", "b": "old b"}, 1: {"a": "old a1", "b": "old b1"}}
     before = {key: dict(row) for key, row in rows.items()}
@@ -76,7 +76,7 @@ def test_holes_are_filled(seed: int) -> None:
     assert _applied(before, found) == rows
 
 
-def test_rows_without_such_holes_stay_as_they_are() -> None:
+def test_rows_with_unchanged_values_of_the_same_key_are_left_alone() -> None:
     part = TableRows(pa.RecordBatch.from_pylist([{"id": 1, "$diff": 1, "$hole": b"\x02"}], schema=_SCHEMA))
     assert not has_unchanged_from_other_key(part)
     assert fill_unchanged(_TABLE, [part]) == [part]
