@@ -58,7 +58,7 @@ def test_state_is_rebuilt_from_a_log_that_has_all(tmp_path: Path) -> None:
         _lose(tmp_path)
         sinks.server.commit([("t", 1, "new"), ("t", 2, None)])
         loop = sinks.loop("a")
-        loop.engine = engine = _Engine()
+        loop.computation.engine = engine = _Engine()
         drain(loop)
     assert sinks.rows() == sinks.server.rows()
     # a value that is not there, of a row that a chunk brings later, is no error then either

@@ -103,7 +103,7 @@ class _Run:
     def claim(self, epoch: int = 1) -> BatchLoop:
         self.runner.host.control.acquire(self.runner.sink_id, owner=self.runner.owner, takeover=True)
         loop = self.runner._claim(epoch)
-        loop.engine = self.engine
+        loop.computation.engine = self.engine
         return loop
 
     def batch(self, loop: BatchLoop, gate: _Gate) -> threading.Thread:

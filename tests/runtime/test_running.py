@@ -22,7 +22,7 @@ from sinkql.errors import LateError
 from sinkql.logical import Reference, Type
 from sinkql.logical.function import SINGLE, call
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled
-from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.maintenance import TableMaintenance
 from sinkql.runtime.batch.metrics import ProgressMeter
 from sinkql.runtime.sink.workload import Workload
 from support.command import ONLY_LATE
@@ -200,8 +200,8 @@ def test_a_running_sink_compacts_its_table_when_asked_to_and_keeps_its_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = threading.Event()
-    monkeypatch.setattr(BatchLoop, "_maintain", lambda loop, before: None)
-    monkeypatch.setattr(BatchLoop, "refresh_files", lambda loop: kept.set())
+    monkeypatch.setattr(TableMaintenance, "maintain", lambda maintenance, before, targets: None)
+    monkeypatch.setattr(TableMaintenance, "refresh_files", lambda maintenance: kept.set())
     control = MemoryControl()
     each = job(counter(rows_per_second=20), tmp_path)
 

@@ -17,6 +17,7 @@ from sinkql import physical
 from sinkql.connector_api.stream import Context, JobOffsets, Reader
 from sinkql.errors import FencedError, LateError, LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch import failure
+from sinkql.runtime.batch.attempt import OutdatedStartError
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import Desired, Status
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
@@ -32,7 +33,7 @@ from sinkql.runtime.batch.events import (
     SinkStopped,
     Stage,
 )
-from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.metrics import ProgressMeter
 from sinkql.runtime.batch.pacing import MaintenanceBudget, Pacer, PacingOrders
 from sinkql.runtime.batch.scheduler import Process, ScheduledSink
@@ -136,7 +137,7 @@ class SinkRunner:
         loop, seat = self._loop, self._seat
         if loop is not None:
             waits = seat is not None and seat.stalls
-            at, state = loop.marker.end, loop.figures.now
+            at, state = loop.marker.end, loop.report.metrics.now
             tick = loop.marker.tick
             self._meter.sample(loop.job.sink, loop.readers, at, waits=waits, last=last, state=state, tick=tick)
 
@@ -335,7 +336,7 @@ class SinkRunner:
         pacer = Pacer(readers, comes=lambda: loop.next_temporal_change, timeline=self._timeline(readers))
         seat = self._seat = ScheduledSink(pacer, self._orders(loop), self._process(loop), self.wake)
         if not self.host.once:
-            loop.allowance.left = lambda: self.host.conductor.idle_seconds(seat)
+            loop.maintenance.budget.left = lambda: self.host.conductor.idle_seconds(seat)
         try:
             if self._stops():
                 return "stopped"
@@ -402,9 +403,10 @@ class SinkRunner:
         engine = SparkEngine(self._spark, buckets=job.buckets or host.buckets)
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
-            MaintenanceBudget(stops=self._stops), self._commits,
-            open_dead_letter_table(host.registry, job, self.context),
-            StateDirectory.of(self.context), host.since_ms, self.context.ticks, self._renew,
+            MaintenanceBudget(stops=self._stops), before_commit=self._commits,
+            dead_letters=open_dead_letter_table(host.registry, job, self.context),
+            state_directory=StateDirectory.of(self.context), since_ms=host.since_ms, ticks=self.context.ticks,
+            renew=self._renew,
         )  # fmt: skip
         with host.claiming[job.write.connection.name].wait_turn(self._stops):
             loop.start(epoch=epoch, once=host.once)
@@ -485,7 +487,7 @@ class SinkRunner:
                     self.host.progress(SinkReached(self.job.sink, done))
             if self._batch.acquire(blocking=False):
                 try:
-                    loop.refresh_files()
+                    loop.maintenance.refresh_files()
                 finally:
                     self._batch.release()
             change = self._following.take()
