@@ -38,7 +38,7 @@ _FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
     "sinkql.capture.session:CaptureSession.confirm": ("confirms", None),
     "sinkql.capture.session:CaptureSession._look": ("capture looks at its sinks", None),
     "sinkql.capture.session:CaptureSession._read_chunks": ("reads chunks", None),
-    "sinkql.runtime.batch.scheduler:BatchScheduler._round": ("round", None),
+    "sinkql.runtime.batch.scheduler:BatchScheduler._run_round": ("round", None),
     "sinkql.runtime.batch.pacing:Pacer.next_end": ("looks for what is new", None),
     "sinkql.runtime.batch.loop:BatchLoop.process": (BATCH, _end_of_batch),
     "sinkql.runtime.batch.attempt:BatchAttempt.execute": ("batch, other", None),

@@ -102,7 +102,7 @@ def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
     monkeypatch.setattr(runner, "SparkEngine", lambda session, *, buckets: found.engine)
     monkeypatch.setattr(runner, "_FIRST_WAIT", 0.001)
     monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(scheduler, "_TEND_SECONDS", 0.01)
+    monkeypatch.setattr(scheduler, "_CHECK_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "_SLOW_SECONDS", PATIENCE_S)  # a slow machine opens no lane beside
     return found
 
