@@ -186,9 +186,9 @@ def main() -> None:
     many = arguments.rows, arguments.keys, arguments.columns
     loop = open_churn(folder, *many, version=arguments.version, newest=arguments.newest)
     if arguments.share is not None:
-        loop.allowance.share = arguments.share / 100
+        loop.maintenance.budget.share = arguments.share / 100
     idle = [0.0]
-    loop.allowance.clock = lambda: time.monotonic() + idle[0]
+    loop.maintenance.budget.clock = lambda: time.monotonic() + idle[0]
     spent = _metered(loop)
     loop.start(epoch=1)
     step = _stepper(loop)
@@ -205,7 +205,7 @@ def main() -> None:
             each = cpu / number * 1000
             print(f"{number}: {each:.0f} ms a commit, maintenance {share:.2f}; {looks[-1].said}", flush=True)
     print_looks(looks)
-    loop.optimize(lambda: True)
+    loop.maintenance.optimize(lambda: True)
     print(f"after OPTIMIZE SINK: {look(folder, columns).said}")
 
 

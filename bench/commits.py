@@ -64,7 +64,7 @@ def main() -> None:
     middle = _commit(step, arguments.commits - 2 * arguments.window, folder, most)
     last = _commit(step, arguments.window, folder, most)
     _print(first, middle, last, kept[0], arguments, most)
-    loop.optimize(lambda: True)
+    loop.maintenance.optimize(lambda: True)
     _print_files(folder)
 
 

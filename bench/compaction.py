@@ -47,7 +47,7 @@ def main() -> None:
     spark_rows = _rows(home / "many", columns)
     (metadata / "version-hint.text").write_text(hint)
     began = time.process_time()
-    loop.optimize(lambda: True)
+    loop.maintenance.optimize(lambda: True)
     ours = time.process_time() - began
     rows = _rows(home / "many", columns)
     print(f"parity {'ok' if rows == spark_rows else f'FAILED: {rows} and {spark_rows}'}")
@@ -60,7 +60,7 @@ def main() -> None:
 def _made(folder: Path, keys: int, rows: int, commits: int, columns: int) -> BatchLoop:
     (folder / "in").mkdir(parents=True)
     loop = open_churn(folder, rows, keys, columns)
-    loop.allowance.share = 0
+    loop.maintenance.budget.share = 0
     loop.start(epoch=1)
     step = _stepper(loop)
     for _ in range(1 + commits):

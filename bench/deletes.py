@@ -46,7 +46,7 @@ def main() -> None:
 def _scans(folder: Path, arguments: argparse.Namespace) -> list[str]:
     """Return the table after each of the commits."""
     loop = open_churn(folder, arguments.rows, arguments.keys, arguments.columns, version=arguments.version)
-    loop.allowance.share = 0
+    loop.maintenance.budget.share = 0
     loop.start(epoch=1)
     step, found = _stepper(loop), []
     for number in range(_AFTER[-1] + 1):

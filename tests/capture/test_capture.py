@@ -237,8 +237,8 @@ def test_rows_of_a_full_refresh_are_accounted_for(
         assert sinks.rows() == server.rows()
         loop = again(sinks)
         drain(loop)
-    assert isinstance(loop.control, MemoryControl)
-    (commit,) = loop.control.commits
+    assert isinstance(loop.report.control, MemoryControl)
+    (commit,) = loop.report.control.commits
     counts = {name: count for name, count in commit["counts"].items() if count}
     assert counts == {"read": 4, "filtered": 2, "superseded": 2}
     assert commit["rows"] == 0

@@ -58,7 +58,7 @@ def test_state_is_recovered_from_a_complete_log(tmp_path: Path) -> None:
         _lose(tmp_path)
         sinks.server.commit([("t", 1, "new"), ("t", 2, None)])
         loop = sinks.loop("a")
-        loop.engine = engine = _Engine()
+        loop.computation.engine = engine = _Engine()
         drain(loop)
     assert sinks.rows() == sinks.server.rows()
     # during the snapshot, a missing value of a row that a later chunk contains is no error

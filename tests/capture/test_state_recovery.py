@@ -110,7 +110,7 @@ def _check(loop: BatchLoop) -> None:
     again = rebuild_state(
         loop.job,
         loop.readers,
-        loop.engine,
+        loop.computation.engine,
         StateDirectory(loop.folder),
         loop.marker,
         LostStateError("SQ3402", "it is lost"),

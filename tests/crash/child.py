@@ -29,7 +29,8 @@ from sinkql.connector_api.stream import Context, JobOffsets
 from sinkql.connectors.files import reader
 from sinkql.connectors.iceberg.commit.proposal import publish
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.attempt import OutdatedStartError
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.storage import failpoint
@@ -46,7 +47,7 @@ def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
     pipeline.state.mkdir(parents=True, exist_ok=True)
     context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
     loop = loop_of(job, context, registry, engine=LocalEngine(buckets))
-    loop.allowance.share = 1e9  # what is due is done, however slow the machine
+    loop.maintenance.budget.share = 1e9  # what is due is done, however slow the machine
     return loop
 
 
@@ -79,9 +80,9 @@ def _then(deed: str, loop: BatchLoop) -> None:
         publish(loop.job.write, Context(loop.job.sink, loop.job.sink_id, loop.folder, lambda _: ""))
         return
     if deed == "replay":
-        loop.replay(loop.job.reads()[0])
+        loop.dead_letters.replay(loop.job.reads()[0])
         return
-    while not loop.optimize(lambda: True)[1]:
+    while not loop.maintenance.optimize(lambda: True)[1]:
         pass
 
 

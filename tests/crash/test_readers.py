@@ -95,7 +95,7 @@ def test_all_readers_find_the_same_after_hundreds_of_commits(
     assert len(control.compactions) > 5
     assert not [each.problem for each in control.compactions if each.problem]
     assert len(list(ancestry(verify.load(tmp_path)))) < COMMITS // 10
-    while not loop.optimize(lambda: True)[1]:
+    while not loop.maintenance.optimize(lambda: True)[1]:
         pass
     _check(tmp_path, churn.rows(), spark)
     verify.check_files(tmp_path)

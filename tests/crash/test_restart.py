@@ -196,7 +196,7 @@ def run_crowded(pipeline: Pipeline, deed: Callable[[], None]) -> int:
     """Run a pipeline in this process; return how often a batch came to its commit."""
     loop = open_loop(pipeline)
     crowded = Crowded(loop.writer, deed)
-    loop.writer = crowded
+    loop.table.writer = crowded
     loop.start(epoch=1, once=True)
     drain(loop)
     return crowded.commits

@@ -107,8 +107,8 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipeli
     (tmp_path / "in").mkdir()
     for number in range(20):
         (tmp_path / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
-    monkeypatch.setattr("sinkql.runtime.batch.loop._SWEEP_EVERY", 2)
-    monkeypatch.setattr("sinkql.runtime.batch.loop._SKEW_SECONDS", 0.0)
+    monkeypatch.setattr("sinkql.runtime.batch.maintenance._SWEEP_EVERY", 2)
+    monkeypatch.setattr("sinkql.runtime.batch.maintenance._SKEW_SECONDS", 0.0)
     failpoint._passes.clear()
     yield Pipeline(tmp_path, "append", batch_rows=1)
     failpoint._passes.clear()
@@ -155,7 +155,7 @@ def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
     assert [(number,) for number in range(20)] == sorted(found)
     for path in (pipeline.state / "files").rglob("files-*.json"):
         os.utime(path, (1, 1))
-    loop._sweep_positions()
+    loop.maintenance.sweep_source_files(loop.targets)
     ends = [*loop.marker.start.values(), *loop.marker.end.values()]
     needed = {Path(name).name for end in ends for name in reader.required_files(end)}
     state, table = _kept(pipeline)

@@ -95,9 +95,9 @@ class Pipeline:
         self.events.clear()
         context = replace(self.session.context(job), remote=self.remote)
         loop = loop_of(
-            job, context, self.session.catalog.registry, engine=self.engine, control=self.session.catalog.control
-        )
-        loop.progress = self.events.append
+            job, context, self.session.catalog.registry, engine=self.engine, control=self.session.catalog.control,
+            progress=self.events.append,
+        )  # fmt: skip
         loop.start(epoch=self.epochs, once=True)
         if batches:
             drain(loop)

@@ -16,7 +16,7 @@ from sinkql.connectors.iceberg.write import upsert
 from sinkql.connectors.iceberg.write import writer as writers
 from sinkql.errors import SinkqlError
 from sinkql.object_store import s3
-from sinkql.runtime.batch import loop as loops
+from sinkql.runtime.batch import maintenance
 from sinkql.runtime.batch.events import SinkRebuilding
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.state import manifest
@@ -78,7 +78,7 @@ def test_a_sink_goes_on_on_another_host_with_the_state_that_it_had(
         moving.check(sink)
         assert not _rebuilt(moving)
         if sink != "latest":
-            fetched = sum(each["fetched"] for each in loop.figures.now["arrangements"].values())
+            fetched = sum(each["fetched"] for each in loop.report.metrics.now["arrangements"].values())
             assert (fetched > 0) == (number > 0)
         moving.move()
         no_rebuild()
@@ -114,11 +114,11 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
         moving.put(50)
         loop = moving.run("joined")
         moving.move()
-    monkeypatch.setattr(loops, "_SWEEP_EVERY", 1)
+    monkeypatch.setattr(maintenance, "_SWEEP_EVERY", 1)
     before = loop.marker
     moving.put(50)
     loop = moving.run("joined")
-    home = loop._state.home
+    home = loop.state.home
     live = {"table.uuid"}
     for marker in (before, loop.marker):
         assert marker.state is not None
@@ -135,7 +135,7 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
 
 
 def test_a_sink_that_starts_for_each_batch_sweeps_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "_SWEEP_EVERY", 4)
+    monkeypatch.setattr(maintenance, "_SWEEP_EVERY", 4)
     monkeypatch.setattr(writers, "_SWEEP_EVERY", 4)
     counts = []
     with pipeline(tmp_path, str(tmp_path / "elsewhere")) as moving:
@@ -154,7 +154,7 @@ def test_a_store_that_takes_no_deletes_keeps_no_sink_from_its_commits(
     behind: tuple[Pipeline, Rule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moving, _ = behind
-    monkeypatch.setattr(loops, "_SWEEP_EVERY", 1)
+    monkeypatch.setattr(maintenance, "_SWEEP_EVERY", 1)
     moving.put(60)
     moving.run("sums")
 
@@ -213,7 +213,7 @@ def test_what_sinks_that_do_not_run_here_left_makes_room_and_is_fetched_when_the
     moving.check("joined")
     loop = moving.run("sums")
     moving.check("sums")
-    assert sum(each["fetched"] for each in loop.figures.now["arrangements"].values()) > 0
+    assert sum(each["fetched"] for each in loop.report.metrics.now["arrangements"].values()) > 0
     assert not _rebuilt(moving)
 
 

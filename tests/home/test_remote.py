@@ -19,7 +19,7 @@ from sinkql.connectors.iceberg.key_index import index
 from sinkql.connectors.iceberg.key_index.index import files
 from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import GoneError
-from sinkql.runtime.batch import loop as loops
+from sinkql.runtime.batch import maintenance
 from sinkql.runtime.batch.events import SinkRebuilding
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest
@@ -68,7 +68,7 @@ def _runs(folder: Path) -> set[str]:
 def test_machines_come_and_go_and_rows_stay_right(
     remote: tuple[Pipeline, Elsewhere], sink: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loops, "_SWEEP_EVERY", 2)
+    monkeypatch.setattr(maintenance, "_SWEEP_EVERY", 2)
     moving, engine = remote
     for number in range(8):
         moving.put(40)
@@ -107,7 +107,7 @@ def test_what_tasks_fetched_is_told(remote: tuple[Pipeline, Elsewhere]) -> None:
         shutil.rmtree(machine, ignore_errors=True)
     moving.put(40)
     loop = moving.run("sums")
-    fetched = sum(each["fetched"] for each in loop.figures.now["arrangements"].values())
+    fetched = sum(each["fetched"] for each in loop.report.metrics.now["arrangements"].values())
     assert fetched == sum(needed.values())
 
 

@@ -46,7 +46,7 @@ def test_messages_that_do_not_decode_are_kept_in_a_table_of_their_own(broker: Ka
     loop = pipeline.drain("s")
     assert pipeline.rows("s") == [(1,), (2,), (3,)]
     assert [row[0] for row in pipeline.rows("s__errors", "raw")] == [b"[", b"{", b'{"id": "x"}']
-    assert loop.letters is not None
+    assert loop.dead_letters.table is not None
 
 
 _JSON = [each for each in BAD_JSON if "record" not in each[0]]
@@ -81,8 +81,8 @@ def _run(
     for name in ("skip", "dead"):
         loop = pipeline.drain(name)
         assert pipeline.rows(name) == rows
-        assert isinstance(loop.control, MemoryControl)
-        assert sum(each["counts"]["failed"] for each in loop.control.commits) == len(bad)
+        assert isinstance(loop.report.control, MemoryControl)
+        assert sum(each["counts"]["failed"] for each in loop.report.control.commits) == len(bad)
     letters = pipeline.rows("dead__errors", "position, raw, message")
     assert sorted(raw for _, raw, _ in letters) == sorted(bad)
     assert all(message for _, _, message in letters)

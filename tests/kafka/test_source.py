@@ -277,7 +277,7 @@ def test_a_message_that_does_not_decode_stops_the_sink_at_its_place(broker: Kafk
         pipeline.drain("s")
     pipeline.source("skipping", "(n bigint)", topic, "FORMAT TEXT WITH (ON ERROR = SKIP)")
     pipeline.sink("skipping")
-    control = pipeline.drain("skipping").control
+    control = pipeline.drain("skipping").report.control
     assert pipeline.rows("skipping", "count(*), sum(n)") == [(501, sum(range(500)) + 7)]
     assert isinstance(control, MemoryControl)
     assert sum(each["counts"]["failed"] for each in control.commits) == 1
@@ -291,7 +291,7 @@ def test_a_key_that_is_missing_or_wrong_is_a_message_that_fails(broker: Kafka, p
     upsert = "KEY FORMAT TEXT VALUE FORMAT TEXT ENVELOPE UPSERT"
     pipeline.source("s", columns, topic, f"{upsert} WITH (ON ERROR = SKIP)")
     pipeline.sink("s", "KEY (id) MODE UPSERT")
-    control = pipeline.drain("s").control
+    control = pipeline.drain("s").report.control
     assert pipeline.rows("s") == [(1, "c")]
     assert isinstance(control, MemoryControl)
     assert sum(each["counts"]["failed"] for each in control.commits) == 3

@@ -19,8 +19,9 @@ from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Checkpoint, Committed, StaleFilesError, Writer
 from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import SinkqlError
+from sinkql.runtime.batch.attempt import OutdatedStartError
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkCompacted, SinkRebuilding
-from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.storage import failpoint
 from support.eager import compact_eagerly
@@ -112,7 +113,7 @@ def test_compactions_are_told_and_a_sink_that_is_to_stop_begins_none(
     compact_eagerly(monkeypatch)
     events: list[Event] = []
     loop = open_loop(job(counter(up_to=25), tmp_path, max_rows=5), tmp_path, events)
-    loop.allowance.stops = lambda: stops
+    loop.maintenance.budget.stops = lambda: stops
     loop.start(epoch=1, once=True)
     drain(loop)
     told = [event.compacted for event in events if isinstance(event, SinkCompacted)]
@@ -149,7 +150,7 @@ def test_an_index_that_is_lost_between_batches_is_made_anew(tmp_path: Path, how:
             if how == "torn":
                 path.write_bytes(b"torn")
 
-    loop.progress = damage
+    loop.report.progress = damage
     loop.start(epoch=1, once=True)
     drain(loop)
     committed, rebuilding, *others = told
@@ -188,7 +189,7 @@ def test_a_batch_is_written_again_after_a_conflict_but_not_for_ever(
     tmp_path: Path, conflicts: int, expected: int
 ) -> None:
     loop = open_loop(job(counter(up_to=3), tmp_path), tmp_path)
-    loop.writer = Conflicting(loop.writer, conflicts)
+    loop.table.writer = Conflicting(loop.writer, conflicts)
     loop.start(epoch=1, once=True)
     if expected:
         drain(loop)
@@ -264,10 +265,10 @@ def test_a_sink_that_idles_writes_again_what_cleaners_take_for_forgotten(
             os.utime(path, (old, old))
             if gone:
                 path.unlink()
-        loop.refresh_files()
+        loop.maintenance.refresh_files()
         assert not gone or not any(path.exists() for path in newest)  # a few hours later
-        monkeypatch.setattr(loop, "_keep_at", 0.0)
-        loop.refresh_files()
+        monkeypatch.setattr(loop.maintenance, "_refresh_at", 0.0)
+        loop.maintenance.refresh_files()
         assert {path: path.read_bytes() for path in newest} == newest
         assert all(path.stat().st_mtime > old for path in newest)
     loop.writer.refresh()
@@ -303,7 +304,7 @@ def test_a_sink_whose_files_cannot_be_written_again_goes_on(
         monkeypatch.setattr(loop.writer, "refresh", _full)
     else:
         load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db").drop_table("n.t")
-    monkeypatch.setattr(loop, "_keep_at", 0.0)
-    loop.refresh_files()
+    monkeypatch.setattr(loop.maintenance, "_refresh_at", 0.0)
+    loop.maintenance.refresh_files()
     assert offsets.exists() == (trouble != "table")
     assert copy.read_bytes() == whole

@@ -16,7 +16,7 @@ from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.clock import CLOCK, with_clock
+from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.storage import failpoint
@@ -50,8 +50,7 @@ class Timed:
         self.job = msgspec.structs.replace(each, follows=self.follows)
 
     def start(self, *, epoch: int = 1, once: bool = False) -> None:
-        self.loop = loop_of(self.job, contexts(self.folder, self.job), discover())
-        self.loop.readers = with_clock(self.job, self.loop.readers, lambda: self.now)
+        self.loop = loop_of(self.job, contexts(self.folder, self.job), discover(), now_ms=lambda: self.now)
         self.pacer = Pacer(self.loop.readers, comes=lambda: self.loop.next_temporal_change)
         self.loop.start(epoch=epoch, once=once)
 

@@ -88,7 +88,7 @@ def _conductor(
         return lanes[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scheduler, "_TEND_SECONDS", tend_seconds)
+        patch.setattr(scheduler, "_CHECK_SECONDS", tend_seconds)
         patch.setattr(scheduler, "_SLOW_SECONDS", slow_seconds)
         found = BatchScheduler(open_lane, most, round_seconds=round_seconds)
         try:
@@ -120,7 +120,7 @@ def test_no_thread_but_the_conductors_asks_how_lanes_are() -> None:
             thread = threading.Thread(target=found.add, args=(_Sink().seat(),), daemon=True)
             thread.start()
             joined(thread)
-        assert {thread.name for thread in lane.asked} == {"conductor"}
+        assert {thread.name for thread in lane.asked} == {"scheduler"}
         lane.broken = OSError("Java has ended")
         late = _Sink()
         found.add(late.seat())  # the lane that is gone does not count
@@ -174,7 +174,7 @@ def _until(found: BatchScheduler, holds: Callable[[], bool]) -> None:
         with found._changed:
             if holds():
                 return
-            assert deadline.left(), f"no {source_of(holds)}: {[each.state for each in found._places]}"
+            assert deadline.left(), f"no {source_of(holds)}: {[each.state for each in found._pool.workers]}"
             found._changed.wait(_LOOK_S)
 
 
@@ -224,7 +224,9 @@ def test_another_lane_is_there_before_a_round_of_several_batches_is_over(monkeyp
         found.add(sink.backlog())
         _until(
             found,
-            lambda: sorted(each.state for each in found._places) in (["called", "running"], ["running", "staying"]),
+            lambda: (
+                sorted(each.state for each in found._pool.workers) in (["running", "starting"], ["running", "waiting"])
+            ),
         )
         sink.may.set()
         sink.has(4)
@@ -409,15 +411,15 @@ def test_a_lane_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
         found.add(runs.seat())
         runs.tries(1)
         lanes[0].broken = RuntimeError("Java ended")
-        open_lane = found._open_lane
+        open_worker = found._pool._open_worker
 
         def opened_late(round_: Callable[[], None]) -> scheduler.Worker:
             released.set()  # and it wants a lane again
             assert opening.waited_for.wait(PATIENCE_S)
-            return open_lane(round_)
+            return open_worker(round_)
 
         patch.setattr(found, "_opening", opening)
-        patch.setattr(found, "_open_lane", opened_late)
+        patch.setattr(found._pool, "_open_worker", opened_late)
         found.add(comes.seat())
         runs.has(3)
         comes.has(3)

@@ -57,8 +57,8 @@ def test_each_record_is_accounted_for(tmp_path: Path, relation: str, mode: str, 
     loop = _loop(tmp_path, relation, mode)
     loop.start(epoch=1, once=True)
     drain(loop)
-    assert isinstance(loop.control, MemoryControl)
-    (commit,) = loop.control.commits
+    assert isinstance(loop.report.control, MemoryControl)
+    (commit,) = loop.report.control.commits
     counts = {name: count for name, count in commit["counts"].items() if count}
     assert counts == account
     gone = account["failed"] + account.get("filtered", 0) + account.get("superseded", 0)

@@ -19,8 +19,9 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.process import application
 from sinkql.runtime.process.application import RunSpec, _Application
-from sinkql.runtime.sink import runner
-from sinkql.runtime.sink.host import SinkHost, SinkOutcome
+from sinkql.runtime.sink import incarnation
+from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
+from sinkql.runtime.sink.runner import SinkRunner
 from support.patience import PATIENCE_S
 from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
 
@@ -82,18 +83,19 @@ class _Run:
     engine: _Engine = field(default_factory=_Engine)
     control: _Control = field(default_factory=_Control)
     stopping: threading.Event = field(default_factory=threading.Event)
-    runner: runner.SinkRunner = field(init=False)
+    runner: SinkRunner = field(init=False)
     application: _Application = field(init=False)
     raised: list[Exception] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         roster = FixedRoster([job(self.body, self.folder)])
         host = SinkHost(
-            _no_spark, 2, discover(), self.control, lambda _: None, roster, lambda each: contexts(self.folder, each),
-            self.folder, once=False, stopping=self.stopping,
+            SharedSpark(_no_spark, 2, self.folder), discover(), self.control, lambda _: None, roster,
+            lambda each: contexts(self.folder, each), once=False, stopping=self.stopping,
         )  # fmt: skip
         (work,) = roster.now()
-        self.runner = runner.SinkRunner(host, work, ran=True)
+        self.runner = SinkRunner(host, work)
+        self.runner.batches.ran = True
         workload = RunSpec(
             roster, host.contexts, host.registry, host.control, host.progress, once=False, takeover=False
         )
@@ -102,13 +104,13 @@ class _Run:
 
     def claim(self, epoch: int = 1) -> BatchLoop:
         self.runner.host.control.acquire(self.runner.sink_id, owner=self.runner.owner, takeover=True)
-        loop = self.runner._claim(epoch)
-        loop.engine = self.engine
+        loop = self.runner.incarnation().claim(epoch)
+        loop.computation.engine = self.engine
         return loop
 
     def batch(self, loop: BatchLoop, gate: _Gate) -> threading.Thread:
         """Begin an incarnation's next batch, of one number, in a thread; return it once it is at the gate."""
-        process = self.runner._process(loop)
+        process = self.runner.incarnation().process(loop)
         begin, end = loop.marker.end, _after(loop.marker.end)
 
         def call() -> None:
@@ -143,14 +145,14 @@ def _end(thread: threading.Thread, gate: _Gate) -> None:
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "_PATIENCE_SECONDS", -1.0)
-    monkeypatch.setattr(runner, "_YOUNG_SECONDS", 1e6)
+    monkeypatch.setattr(incarnation, "_YOUNG_SECONDS", 1e6)
 
 
 @pytest.mark.parametrize(("young_seconds", "left"), [(1e6, True), (0.0, False)])
 def test_a_first_batch_is_left_while_it_is_young_and_commits_nothing_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, young_seconds: float, left: bool
 ) -> None:
-    monkeypatch.setattr(runner, "_YOUNG_SECONDS", young_seconds)
+    monkeypatch.setattr(incarnation, "_YOUNG_SECONDS", young_seconds)
     gate = _Gate()
     run = _Run(tmp_path, engine=_Engine(gate))
     batch = run.batch(run.claim(), gate)
@@ -160,7 +162,7 @@ def test_a_first_batch_is_left_while_it_is_young_and_commits_nothing_then(
     outcomes = [outcome for _, outcome in run.application.ended.values()]
     assert outcomes == ([SinkOutcome(run.runner.job.sink, "stopped", early=True)] if left else [])
     _end(batch, gate)
-    assert [type(error) for error in run.raised] == ([runner._StoppedError] if left else [])
+    assert [type(error) for error in run.raised] == ([incarnation.StoppedError] if left else [])
     assert run.rows() == (0 if left else 1)
 
 
@@ -196,8 +198,8 @@ def test_a_first_batch_that_failed_makes_nothing_young(tmp_path: Path) -> None:
     run = _Run(tmp_path, engine=_Engine(gate))
     _end(run.batch(run.claim(), gate), gate)
     assert run.raised == [gate.error]
-    with run.runner._batch:  # as OPTIMIZE holds it
-        assert run.runner.busy
+    with run.runner.batches.lock:  # as OPTIMIZE holds it
+        assert run.runner.batches.is_busy
 
 
 def test_a_batch_that_needs_no_query_is_a_batch_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,23 +207,24 @@ def test_a_batch_that_needs_no_query_is_a_batch_all_the_same(tmp_path: Path, mon
     call = physical.AggregateCall("n", "count", None, False, "bigint")
     gate = _Gate()
     run = _Run(tmp_path, physical.Aggregate(read, "a1", (), (call,), read.change), control=_Control(gate=gate))
-    run.runner.ran = False
-    monkeypatch.setattr(runner, "SparkEngine", lambda session, *, buckets: run.engine)
+    run.runner.batches.ran = False
+    monkeypatch.setattr(incarnation, "SparkEngine", lambda session, *, buckets: run.engine)
     batch = _begun(threading.Thread(target=_incarnation, args=(run.runner,), daemon=True), gate)
     run.stopping.set()
     assert not run.application._stuck()
     _end(batch, gate)
-    assert (run.runner.ran, run.rows()) == (True, 1)
+    assert (run.runner.batches.ran, run.rows()) == (True, 1)
 
 
 def test_a_sink_whose_lease_was_lost_as_it_began_does_not_say_that_it_was_stopped(tmp_path: Path) -> None:
     run = _Run(tmp_path)
-    run.runner.lost = lost = LeaseLostError("SQ5202", "sink was taken over")
+    lost = LeaseLostError("SQ5202", "sink was taken over")
+    run.runner.lose_lease(lost)
     outcome = run.runner.run()
     assert outcome == SinkOutcome(run.runner.job.sink, "fenced", lost)
 
 
-def _incarnation(run: runner.SinkRunner) -> None:
+def _incarnation(run: SinkRunner) -> None:
     run.host.control.acquire(run.sink_id, owner=run.owner, takeover=True)
     with suppress(_NoSparkError):
-        run._incarnation(1)
+        run.incarnation().start(1)

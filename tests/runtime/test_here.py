@@ -47,8 +47,8 @@ def test_small_batches_need_no_spark(tmp_path: Path) -> None:
     for to in (3, 7):
         _commit(loop, to)
     assert rows(tmp_path) == sorted([(n,) for n in range(1, 8)] * 2)
-    assert isinstance(loop.control, MemoryControl)
-    assert loop.control.commits[-1]["rows"] == 8
+    assert isinstance(loop.report.control, MemoryControl)
+    assert loop.report.control.commits[-1]["rows"] == 8
     with pytest.raises(_SparkAskedError):
         _commit(loop, 20_000)
 

@@ -21,8 +21,9 @@ from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
 from sinkql.runtime.batch.scheduler import BatchScheduler
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.sink import runner
-from sinkql.runtime.sink.host import SinkHost, SinkOutcome
+from sinkql.runtime.sink import control, incarnation, retry
+from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
+from sinkql.runtime.sink.runner import SinkRunner
 from support.lane import ThreadLane
 from support.patience import PATIENCE_S, joined
 from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
@@ -52,7 +53,7 @@ class _Sinks:
     counts: Counter[tuple[str, type[Event]]] = field(default_factory=Counter)
     outcomes: list[SinkOutcome] = field(default_factory=list)
     lanes: list[ThreadLane] = field(default_factory=list)
-    runs: list[runner.SinkRunner] = field(default_factory=list)
+    runs: list[SinkRunner] = field(default_factory=list)
     told: threading.Condition = field(default_factory=threading.Condition)
 
     def tell(self, event: Event) -> None:
@@ -77,11 +78,11 @@ def _running(sinks: _Sinks) -> Iterator[None]:
     roster = FixedRoster(sinks.jobs)
     stopping = threading.Event()
     host = SinkHost(
-        object, 2, discover(), sinks.control, sinks.tell, roster,
-        lambda each: contexts(sinks.folder, each), sinks.folder, once=False, stopping=stopping,
+        SharedSpark(object, 2, sinks.folder), discover(), sinks.control, sinks.tell, roster,
+        lambda each: contexts(sinks.folder, each), once=False, stopping=stopping,
     )  # fmt: skip
-    host.conductor = BatchScheduler(sinks.lane, 1)
-    runs = sinks.runs = [runner.SinkRunner(host, work) for work in roster.now()]
+    host.scheduler = BatchScheduler(sinks.lane, 1)
+    runs = sinks.runs = [SinkRunner(host, work) for work in roster.now()]
     threads = [threading.Thread(target=lambda run=run: sinks.outcomes.append(run.run()), daemon=True) for run in runs]
     for thread in threads:
         thread.start()
@@ -92,17 +93,18 @@ def _running(sinks: _Sinks) -> Iterator[None]:
         for run, thread in zip(runs, threads, strict=True):
             run.wake.set()
             joined(thread)
-        host.conductor.close()
+        host.scheduler.close()
 
 
 @pytest.fixture
 def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
     """Return two sinks of numbers, a commit every few milliseconds."""
     found = _Sinks(tmp_path, [job(counter(name), tmp_path, table=name, interval_ms=20) for name in "ab"])
-    monkeypatch.setattr(runner, "SparkEngine", lambda session, *, buckets: found.engine)
-    monkeypatch.setattr(runner, "_FIRST_WAIT", 0.001)
-    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(scheduler, "_TEND_SECONDS", 0.01)
+    monkeypatch.setattr(incarnation, "SparkEngine", lambda session, *, buckets: found.engine)
+    monkeypatch.setattr(retry, "_FIRST_WAIT", 0.001)
+    for module in (control, incarnation):
+        monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(scheduler, "_CHECK_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "_SLOW_SECONDS", PATIENCE_S)  # a slow machine opens no lane beside
     return found
 
@@ -144,7 +146,7 @@ def test_a_sink_that_stalls_is_not_compacted_meanwhile(sinks: _Sinks) -> None:
 def test_a_sink_whose_table_is_being_compacted_waits_in_no_lane(sinks: _Sinks) -> None:
     with _running(sinks):
         sinks.waits("a", SinkCommitted)
-        with sinks.runs[0]._batch:  # as OPTIMIZE holds it
+        with sinks.runs[0].batches.lock:  # as OPTIMIZE holds it
             committed = sinks.counts["a", SinkCommitted]
             sinks.waits("b", SinkCommitted, 5)
             assert sinks.counts["a", SinkCommitted] == committed

@@ -22,7 +22,7 @@ from sinkql.errors import LateError
 from sinkql.logical import Reference, Type
 from sinkql.logical.function import SINGLE, call
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled
-from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.maintenance import TableMaintenance
 from sinkql.runtime.batch.metrics import ProgressMeter
 from sinkql.runtime.sink.workload import Workload
 from support.command import ONLY_LATE
@@ -52,28 +52,25 @@ def run_sinks(
     tell: Callable[[Event], None] = lambda event: None,
     roster: Workload | None = None,
 ) -> list[SinkOutcome]:
-    from sinkql.runtime.sink.host import SinkHost
+    from sinkql.runtime.sink.host import SharedSpark, SinkHost
     from sinkql.runtime.sink.runner import SinkRunner
 
     roster = roster or FixedRoster(jobs)
     host = SinkHost(
-        lambda: spark,
-        2,
+        SharedSpark(lambda: spark, 2, folder / f"lanes-{uuid4().hex}", most_workers=2),
         discover(),
         control or MemoryControl(),
         tell,
         roster,
         lambda each: contexts(folder, each),
-        folder / f"lanes-{uuid4().hex}",
         once=once,
-        lanes=2,
     )
     runs = [SinkRunner(host, work, takeover=takeover) for work in roster.now()]
     try:
         with ThreadPoolExecutor(len(runs)) as threads:
             return list(threads.map(lambda each: each.run(), runs))
     finally:
-        host.conductor.close()
+        host.scheduler.close()
 
 
 def endings(outcomes: Sequence[SinkOutcome]) -> list[tuple[str, str | None]]:
@@ -200,8 +197,8 @@ def test_a_running_sink_compacts_its_table_when_asked_to_and_keeps_its_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = threading.Event()
-    monkeypatch.setattr(BatchLoop, "_maintain", lambda loop, before: None)
-    monkeypatch.setattr(BatchLoop, "refresh_files", lambda loop: kept.set())
+    monkeypatch.setattr(TableMaintenance, "maintain", lambda maintenance, before, targets: None)
+    monkeypatch.setattr(TableMaintenance, "refresh_files", lambda maintenance: kept.set())
     control = MemoryControl()
     each = job(counter(rows_per_second=20), tmp_path)
 
@@ -291,9 +288,9 @@ def test_a_sink_stops_when_it_is_told_and_goes_on_where_it_was(spark: SparkSessi
 def test_what_does_not_answer_for_a_while_is_waited_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sinkql.runtime.sink import runner
+    from sinkql.runtime.sink import retry
 
-    monkeypatch.setattr(runner, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(retry, "_FIRST_WAIT", 0.01)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("id\n1\n")
     control = MemoryControl()

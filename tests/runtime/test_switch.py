@@ -18,7 +18,7 @@ from sinkql.connector_api.stream import NO_PLAN, PlanChange
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import silent
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.sink.host import SinkHost, SinkOutcome
+from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.sink.workload import SinkAssignment
 from support.lake import Lake, Sink
@@ -175,8 +175,9 @@ def test_a_sink_that_computes_its_rows_again_stops_when_it_is_told(
         control.wanted[after.sink_id] = wish
 
     host = SinkHost(
-        session, 2, discover(), control, silent, roster, lambda each: contexts(tmp_path, each), tmp_path, once=False
-    )
+        SharedSpark(session, 2, tmp_path), discover(), control, silent, roster,
+        lambda each: contexts(tmp_path, each), once=False,
+    )  # fmt: skip
     assert SinkRunner(host, roster.now()[0]).run() == SinkOutcome(after.sink, wish)
     assert control.statuses[-1] == (after.sink_id, wish, None)
     assert rows(tmp_path) == [(1,), (2,)]
@@ -200,14 +201,12 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
     roster: Any = SimpleNamespace(jobs=[after], work=lambda sink_id: FixedRoster(roster.jobs).work(sink_id))
     session: Any = SimpleNamespace  # no Spark gets anything to do
     host = SinkHost(
-        session,
-        2,
+        SharedSpark(session, 2, tmp_path),
         discover(),
         MemoryControl(),
         silent,
         roster,
         lambda each: contexts(tmp_path, each),
-        tmp_path,
         once=False,
     )
     assert SinkRunner(host, SinkAssignment(after)).run().error is not None

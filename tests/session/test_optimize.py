@@ -232,7 +232,7 @@ def test_a_catalog_that_is_locked_ends_no_sink(session: Session, tmp_path: Path)
     loop = run(session)
     before = files(tmp_path)
     number = session.catalog.control.ask(loop.job.sink_id)
-    loop.control = control = Locked(session)
+    loop.report.control = control = Locked(session)
     for _ in range(2):
         run_optimize_request(loop, control, threading.Lock(), lambda: False)
     done = control.outcome(loop.job.sink_id, number)[1]

@@ -49,7 +49,7 @@ def run(session: Session, sink: str = "s", epoch: int = 1) -> BatchLoop:
     loop.start(epoch=epoch, once=True)
     drain(loop)
     meter = ProgressMeter(job.sink_id, control, silent)
-    meter.sample(job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now)
+    meter.sample(job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.report.metrics.now)
     return loop
 
 
@@ -77,7 +77,7 @@ def test_arrangements_are_told_with_their_rows_and_widest_key(session: Session, 
     put(tmp_path, "a", [7] * 20 + [1, 2, 3])
     loop = run(session)
     groups, values = state(session)
-    entries = loop._state.load(loop.marker)["arrangements"]
+    entries = loop.state.load(loop.marker)["arrangements"]
     assert {each["name"] for each in (groups, values)} == {"s"}
     assert {each["operator"] for each in (groups, values)} == {"aggregate"}
     assert (groups["rows"], values["rows"]) == (4, 23)
@@ -101,10 +101,10 @@ def test_the_status_tells_of_rows_that_become_many_and_of_a_wide_key(session: Se
     run(session, epoch=2)
     assert status(session, "s")["amplification"] == 2.0  # each change of a group takes a row back, and gives one
     loop = run(session, epoch=3)
-    (first, *_) = loop.figures.now["arrangements"].values()
+    (first, *_) = loop.report.metrics.now["arrangements"].values()
     first["widest"] = 1_000_001
     ProgressMeter(loop.job.sink_id, session.catalog.control, silent).sample(
-        "s", loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now
+        "s", loop.readers, loop.marker.end, waits=False, last=True, state=loop.report.metrics.now
     )
     assert status(session, "s")["hint"] == (
         "A key of the sink's state has 1000001 rows, all of which a change of it may read or write. "

@@ -10,7 +10,7 @@ from sinkql.connectors.iceberg.commit import maintenance
 from sinkql.connectors.iceberg.compact import selection
 from sinkql.connectors.iceberg.key_index import compaction
 from sinkql.connectors.iceberg.write import writer
-from sinkql.runtime.batch import loop
+from sinkql.runtime.batch import maintenance as table_maintenance
 
 
 def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
@@ -28,4 +28,4 @@ def expire_hastily(patch: pytest.MonkeyPatch) -> None:
     """Expire snapshots when there are two too many, and sweep what nothing needs after each second batch."""
     patch.setattr(maintenance, "_AT_ONCE", 2)
     patch.setattr(writer, "_SWEEP_EVERY", 2)
-    patch.setattr(loop, "_SWEEP_EVERY", 2)
+    patch.setattr(table_maintenance, "_SWEEP_EVERY", 2)

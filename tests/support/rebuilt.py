@@ -22,7 +22,6 @@ from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder
 from sinkql.runtime.state.run import open_run
 from sinkql.session import Session
-from sinkql.state_store.directory import StateDirectory
 from sinkql.testing.target import MemoryWriter
 from support.running import loop_of
 
@@ -87,10 +86,11 @@ def _added_up(rows: list[dict[str, Any]]) -> Counter[str]:
 
 def check_rebuilt(loop: BatchLoop) -> int:
     """Compare the state that a sink keeps with that which is computed again; return how many rows it has."""
-    home = loop.home or StateDirectory(loop.folder)
+    home = loop.state.home
     kept = contents(state.load(loop.folder, str(loop.marker.state)), loop.folder)
     lost = LostStateError("SQ3402", "it is lost")
-    again = contents(rebuild_state(loop.job, loop.readers, loop.engine, home, loop.marker, lost), loop.folder)
+    rebuilt = rebuild_state(loop.job, loop.readers, loop.computation.engine, home, loop.marker, lost)
+    again = contents(rebuilt, loop.folder)
     for name in kept.keys() | again.keys():
         assert kept.get(name) == again.get(name), name
     return sum(map(len, kept.values()))

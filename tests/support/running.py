@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,10 +19,11 @@ from sinkql import physical
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.clock import with_clock
+from sinkql.runtime.batch.clock import machine_ms, with_clock
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.batch.engine import Engine
+from sinkql.runtime.batch.events import Progress, silent
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.local.engine import LocalEngine
@@ -149,14 +150,16 @@ def loop_of(
     engine: Engine | None = None,
     control: CommitLog | None = None,
     writer: Writer | None = None,
+    progress: Progress = silent,
+    now_ms: Callable[[], int] = machine_ms,
 ) -> BatchLoop:
     """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
-    readers = with_clock(job, {read.source: registry.reader(read, context) for read in job.reads()})
+    readers = with_clock(job, {read.source: registry.reader(read, context) for read in job.reads()}, now_ms)
     writer = writer or registry.writer(job.write, context)
     letters = open_dead_letter_table(registry, job, context)
     return BatchLoop(
-        job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), letters=letters,
-        home=StateDirectory.of(context),
+        job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), progress,
+        dead_letters=letters, state_directory=StateDirectory.of(context),
     )  # fmt: skip
 
 

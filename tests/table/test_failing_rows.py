@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.attempt import OutdatedStartError
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.session import Session
@@ -116,7 +117,7 @@ def _stall(session: Session) -> BatchLoop:
 @pytest.mark.spark
 def test_in_spark_a_sink_recovers_once_the_failing_row_is_deleted(spark: SparkSession, session: Session) -> None:
     running = _stall(session)
-    running.engine = SparkEngine(lambda: spark, buckets=2)
+    running.computation.engine = SparkEngine(lambda: spark, buckets=2)
     running.start(epoch=1)
     with pytest.raises(SinkqlError) as stalled:
         drain(running)

@@ -301,7 +301,7 @@ def test_values_stay_what_they_are_in_compactions_and_rebuilds(
             assert (epoch == 4 and loop.job.write.mode == "upsert") == loop.needs_full_refresh()
             drain(loop)
             assert epoch != 4 or _snapshots("keyed", "overwrite")[-1]["added-records"] == "1"
-            loop.optimize(lambda: True)
+            loop.maintenance.optimize(lambda: True)
         rows = {id_: [kind.stored(value) for kind, value in zip(kinds, row, strict=True)] for id_, row in model.items()}
         assert _read("keyed") == Counter(repr((*row, values[id_], id_)) for id_, row in rows.items())
         assert _summed("plain") == Counter(

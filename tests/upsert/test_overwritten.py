@@ -210,7 +210,8 @@ def test_rows_computed_again_are_those_after_all_went(tmp_path: Path) -> None:
     add(tmp_path / "stream", lines)
     catch_up(loop)
     other = open_loop(tmp_path, "positive")
-    other.job = msgspec.structs.replace(other.job, follows=(physical.Earlier(loop.job.plan, again=True),))
+    follows = (physical.Earlier(loop.job.plan, again=True),)
+    other.resume_point.job = msgspec.structs.replace(other.job, follows=follows)
     other.start(epoch=1)
     assert other.needs_full_refresh()
     other.full_refresh()
@@ -225,7 +226,8 @@ def test_rows_without_a_key_that_go_at_once_stop_the_sink(tmp_path: Path) -> Non
     add(tmp_path / "stream", [CLEARED])
     (read,) = loop.job.reads()
     keyless = msgspec.structs.replace(read, change="retract", key=())
-    loop.job = msgspec.structs.replace(loop.job, write=msgspec.structs.replace(loop.job.write, input=keyless))
+    write = msgspec.structs.replace(loop.job.write, input=keyless)
+    loop.computation.job = msgspec.structs.replace(loop.job, write=write)
     with pytest.raises(SinkqlError) as stopped:
         catch_up(loop)
     assert stopped.value.code == "SQ3416"

@@ -19,7 +19,8 @@ from sinkql.connector_api.stream import Context, Reader
 from sinkql.connectors.view.log import Entry, ViewLog, view_folder
 from sinkql.connectors.view.rows import read_runs, schema_of
 from sinkql.errors import FencedError, SinkqlError
-from sinkql.runtime.batch.loop import BatchLoop, OutdatedStartError
+from sinkql.runtime.batch.attempt import OutdatedStartError
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
@@ -169,8 +170,9 @@ class History:
         context = self.context(job)
         readers, writer = self.readers(job), REGISTRY.writer(job.write, context)
         loop = BatchLoop(
-            job, readers, writer, self.engine(), context.folder, MemoryControl(), home=StateDirectory.of(context)
-        )
+            job, readers, writer, self.engine(), context.folder, MemoryControl(),
+            state_directory=StateDirectory.of(context),
+        )  # fmt: skip
         loop.start(epoch=1)
         self.rebuilt += loop.needs_full_refresh()
         return loop

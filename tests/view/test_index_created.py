@@ -53,7 +53,7 @@ def _kept(session: Session, name: str) -> set[str]:
     job = jobs(session)[name]
     loop = loop_of(job, session.context(job), session.catalog.registry, control=session.catalog.control)
     loop.start(epoch=1)
-    return set(loop.figures.now["arrangements"])
+    return set(loop.report.metrics.now["arrangements"])
 
 
 def _log(session: Session) -> ViewLog:

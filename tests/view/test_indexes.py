@@ -27,7 +27,7 @@ def _run(folder: Path, seed: int, made: Sequence[Mapping[str, physical.Job]]) ->
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
         patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
-        patch("sinkql.runtime.batch.loop._SWEEP_EVERY", 1 if seed % 2 else 20),
+        patch("sinkql.runtime.batch.maintenance._SWEEP_EVERY", 1 if seed % 2 else 20),
         patch("sinkql.storage.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
         patch("sinkql.storage.spill.PART", 64 if seed % 3 == 1 else spill.PART),
     ):

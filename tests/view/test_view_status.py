@@ -29,7 +29,7 @@ def run(session: Session, *names: str) -> None:
         loop.start(epoch=1, once=True)
         drain(loop)
         ProgressMeter(job.sink_id, control, silent).sample(
-            job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.figures.now,
+            job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.report.metrics.now,
             tick=loop.marker.tick,
         )  # fmt: skip
 

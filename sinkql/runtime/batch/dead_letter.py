@@ -28,7 +28,6 @@ from sinkql.connector_api.stream import (
     JobOffsets,
     RowError,
     StaleFilesError,
-    Tally,
     Writer,
     WriteResult,
     WriteTask,
@@ -94,19 +93,6 @@ class DeadLetterBuffer:
 
 def _about(error: RowError) -> str | None:
     return json.dumps(error.about, sort_keys=True) if error.about else None
-
-
-@contextmanager
-def count_split(read: physical.Read, task: WriteTask | None, attempt: str) -> Iterator[Tally]:
-    """Give the tally of one reading of a split; at its end all is written that is kept, and all accounted for."""
-    letters = DeadLetterBuffer(task, read.name, attempt) if task is not None and has_dead_letter_table(read) else None
-    tally = Tally(letters=letters)
-    yield tally
-    tally.letters = None
-    if letters is not None:
-        letters.flush()
-        tally.written = letters.written
-    tally.settle(read.name)
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.lookup import IndexLookup
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
-from sinkql.runtime.batch.resume import snapshots_running_after, truncated_between
+from sinkql.runtime.batch.resume import snapshots_running_after, splits_between, truncated_between
 from sinkql.runtime.batch.timeline import Timeline, extended
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -237,10 +237,7 @@ class FullRefresh:
             reader.verify(end[name])
             if reader.refresh_outdated(done.at[name]):
                 raise loss_accepted_error(self.job)
-        splits = {
-            name: [] if done.at[name] == end[name] else reader.splits(done.at[name], end[name])
-            for name, reader in self.readers.items()
-        }
+        splits = splits_between(self.readers, done.at, end)
         cleared = self._cleared(done, end)
         snapshotting = snapshots_running_after(self.readers, done.at)
         task = self.writer.begin_refresh(done.parts, buckets=self.engine.buckets)

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from sinkql import physical
-from sinkql.connector_api.stream import FirstSnapshot, JobOffsets, Measure, Reader
+from sinkql.connector_api.stream import Committed, Compacted, FirstSnapshot, JobOffsets, Measure, Reader
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.control import Control
+from sinkql.runtime.batch.accounting import RecordAccount
+from sinkql.runtime.batch.control import CommitLog, Control
 from sinkql.runtime.batch.engine import Outcome
-from sinkql.runtime.batch.events import Progress, SinkSnapshotting
+from sinkql.runtime.batch.events import Progress, SinkCommitted, SinkCompacted, SinkSnapshotting
 from sinkql.runtime.state.manifest import Manifest
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.report import RowCounts
 from sinkql.runtime.state.run import Entry
+from sinkql.storage import failpoint
 
 _EVERY_SECONDS = 5.0
 
@@ -180,3 +183,77 @@ def _held(runs: Iterable[Entry]) -> dict[str, int]:
         "runs": len(found),
         "widest": max(widest, default=0),
     }
+
+
+@dataclass(slots=True)
+class CommitReport:
+    """Reports a sink's commits and compactions: to the catalog by `control`, to the user by `progress`.
+
+    `metrics` has sums since the start. `start` comes first.
+    """
+
+    job: physical.Job
+    readers: Mapping[str, Reader]
+    control: CommitLog
+    progress: Progress
+    metrics: SinkMetrics
+    _committed_at: float = field(default=0.0, init=False)
+
+    def start(self) -> None:
+        """Begin the time until the first commit, over which its rate of rows is computed."""
+        self._committed_at = time.monotonic()
+
+    def record(
+        self,
+        committed: Committed,
+        account: RecordAccount,
+        *,
+        next_commit: timedelta,
+        more: bool = False,
+        in_spark: bool = False,
+    ) -> None:
+        """Report a commit; `more` if a limit cut the batch, so that the next one does not wait for `next_commit`."""
+        lag = self._lag(committed.marker.end)
+        self.control.committed(
+            self.job.sink_id,
+            rows=committed.rows,
+            size=committed.bytes,
+            offsets=committed.marker.end,
+            epoch=committed.marker.epoch,
+            snapshot=committed.snapshot,
+            lag=lag,
+            counts=account.counts(),
+        )
+        failpoint.point("status")
+        now = time.monotonic()
+        elapsed, self._committed_at = max(1e-3, now - self._committed_at), now
+        self.progress(
+            SinkCommitted(
+                self.job.sink,
+                rows=committed.rows,
+                read=account.read,
+                failed=account.failed,
+                bytes=committed.bytes,
+                snapshot=committed.snapshot,
+                rows_per_second=account.read / elapsed,
+                lag=timedelta(seconds=lag),
+                next_commit=next_commit,
+                more=more,
+                in_spark=in_spark,
+            )
+        )
+
+    def report_compactions(self, compactions: Sequence[Compacted]) -> None:
+        """Report compactions; errors of the catalog are ignored, since the table is compacted."""
+        for compacted in compactions:
+            with suppress(SinkqlError):
+                self.control.compacted(self.job.sink_id, compacted)
+            self.progress(SinkCompacted(self.job.sink, compacted))
+
+    def _lag(self, end: JobOffsets) -> float:
+        """Return the age of the oldest unread input in seconds, over the sources that answer."""
+        lag = 0.0
+        for source, reader in self.readers.items():
+            with suppress(SinkqlError, OSError):
+                lag = max(lag, reader.lag(end[source]))
+        return lag

@@ -1,12 +1,14 @@
-"""Sinks and the clock → batches that are due, in a few lanes, each of which runs one after the other.
+"""Run the batches of many sinks in a few workers, each of which executes one batch at a time.
 
-A sink that runs has a *seat*. A heap has the seats by the time at which they are due; what is due is looked at in a
-thread of its own, so that a slow source delays no other; where something is new, the seat is ready, and a *lane* takes
-it. A lane that is called begins a *round*: it runs what is ready, and stays while something is due within the round, so
-that what a call costs is paid once a round and not once a batch. Before a round of several batches is over another lane
-is called, or this one again as it ends, so that what is due then does not wait for Spark. A batch that failed and is to
-be tried again waits in the heap, and in no lane. One that takes long, as its table's catalog does not answer, has a
-lane that is not counted.
+A heap orders the scheduled sinks by the time at which their next batch is due. When a batch is due, a thread looks for
+new input, so that a slow source delays no other sink. If there is new input, the sink is ready, and a worker takes it.
+
+A worker that is started begins a *scheduling round*: it runs ready sinks and stays while more batches are due within
+the round. The cost of a trigger is thus paid once a round, not once a batch. Shortly before a round of several batches
+ends, another worker is started, or the same one again, so that due batches need not wait for Spark.
+
+A batch that waits for its retry is in the heap and occupies no worker. The worker of a slow batch, as of a table whose
+catalog does not answer, is not counted.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -25,55 +27,57 @@ from sinkql.connector_api.stream import JobOffsets
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 ROUND_SECONDS = 10.0
-_TEND_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
+"""How often the workers are checked."""
 _SPARE_SECONDS = 60.0
-_AGAIN_SECONDS = 0.25
-"""When a run that is to commit what there is looks again, where a source does not show it yet."""
+"""How long a spare worker may be idle."""
+_RETRY_LOOK_SECONDS = 0.25
+"""When a run with `--once` looks again for input that a source does not show yet."""
 _LEAST_SECONDS = 0.005
 _AHEAD_SECONDS = 1.0
-"""How long before a round of several batches is over, or more is due after it, another one is called."""
+"""How long before the end of a round of several batches another worker is started."""
 
 _SLOW_SECONDS = 10.0
 _MOST_SLOW = 8
-"""A batch that takes longer leaves the others as many lanes as before, as long as there are no more such."""
+"""So many workers with batches longer than that are not counted."""
 
-_AWAKE = "called", "staying"
-"""What a lane does that takes what is ready."""
+_AVAILABLE = "starting", "waiting"
+"""States in which a worker takes a ready sink."""
 
 Process = Callable[[JobOffsets, JobOffsets, bool], float | JobOffsets]
 """Commit the batch from the first offsets to the second; True if a limit cut it.
 
-Returns where the table is then, which may be beyond the second, or in how many seconds the same batch is to be tried
-again. What it raises ends the seat.
+Returns the offsets of the table after the batch, which may exceed the second, or the seconds until a retry. What it
+raises ends the schedule of the sink.
 """
 
 
 class Worker(Protocol):
-    """Run rounds, one at a time, each in answer to a call."""
+    """Runs scheduling rounds, one at a time, each after a `call`."""
 
     @property
     def worn(self) -> bool:
-        """Tell whether another one should take its place."""
+        """Return whether another worker should replace it."""
 
     def call(self) -> None:
-        """Have a round begin soon; called where none runs."""
+        """Start a round soon; called while no round runs."""
 
     def failure(self) -> Exception | None:
-        """Return why it runs no more rounds; None if it does."""
+        """Return why it can run no more rounds; None if it can."""
 
     def stop(self) -> None:
-        """End it; called where no round runs, or one that is about to end."""
+        """Stop it; called while no round runs, or one that is about to end."""
 
 
 Open = Callable[[Callable[[], None]], Worker]
-"""Return a new lane, whose rounds are calls of the function."""
+"""Return a new worker whose rounds call the function."""
 
 
 @dataclass(slots=True, eq=False)
 class ScheduledSink:
-    """A sink that runs: how it is paced, and where it is. `error` is set, and `wake` told, when it cannot go on.
+    """A sink that the scheduler runs, with its pacing and offsets.
 
-    It `stalls` from a batch that failed until that one is committed.
+    `error` is set and `wake` notified when it cannot continue. It `stalls` from a failed batch until its commit.
     """
 
     pacer: Pacer
@@ -82,345 +86,399 @@ class ScheduledSink:
     wake: threading.Event
     error: Exception | None = field(default=None, init=False)
     stalls: bool = field(default=False, init=False)
-    _at: JobOffsets = field(init=False)
+    _offsets: JobOffsets = field(init=False)
     _end: JobOffsets | None = field(default=None, init=False)
-    _state: Literal["waiting", "looking", "ready", "running", "gone"] = field(default="gone", init=False)
+    _state: Literal["waiting", "looking", "ready", "running", "removed"] = field(default="removed", init=False)
     _turn: int = field(default=-1, init=False)
 
     def __post_init__(self) -> None:
-        self._at = self.orders.begin
+        self._offsets = self.orders.begin
+
+
+class _DueQueue:
+    """The scheduled sinks by the time of their next batch. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, ScheduledSink]] = []
+        self._turns = itertools.count()
+
+    def push(self, sink: ScheduledSink, seconds: float) -> None:
+        """Make a batch due in so many seconds."""
+        sink._state, sink._turn = "waiting", next(self._turns)
+        heapq.heappush(self._heap, (time.monotonic() + seconds, sink._turn, sink))
+
+    def due_at(self) -> float | None:
+        """Return when the next batch is due."""
+        while self._heap and not self._is_current(self._heap[0]):
+            heapq.heappop(self._heap)  # the sink was removed, or is due at another time now
+        return self._heap[0][0] if self._heap else None
+
+    def _is_current(self, entry: tuple[float, int, ScheduledSink]) -> bool:
+        _, turn, sink = entry
+        return sink._state == "waiting" and sink._turn == turn
+
+    def pop_due(self, now: float) -> Iterator[ScheduledSink]:
+        """Yield and remove the sinks that are due."""
+        while (due_at := self.due_at()) is not None and due_at <= now:
+            yield heapq.heappop(self._heap)[2]
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
-    """A lane, and what it does: `called` until its round begins, `staying` while it waits in it."""
+class _PooledWorker:
+    """A worker and its state: "starting" until its round begins, "waiting" for a ready sink within the round."""
 
-    lane: Worker = field(init=False)
-    state: Literal["idle", "called", "running", "staying"] = "idle"
+    worker: Worker = field(init=False)
+    state: Literal["idle", "starting", "running", "waiting"] = "idle"
     since: float = field(default_factory=time.monotonic)
-    """When it became what it is, but for `staying`; of one that runs, when the batch began."""
+    """When the state began, except "waiting"; while it runs, when the batch began."""
     batches: int = 0
-    """How many the round had so far."""
+    """Batches in the present round."""
+
+
+class _WorkerPool:
+    """The workers of a scheduler: at most `most`, not counting those of slow batches.
+
+    All methods but `open` need the scheduler's lock.
+    """
+
+    def __init__(self, open_worker: Open, most: int) -> None:
+        self.workers: list[_PooledWorker] = []
+        self.wants_worker = False
+        self._needs_relief = False
+        self._open_worker = open_worker
+        self._most = most
+
+    def open(self, serve: Callable[[_PooledWorker], None]) -> _PooledWorker:
+        """Return a new worker, not in the pool; raises what opening raises."""
+        pooled = _PooledWorker()
+        pooled.worker = self._open_worker(lambda: serve(pooled))
+        return pooled
+
+    def start_rounds(self, ready: int, *, relief: bool = False) -> tuple[_PooledWorker, OSError] | None:
+        """Start as many idle workers as the `ready` sinks need, or one as `relief` for batches that are due soon.
+
+        Return a worker that failed to start, with the error.
+        """
+        self._needs_relief |= relief
+        wanted = max(ready, self._needs_relief) - self._count_available()
+        for pooled in self.workers:
+            if wanted > 0 and pooled.state == "idle":
+                try:
+                    pooled.worker.call()
+                except OSError as error:
+                    return pooled, error
+                pooled.state = "starting"
+                wanted -= 1
+        self._needs_relief = self._needs_relief and not self._count_available()
+        self.wants_worker = wanted > 0
+        return None
+
+    def _count_available(self) -> int:
+        return sum(pooled.state in _AVAILABLE for pooled in self.workers)
+
+    def is_short(self, now: float) -> bool:
+        """Return whether another worker is wanted and allowed."""
+        return self.wants_worker and len(self.workers) - self._count_slow(now) < self._most
+
+    def _count_slow(self, now: float) -> int:
+        slow = [pooled for pooled in self.workers if pooled.state == "running" and now >= pooled.since + _SLOW_SECONDS]
+        return min(len(slow), _MOST_SLOW)
+
+    def is_spare(self, pooled: _PooledWorker) -> bool:
+        """Return whether a worker has been idle for long and is not the last."""
+        return pooled.state == "idle" and len(self.workers) > 1 and time.monotonic() > pooled.since + _SPARE_SECONDS
+
+    def forget_demand(self) -> None:
+        """Want no worker."""
+        self.wants_worker = self._needs_relief = False
+
+    def retire(self, pooled: _PooledWorker) -> None:
+        """Remove a worker; it stops after its round."""
+        self.workers.remove(pooled)
+        with suppress(RuntimeError):  # if no thread can be started, the worker ends with Spark
+            threading.Thread(target=_stop, args=(pooled.worker,), name="ending", daemon=True).start()
 
 
 class BatchScheduler:
-    """Have the batches of all seats run in lanes: as many as are needed at once, at `most` so many.
+    """Runs the batches of all its sinks in as many workers as are needed together, `most` at the most.
 
-    Not counted are those of slow batches. The lanes end with `close`.
+    `close` stops the workers.
     """
 
-    def __init__(self, open_lane: Open, most: int, *, round_seconds: float = ROUND_SECONDS) -> None:
-        self._open_lane = open_lane
-        self._most = most
+    def __init__(self, open_worker: Open, most: int, *, round_seconds: float = ROUND_SECONDS) -> None:
+        self._pool = _WorkerPool(open_worker, most)
+        self._queue = _DueQueue()
         self._round_seconds = round_seconds
         self._changed = threading.Condition()
         self._opening = threading.Lock()
-        self._turns = itertools.count()
-        self._seats: set[ScheduledSink] = set()
-        self._heap: list[tuple[float, int, ScheduledSink]] = []
+        self._sinks: set[ScheduledSink] = set()
         self._ready: deque[ScheduledSink] = deque()
-        self._places: list[_Place] = []
-        self._wants_lane = self._relief = False
         self._closed = False
-        self._tended_at = time.monotonic()
-        self._tended = self._tending_asked = 0
+        self._checked_at = time.monotonic()
+        self._checks = self._requested_checks = 0
         self._thread: threading.Thread | None = None
 
-    def add(self, seat: ScheduledSink) -> None:
-        """Let a sink's batches run from now on; return once there is a lane. Raises what opening it raises."""
-        self._have_tended()
+    def add(self, sink: ScheduledSink) -> None:
+        """Run a sink's batches from now on; return once there is a worker. Raises what opening one raises."""
+        self._request_check()
         with self._opening:
-            if not self._places:
+            if not self._pool.workers:
                 self._open()
         with self._changed:
-            self._seats.add(seat)
-            self._wait(seat)
+            self._sinks.add(sink)
+            self._wait(sink)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
+                self._thread = threading.Thread(target=self._schedule, name="scheduler", daemon=True)
                 self._thread.start()
 
-    def _have_tended(self) -> None:
-        """Have the conductor's thread look after the lanes, and wait for it.
+    def _request_check(self) -> None:
+        """Let the scheduler's thread check the workers, and wait for it.
 
-        Each thread that asks Spark something has a connection, and a thread of Java's, as long as it lives.
+        Each thread that calls Spark has a connection and a Java thread for as long as it lives.
         """
         with self._changed:
             if self._thread is None:
-                return  # there are no lanes yet
-            self._tending_asked = asked = self._tending_asked + 1
+                return  # there are no workers yet
+            self._requested_checks = requested = self._requested_checks + 1
             self._changed.notify_all()
-            while self._tended < asked and not self._closed:
+            while self._checks < requested and not self._closed:
                 self._changed.wait()
 
-    def reschedule(self, seat: ScheduledSink, orders: PacingOrders) -> None:
-        """Let a seat keep other orders from now on."""
+    def reschedule(self, sink: ScheduledSink, orders: PacingOrders) -> None:
+        """Pace a sink by other orders from now on."""
         with self._changed:
-            seat.orders = orders
-            if seat._state == "waiting" and seat._end is None:
-                self._wait(seat)
+            sink.orders = orders
+            if sink._state == "waiting" and sink._end is None:
+                self._wait(sink)
 
-    def idle_seconds(self, seat: ScheduledSink) -> float:
-        """Return for how many seconds the lane of a seat whose batch is done is not needed: by it, or by others."""
+    def idle_seconds(self, sink: ScheduledSink) -> float:
+        """Return how long the worker of a sink whose batch has ended is not needed, by this sink or others."""
         with self._changed:
-            if len(self._ready) > sum(place.state != "running" for place in self._places):
+            if len(self._ready) > sum(pooled.state != "running" for pooled in self._pool.workers):
                 return 0.0
-        return 0.0 if seat.pacer.cut else seat.pacer.left_ms(seat.orders, _now_ms()) / 1000
+        return 0.0 if sink.pacer.cut else sink.pacer.left_ms(sink.orders, _now_ms()) / 1000
 
-    def remove(self, seat: ScheduledSink) -> None:
-        """Let no batch of the seat begin any more, and wait for the one that runs."""
+    def remove(self, sink: ScheduledSink) -> None:
+        """Begin no other batch of a sink, and wait for the running one."""
         with self._changed:
-            self._seats.discard(seat)
-            if seat in self._ready:
-                self._ready.remove(seat)
-            while seat._state == "running":
+            self._sinks.discard(sink)
+            if sink in self._ready:
+                self._ready.remove(sink)
+            while sink._state == "running":
                 self._changed.wait()
-            seat._state = "gone"
+            sink._state = "removed"
 
     def close(self) -> None:
-        """End the lanes after their running batches; what is still seated runs no more."""
+        """Stop the workers after their running batches; the remaining sinks run no more."""
         with self._changed:
             self._closed = True
-            places, self._places = self._places, []
+            workers, self._pool.workers = self._pool.workers, []
             self._changed.notify_all()
-        for place in places:
-            place.lane.stop()
+        for pooled in workers:
+            pooled.worker.stop()
 
-    # --- the heap: called with the lock held ---------------------------------------------------------------------
+    # --- sinks: called with the lock held --------------------------------------------------------------------------
 
-    def _wait(self, seat: ScheduledSink, *, least: float = 0.0) -> None:
-        """Look at a seat when its next batch is due, but not for `least` seconds."""
+    def _wait(self, sink: ScheduledSink, *, least: float = 0.0) -> None:
+        """Queue a sink until its next batch is due, for at least so many seconds."""
         now_ms = _now_ms()
-        left = 0.0 if seat.pacer.due(seat.orders, now_ms) else seat.pacer.left_ms(seat.orders, now_ms) / 1000
-        self._push(seat, max(left, least))
+        left = 0.0 if sink.pacer.due(sink.orders, now_ms) else sink.pacer.left_ms(sink.orders, now_ms) / 1000
+        self._push(sink, max(left, least))
 
-    def _push(self, seat: ScheduledSink, seconds: float) -> None:
-        seat._state, seat._turn = "waiting", next(self._turns)
-        heapq.heappush(self._heap, (time.monotonic() + seconds, seat._turn, seat))
+    def _push(self, sink: ScheduledSink, seconds: float) -> None:
+        self._queue.push(sink, seconds)
         self._changed.notify_all()
 
-    def _due_at(self) -> float | None:
-        """Return when the next seat is due."""
-        while self._heap and (self._heap[0][2]._state != "waiting" or self._heap[0][2]._turn != self._heap[0][1]):
-            heapq.heappop(self._heap)  # it left, or is due at another time by now
-        return self._heap[0][0] if self._heap else None
+    def _offer(self, sink: ScheduledSink) -> None:
+        sink._state = "ready"
+        self._ready.append(sink)
+        self._start_rounds()
 
-    def _offer(self, seat: ScheduledSink) -> None:
-        seat._state = "ready"
-        self._ready.append(seat)
-        self._call()
-
-    def _call(self, *, relief: bool = False) -> None:
-        """Call as many lanes as have to take what is ready, or one for what is due soon as `relief` of another."""
-        self._relief |= relief
-        wanted = max(len(self._ready), self._relief) - sum(place.state in _AWAKE for place in self._places)
-        for place in list(self._places):
-            if wanted > 0 and place.state == "idle":
-                try:
-                    place.lane.call()
-                except OSError as error:
-                    self._lose(place, error)
-                    return
-                place.state = "called"
-                wanted -= 1
-        self._relief = self._relief and not any(place.state in _AWAKE for place in self._places)
-        self._wants_lane = wanted > 0
+    def _start_rounds(self, *, relief: bool = False) -> None:
+        failed = self._pool.start_rounds(len(self._ready), relief=relief)
+        if failed is not None:
+            self._lose(*failed)
+            return
         self._changed.notify_all()
 
-    def _follows(self, place: _Place, now: float) -> bool:
-        """Tell whether what is due soon would have to wait for another round, after one of several batches."""
-        soon = self._soon(now)
-        return place.batches > 1 and soon is not None and soon <= now + _AHEAD_SECONDS
-
-    def _fail(self, seat: ScheduledSink, error: Exception) -> None:
-        self._seats.discard(seat)
-        seat._state, seat.error = "gone", error
-        seat.wake.set()
+    def _fail(self, sink: ScheduledSink, error: Exception) -> None:
+        self._sinks.discard(sink)
+        sink._state, sink.error = "removed", error
+        sink.wake.set()
         self._changed.notify_all()
 
-    def _lose(self, place: _Place, error: Exception) -> None:
-        """Go on without a lane that failed: all sinks that run no batch are told, and may come back."""
-        self._let_go(place)
-        self._tell(error)
+    def _lose(self, pooled: _PooledWorker, error: Exception) -> None:
+        """Retire a worker that failed. All sinks without a running batch fail, and may be added again."""
+        self._pool.retire(pooled)
+        self._fail_all(error)
 
-    def _let_go(self, place: _Place) -> None:
-        """Go on without a lane, which ends once its round has."""
-        self._places.remove(place)
-        with suppress(RuntimeError):  # where no thread can be started it ends with Spark
-            threading.Thread(target=_end, args=(place.lane,), name="ending", daemon=True).start()
-
-    def _tell(self, error: Exception) -> None:
+    def _fail_all(self, error: Exception) -> None:
         self._ready.clear()
-        self._wants_lane = self._relief = False
-        for seat in [each for each in self._seats if each._state != "running"]:
-            self._fail(seat, error)
+        self._pool.forget_demand()
+        for sink in [sink for sink in self._sinks if sink._state != "running"]:
+            self._fail(sink, error)
 
-    # --- the conductor's thread ------------------------------------------------------------------------------------
+    # --- the scheduler's thread ------------------------------------------------------------------------------------
 
-    def _conduct(self) -> None:
+    def _schedule(self) -> None:
         while not self._closed:
             try:
                 self._step()
-            except Exception as error:  # as where no thread can be started: no sink waits for ever without a word
+            except Exception as error:  # such as no thread can be started: no sink may wait for ever
                 with self._changed:
-                    self._tended = self._tending_asked
-                    self._tell(error)
+                    self._checks = self._requested_checks
+                    self._fail_all(error)
 
     def _step(self) -> None:
-        """Look at what is due, and see to the lanes; wait where nothing is to be done."""
+        """Look for input of the sinks that are due, and check the workers; wait if there is nothing to do."""
         with self._changed:
             if self._closed:
                 return
-            now, asked = time.monotonic(), self._tending_asked
-            tend_at = self._tended_at + _TEND_SECONDS if asked == self._tended else now
-            while (due_at := self._due_at()) is not None and due_at <= now:
-                self._look(heapq.heappop(self._heap)[2])
-            wants_lane = self._lacks_lane(now)
-            if not wants_lane and now < tend_at:
-                self._changed.wait(max(_LEAST_SECONDS, min(tend_at, due_at or tend_at) - now))
+            now, requested = time.monotonic(), self._requested_checks
+            check_at = self._checked_at + _CHECK_SECONDS if requested == self._checks else now
+            for sink in self._queue.pop_due(now):
+                self._look(sink)
+            due_at, is_short = self._queue.due_at(), self._pool.is_short(now)
+            if not is_short and now < check_at:
+                self._changed.wait(max(_LEAST_SECONDS, min(check_at, due_at or check_at) - now))
                 return
         with self._opening:
-            if wants_lane:
-                self._open_more()
+            if is_short:
+                self._open_another()
                 return
-            self._tended_at = time.monotonic()
-            self._tend()
+            self._checked_at = time.monotonic()
+            self._check_workers()
         with self._changed:
-            self._tended = asked
+            self._checks = requested
             self._changed.notify_all()
 
-    def _lacks_lane(self, now: float) -> bool:
-        return self._wants_lane and len(self._places) - self._slow(now) < self._most
-
-    def _slow(self, now: float) -> int:
-        """Return how many lanes are not counted, as their batches take long."""
-        slow = [place for place in self._places if place.state == "running" and now >= place.since + _SLOW_SECONDS]
-        return min(len(slow), _MOST_SLOW)
-
-    def _look(self, seat: ScheduledSink) -> None:
-        """Find out in a thread whether something is new for a seat that is due."""
-        if seat._end is not None:
-            self._offer(seat)
+    def _look(self, sink: ScheduledSink) -> None:
+        """Start a thread that looks for new input of a sink that is due."""
+        if sink._end is not None:
+            self._offer(sink)
             return
-        if not seat.pacer.due(seat.orders, _now_ms()):  # the clock was set back
-            self._wait(seat, least=_LEAST_SECONDS)
+        if not sink.pacer.due(sink.orders, _now_ms()):  # the clock was set back
+            self._wait(sink, least=_LEAST_SECONDS)
             return
-        seat._state = "looking"
-        threading.Thread(target=self._looking, args=(seat, seat._turn), name="looking", daemon=True).start()
+        sink._state = "looking"
+        threading.Thread(target=self._find_end, args=(sink, sink._turn), name="looking", daemon=True).start()
 
-    def _looking(self, seat: ScheduledSink, turn: int) -> None:
+    def _find_end(self, sink: ScheduledSink, turn: int) -> None:
         try:
-            found: JobOffsets | Exception = seat.pacer.next_end(seat._at, seat.orders, _now_ms())
+            end: JobOffsets | Exception = sink.pacer.next_end(sink._offsets, sink.orders, _now_ms())
         except Exception as error:
-            found = error
+            end = error
         with self._changed:
-            if seat._state != "looking" or seat._turn != turn:
+            if sink._state != "looking" or sink._turn != turn:
                 return
-            if isinstance(found, Exception):
-                self._fail(seat, found)
-            elif found == seat._at:
-                self._wait(seat, least=_AGAIN_SECONDS if seat.orders.targets is not None else _LEAST_SECONDS)
+            if isinstance(end, Exception):
+                self._fail(sink, end)
+            elif end == sink._offsets:
+                self._wait(sink, least=_RETRY_LOOK_SECONDS if sink.orders.targets is not None else _LEAST_SECONDS)
             else:
-                seat._end = found
-                self._offer(seat)
+                sink._end = end
+                self._offer(sink)
 
-    # --- lanes: opened and ended with `_opening` held ---------------------------------------------------------------
+    # --- workers: opened and checked with `_opening` held ------------------------------------------------------------
 
     def _open(self) -> None:
-        place = _Place()
-        place.lane = self._open_lane(lambda: self._round(place))
+        pooled = self._pool.open(self._run_round)
         with self._changed:
             closed = self._closed
             if not closed:
-                self._places.append(place)
-                self._call()
+                self._pool.workers.append(pooled)
+                self._start_rounds()
         if closed:
-            place.lane.stop()
+            pooled.worker.stop()
 
-    def _open_more(self) -> None:
+    def _open_another(self) -> None:
         with self._changed:
-            if not self._lacks_lane(time.monotonic()):  # a sink that came opened one meanwhile
+            if not self._pool.is_short(time.monotonic()):  # a sink that was added has opened one
                 return
         try:
             self._open()
         except Exception as error:
             with self._changed:
-                self._wants_lane = self._relief = False
+                self._pool.forget_demand()
                 while self._ready:
                     self._fail(self._ready.popleft(), error)
 
-    def _tend(self) -> None:
-        """Go on without lanes that failed, and that have had nothing to do for long, but one."""
-        failures = [(place, place.lane.failure()) for place in list(self._places)]
+    def _check_workers(self) -> None:
+        """Retire failed workers and spare ones."""
+        failures = [(pooled, pooled.worker.failure()) for pooled in list(self._pool.workers)]
         with self._changed:
-            for place, error in failures:
-                if place not in self._places:
+            for pooled, error in failures:
+                if pooled not in self._pool.workers:
                     continue
                 if error is not None:
-                    self._lose(place, error)
-                elif place.state == "idle" and self._spare(place):
-                    self._let_go(place)
+                    self._lose(pooled, error)
+                elif self._pool.is_spare(pooled):
+                    self._pool.retire(pooled)
 
-    def _spare(self, place: _Place) -> bool:
-        return len(self._places) > 1 and time.monotonic() > place.since + _SPARE_SECONDS
+    # --- a scheduling round ----------------------------------------------------------------------------------------
 
-    # --- a lane's round --------------------------------------------------------------------------------------------
+    def _run_round(self, pooled: _PooledWorker) -> None:
+        until, pooled.batches = time.monotonic() + self._round_seconds, 0
+        while (sink := self._next(pooled, until)) is not None:
+            self._serve(sink)
 
-    def _round(self, place: _Place) -> None:
-        until, place.batches = time.monotonic() + self._round_seconds, 0
-        while (seat := self._next(place, until)) is not None:
-            self._serve(seat)
-
-    def _next(self, place: _Place, until: float) -> ScheduledSink | None:
-        """Return the next seat whose batch is to run; None where the round is over."""
+    def _next(self, pooled: _PooledWorker, until: float) -> ScheduledSink | None:
+        """Wait for the next ready sink and return it; None at the end of the round."""
         with self._changed:
-            while not self._closed and place in self._places and (now := time.monotonic()) < until:
+            while not self._closed and pooled in self._pool.workers and (now := time.monotonic()) < until:
                 if self._ready:
-                    seat = self._ready.popleft()
-                    seat._state = place.state = "running"
-                    place.since = now
-                    place.batches += 1
-                    if place.batches > 1 and now >= until - _AHEAD_SECONDS:
-                        self._call(relief=True)
-                    return seat
-                soon = self._soon(now)
+                    sink = self._ready.popleft()
+                    sink._state = pooled.state = "running"
+                    pooled.since = now
+                    pooled.batches += 1
+                    if pooled.batches > 1 and now >= until - _AHEAD_SECONDS:
+                        self._start_rounds(relief=True)
+                    return sink
+                soon = self._next_ready_at(now)
                 if soon is None or soon > until:
                     break
-                place.state = "staying"
+                pooled.state = "waiting"
                 self._changed.wait(until - now)
-            place.state, place.since = "idle", time.monotonic()
-            if place in self._places:
-                if place.lane.worn:  # where there is always something to run, it would never be found idle
-                    self._let_go(place)
-                self._call(relief=self._follows(place, place.since))  # maybe this one again
+            pooled.state, pooled.since = "idle", time.monotonic()
+            if pooled in self._pool.workers:
+                if pooled.worker.worn:  # a busy worker is never checked while it is idle
+                    self._pool.retire(pooled)
+                self._start_rounds(relief=self._needs_another_round(pooled, pooled.since))  # maybe this worker again
             return None
 
-    def _soon(self, now: float) -> float | None:
-        """Return when a seat may be ready: one whose batch runs, as soon as that is done."""
-        return now if any(seat._state in ("looking", "running") for seat in self._seats) else self._due_at()
+    def _needs_another_round(self, pooled: _PooledWorker, now: float) -> bool:
+        """Return whether a batch is due soon after a round of several batches."""
+        soon = self._next_ready_at(now)
+        return pooled.batches > 1 and soon is not None and soon <= now + _AHEAD_SECONDS
 
-    def _serve(self, seat: ScheduledSink) -> None:
-        assert seat._end is not None
+    def _next_ready_at(self, now: float) -> float | None:
+        """Return when a sink may be ready; a running one may be, as soon as its batch ends."""
+        active = any(sink._state in ("looking", "running") for sink in self._sinks)
+        return now if active else self._queue.due_at()
+
+    def _serve(self, sink: ScheduledSink) -> None:
+        assert sink._end is not None
         try:
-            done = seat.process(seat._at, seat._end, seat.pacer.cut)
+            result = sink.process(sink._offsets, sink._end, sink.pacer.cut)
         except Exception as error:
             with self._changed:
-                self._fail(seat, error)
+                self._fail(sink, error)
             return
         with self._changed:
-            seat.stalls = not isinstance(done, Mapping)
-            if seat not in self._seats:
-                seat._state = "gone"
+            sink.stalls = not isinstance(result, Mapping)
+            if sink not in self._sinks:
+                sink._state = "removed"
                 self._changed.notify_all()
-            elif not isinstance(done, Mapping):
-                self._push(seat, done)
+            elif not isinstance(result, Mapping):
+                self._push(sink, result)
             else:
-                seat._at, seat._end = done, None
-                self._wait(seat)
+                sink._offsets, sink._end = result, None
+                self._wait(sink)
 
 
-def _end(lane: Worker) -> None:
-    with suppress(Exception):  # one that does not end does nothing either
-        lane.stop()
+def _stop(worker: Worker) -> None:
+    with suppress(Exception):  # a worker that does not stop does nothing either
+        worker.stop()
 
 
 def _now_ms() -> int:

@@ -25,7 +25,7 @@ from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.events import Progress, SinkRebuilding
 from sinkql.runtime.batch.full_refresh import state_unrecoverable_error
 from sinkql.runtime.batch.lookup import IndexLookup
-from sinkql.runtime.batch.resume import snapshots_running_after, truncated_between
+from sinkql.runtime.batch.resume import snapshots_running_after, splits_between, truncated_between
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -257,10 +257,7 @@ def _stepped(
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
     indexes = IndexLookup(job, readers, engine, home).indexes_at(start, end)
     arrangements = Arrangements(home, manifest, epoch, task.commit, indexes)
-    splits = {
-        name: [] if start[name] == end[name] else reader.splits(start[name], end[name])
-        for name, reader in readers.items()
-    }
+    splits = splits_between(readers, start, end)
     cleared = truncated_between(job, readers, start, end, fresh)
     snapshotting = snapshots_running_after(readers, start)
     batch = Batch(

@@ -20,8 +20,8 @@ from sinkql import logical, physical
 from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.lowering.join_input import SidesPreparation
-from sinkql.runtime.batch.dead_letter import count_split
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.split_count import count_split
 from sinkql.runtime.local.map import mapped, values
 from sinkql.runtime.local.task_input import hash_of, prepared, prepared_sides
 from sinkql.runtime.state.operator import stateful

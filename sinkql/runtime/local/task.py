@@ -18,8 +18,8 @@ from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult, Write
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.physical import DIFF, SEQ
-from sinkql.runtime.batch.dead_letter import count_split
 from sinkql.runtime.batch.engine import Batch
+from sinkql.runtime.batch.split_count import count_split
 from sinkql.runtime.state.report import Leave
 from sinkql.runtime.state.unchanged_values import flattened
 from sinkql.storage import failpoint

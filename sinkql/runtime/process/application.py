@@ -22,7 +22,7 @@ from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError, Unforesee
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.events import Progress, SparkStarted, SparkStarting
 from sinkql.runtime.process.capture_processes import CaptureDirectory
-from sinkql.runtime.sink.host import SinkHost, SinkOutcome
+from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.sink.workload import SinkAssignment, Workload
 from sinkql.runtime.spark import session as spark
@@ -158,6 +158,17 @@ class _Spark:
             starting.try_executor(self._stopping.is_set)
             return session
 
+    def shared(self) -> SharedSpark:
+        """Return what sinks use of it."""
+        return SharedSpark(
+            self.session,
+            spark.bucket_count(self.settings),
+            self.settings.folder / "lanes",
+            most_workers=spark.worker_count(self.settings),
+            prepare=self.begin,
+            death=self.death,
+        )
+
     def end(self, patience: float) -> None:
         """Stop it, by force after `patience` seconds, and delete its files but the log."""
         if not self._starting.begun:
@@ -208,7 +219,7 @@ class _Application:
         finally:
             ended.set()
             if not self.spark.settings.killable:
-                host.conductor.close()
+                host.scheduler.close()
             self.spark.end(patience)
         futures.wait([renewing], _PATIENCE_SECONDS)
 
@@ -217,7 +228,9 @@ class _Application:
         now = time.monotonic()
         if self._stopped_at is None:
             self._stopped_at = now
-        return now > self._stopped_at + _PATIENCE_SECONDS and not any(run.busy for run, _ in self.running.values())
+        if now <= self._stopped_at + _PATIENCE_SECONDS:
+            return False
+        return not any(run.batches.is_busy for run, _ in self.running.values())
 
     def _leave(self) -> None:
         """End without the sinks that do not answer: their threads end with the process."""
@@ -229,24 +242,19 @@ class _Application:
 
     def _told(self, run: SinkRunner, outcome: SinkOutcome) -> SinkOutcome:
         """Say of a sink that was stopped whether it had run."""
-        early = outcome.ending == "stopped" and not run.ran and self.stopping.is_set()
+        early = outcome.ending == "stopped" and not run.batches.ran and self.stopping.is_set()
         return replace(outcome, early=True) if early else outcome
 
     def _host(self) -> SinkHost:
         workload = self.workload
         return SinkHost(
-            self.spark.session,
-            spark.bucket_count(self.spark.settings),
+            self.spark.shared(),
             workload.registry,
             workload.control,
             workload.progress,
             workload.roster,
             workload.contexts,
-            self.spark.settings.folder / "lanes",
             once=workload.once,
-            lanes=spark.worker_count(self.spark.settings),
-            prepare=self.spark.begin,
-            death=self.spark.death,
             stopping=self.stopping,
         )
 
@@ -308,7 +316,7 @@ class _Application:
         while not ended.wait(_MEASURE_SECONDS):
             for run, _ in list(self.running.values()):
                 with suppress(Exception):  # a figure that is missing ends no sink
-                    run.report_progress()
+                    run.status.report_progress()
 
     def _renew(self, ended: threading.Event) -> None:
         """Prolong the leases; a sink whose lease is somebody else's now is told so."""
@@ -322,8 +330,7 @@ class _Application:
                 # A catalog that cannot be written now may be at the next turn, before the lease has run out.
                 continue
             for sink_id, error in lost.items():
-                leased[sink_id].lost = error
-                leased[sink_id].wake.set()
+                leased[sink_id].lose_lease(error)
 
 
 def _in_thread(function: Callable[[], _T]) -> Future[_T]:

@@ -145,9 +145,9 @@ class DesiredStates:
 
 @dataclass(frozen=True, slots=True)
 class SinkOutcome:
-    """How a sink ended: why, and with which error where it failed, was fenced, or lost its lease.
+    """How a sink ended, and the error if it failed, was fenced or lost its lease.
 
-    `early` tells of one that was to stop before it ran; `signal` is then the one by which its process was stopped.
+    `early` if the sink had to stop before it ran; `signal` is then the signal that stopped its process.
     """
 
     sink: str
@@ -158,50 +158,64 @@ class SinkOutcome:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of a process that ran this sink alone."""
+        """Return the exit code of a process that ran only this sink."""
         if self.error is not None:
             return self.error.exit_code
         return 128 + self.signal if self.early and self.signal is not None else 0
 
 
 @dataclass(slots=True)
-class SinkHost:
-    """What all sinks of one Spark application share.
+class SharedSpark:
+    """The Spark application that the sinks of a process share.
 
-    `conductor` runs their batches, in at most so many `lanes`, whose folders are in `folder`. `prepare` lets Spark
-    begin to start, so that it is up by the time that the session is asked for; `death` is the error of the Spark of a
-    session, if it died.
+    `session` waits until it runs, and `prepare` starts it in the background. `death` returns the error of the Spark of
+    a session if it died. It runs up to `most_workers` workers, with folders in `folder`.
     """
 
     session: Callable[[], SparkSession]
     buckets: int
+    folder: Path
+    most_workers: int = 1
+    prepare: Callable[[], None] = lambda: None
+    death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
+
+    def open_worker(self, run_round: Callable[[], None]) -> SparkWorker:
+        """Return a new worker whose scheduling rounds call the function."""
+        return SparkWorker(self.session(), self.folder / uuid.uuid4().hex[:8], run_round)
+
+
+@dataclass(slots=True)
+class EndedSinks:
+    """The sinks that do not run in this process any longer, by id."""
+
+    ids: set[str] = field(default_factory=set)
+    """Sinks that ran here and have ended."""
+    errors: dict[str, str] = field(default_factory=dict)
+    """Errors of those that failed."""
+    elsewhere: set[str] = field(default_factory=set)
+    """Views that another process runs."""
+
+
+@dataclass(slots=True)
+class SinkHost:
+    """What all sinks of one Spark application share. `scheduler` runs their batches."""
+
+    spark: SharedSpark
     registry: Registry
     control: Control
     progress: Progress
     roster: Workload
     contexts: Callable[[physical.Job], Context]
-    folder: Path
     once: bool
-    lanes: int = 1
-    prepare: Callable[[], None] = lambda: None
-    death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
     stopping: threading.Event = field(default_factory=threading.Event)
     claiming: dict[str, ClaimQueue] = field(default_factory=lambda: defaultdict(ClaimQueue))
-    ended: set[str] = field(default_factory=set)
-    """The ids of what has run here, and has ended."""
-    failed: dict[str, str] = field(default_factory=dict)
-    """The errors of those among them that have failed."""
-    elsewhere: set[str] = field(default_factory=set)
-    """The ids of views that another process runs."""
+    ended: EndedSinks = field(default_factory=EndedSinks)
     since_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    """When it began: what was there then is all that a run with `once` is to commit."""
-    conductor: BatchScheduler = field(init=False)
+    """When the run began: a run with `once` commits what was available then."""
+    scheduler: BatchScheduler = field(init=False)
     watch: DesiredStates = field(init=False)
     waits: WaitRequests = field(default_factory=WaitRequests)
 
     def __post_init__(self) -> None:
-        self.conductor = BatchScheduler(self._open_lane, self.lanes)
+        self.scheduler = BatchScheduler(self.spark.open_worker, self.spark.most_workers)
         self.watch = DesiredStates(self.control)
-
-    def _open_lane(self, round_: Callable[[], None]) -> SparkWorker:
-        return SparkWorker(self.session(), self.folder / uuid.uuid4().hex[:8], round_)

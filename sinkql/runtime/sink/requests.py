@@ -78,7 +78,7 @@ def run_optimize_request(loop: BatchLoop, control: Control, batch: threading.Loc
         try:
             with suppress(SinkqlError):
                 control.optimizing(sink_id, number, files=work.total().files_before, of=loop.writer.files_to_optimize())
-            work.add(*loop.optimize(_until(time.monotonic() + AT_ONCE, stops)))
+            work.add(*loop.maintenance.optimize(_until(time.monotonic() + AT_ONCE, stops)))
         except SinkqlError as error:
             _tell(control, sink_id, number, Compacted(problem=f"{error.code}: {error.message}"))
             raise
@@ -126,7 +126,7 @@ def run_replay_request(loop: BatchLoop, notes: KeyValueStore, batch: threading.L
         try:
             if loop.has_unread_output():
                 loop.process(loop.marker.end, loop.marker.end)
-            done = loop.replay(reads[each.source])
+            done = loop.dead_letters.replay(reads[each.source])
         except SinkqlError as error:
             if error.retryable or isinstance(error, FencedError):
                 raise

@@ -31,14 +31,14 @@ def wait_for_views(job: physical.Job, host: SinkHost, stops: Callable[[], bool])
     for view in [read.options["view_id"] for read in job.reads() if read.connector == physical.VIEW]:
         here = any(work.job.sink_id == view and work.job.cluster == job.cluster for work in host.roster.now())
         ahead: Callable[[], bool] | None = None
-        while not stops() and view not in host.ended:
-            if not here or view in host.elsewhere:
+        while not stops() and view not in host.ended.ids:
+            if not here or view in host.ended.elsewhere:
                 ahead = ahead or _ahead(view, host)
                 if ahead():
                     break
             host.stopping.wait(_LOOK_SECONDS)
-        if view in host.failed:
-            raise _failed(view, host, host.failed[view])
+        if view in host.ended.errors:
+            raise _failed(view, host, host.ended.errors[view])
     _await_tick(job, host, stops)
 
 
