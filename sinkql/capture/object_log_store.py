@@ -55,8 +55,8 @@ LOGS = Purpose(
     "logs in S3",
     "LOG",
     "two captures may write one log",
-    "Keep the log in a store that has them (If-None-Match and If-Match), such as S3; or create the source again "
-    "without LOG.",
+    "Use an object store that has them (If-None-Match and If-Match), such as S3, or create the source again without "
+    "LOG.",
 )
 _HELD_SECONDS = 180.0
 """How long a writer owns the head: each entry renews it, and there is at least one a minute."""

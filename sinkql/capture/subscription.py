@@ -50,7 +50,7 @@ class Subscription:
     @property
     def error_policy(self) -> RecordErrorPolicy:
         """Return the policy for records that did not decode."""
-        as_text = "A source with TEXT COLUMNS (schema.table.column) reads the column as text, with all its values."
+        as_text = "To read the column's values as text, create the source WITH (TEXT COLUMNS (schema.table.column))."
         return RecordErrorPolicy(self.name, self.options.on_error, "" if self.table.pushed else as_text)
 
     def part(self, position: LogPosition, entry: Entry) -> TableEntry | None:
