@@ -152,6 +152,7 @@ def loop_of(
     writer: Writer | None = None,
     progress: Progress = silent,
     now_ms: Callable[[], int] = machine_ms,
+    since_ms: int = 0,
 ) -> BatchLoop:
     """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
     readers = with_clock(job, {read.source: registry.reader(read, context) for read in job.reads()}, now_ms)
@@ -159,7 +160,7 @@ def loop_of(
     letters = open_dead_letter_table(registry, job, context)
     return BatchLoop(
         job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), progress,
-        dead_letters=letters, state_directory=StateDirectory.of(context),
+        dead_letters=letters, state_directory=StateDirectory.of(context), since_ms=since_ms,
     )  # fmt: skip
 
 

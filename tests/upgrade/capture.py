@@ -13,6 +13,7 @@ from capture.pipeline import Running, Sinks, registry
 from capture.server import Change, Server
 from sinkql import physical
 from sinkql.connector_api.stream import Context
+from sinkql.runtime.batch.events import Progress
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
 from support.running import loop_of
@@ -42,7 +43,7 @@ class CapturedTable(Sinks):
         access = self.session.access
         return replace(super().context(made), secret=access.secret, store=access.job_store)
 
-    def step(self, number: int, run: Callable[[physical.Job, BatchLoop], None] | None) -> None:
+    def step(self, number: int, run: Callable[[physical.Job, BatchLoop], None] | None, progress: Progress) -> None:
         """Commit a step's changes on the server, and capture them; `run` runs the sink, if it is to run."""
         if not self.server.path.exists():
             self.folder.mkdir(exist_ok=True)
@@ -53,7 +54,7 @@ class CapturedTable(Sinks):
                 made = self.job()
                 context = self.context(made)
                 context.folder.mkdir(parents=True, exist_ok=True)
-                run(made, loop_of(made, context, registry()))
+                run(made, loop_of(made, context, registry(), progress=progress))
             else:
                 end = self.server.end()
                 running.until(lambda: running.captured() >= end)

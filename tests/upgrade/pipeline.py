@@ -151,7 +151,9 @@ class Pipeline:
                 deadline.check("an entry of the capture log")
                 time.sleep(0.01)
             self.run([job for job in self.jobs() if job.view or not ahead])
-        self.captured.step(number, None if ahead else self._drain_captured)
+        captured = self.captured
+        progress = self.events[captured.job().sink].append
+        captured.step(number, None if ahead else self._drain_captured, progress)
 
     def _entries(self) -> int:
         return len(list(self.folder.glob(".sinkql/capture/*/log/*.json")))
@@ -182,8 +184,14 @@ class Pipeline:
         control = self.session.catalog.control
         epoch = control.acquire(job.sink_id, owner=_OWNER, takeover=True)
         try:
-            loop = loop_of(job, self.session.context(job), self.session.catalog.registry, control=control)
-            loop.since_ms = since_ms
+            loop = loop_of(
+                job,
+                self.session.context(job),
+                self.session.catalog.registry,
+                control=control,
+                progress=self.events[job.sink].append,
+                since_ms=since_ms,
+            )
             self._drain(job, loop, epoch)
         finally:
             control.release(job.sink_id, owner=_OWNER)
@@ -192,7 +200,6 @@ class Pipeline:
         self._drain(job, loop, 1)
 
     def _drain(self, job: physical.Job, loop: BatchLoop, epoch: int) -> None:
-        loop.progress = self.events[job.sink].append
         self.plans.setdefault(job.sink, loop.start(epoch=epoch, once=True).plan)
         assert not loop.needs_full_refresh(), f"{job.sink} computes all rows again"
         if loop.has_unread_output():
