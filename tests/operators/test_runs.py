@@ -99,7 +99,7 @@ def test_few_hashes_of_a_large_run_are_looked_at_for_a_key(monkeypatch: pytest.M
         raise AssertionError("searched for")
 
     monkeypatch.setattr(np, "take", counting)
-    monkeypatch.setattr(sorted_run, "_searched", searched)
+    monkeypatch.setattr(sorted_run, "_binary_search", searched)
     costs = []
     for rows in (100_000, 3_000_000):
         h1 = np.sort(rng.integers(0, 2**64 - 1, rows, np.uint64))
