@@ -143,11 +143,11 @@ class Pipeline:
         for path in sorted((self.folder / "objects").glob(f"{number}-*")):
             self.store.client("s3").put_object(Bucket=BUCKET, Key=f"objects/{path.name}", Body=path.read_bytes())
         self.session.execute((self.folder / "statements" / f"{number}.sql").read_text())
-        entries = self._entries()
+        newest = self._newest()
         with capturing(self.session):
             self._send(number)
             deadline = Deadline()
-            while self._entries() == entries:
+            while ahead and self._newest() == newest:  # what sinks read they ask the capture for
                 deadline.check("an entry of the capture log")
                 time.sleep(0.01)
             self.run([job for job in self.jobs() if job.view or not ahead])
@@ -155,8 +155,9 @@ class Pipeline:
         progress = self.events[captured.job().sink].append
         captured.step(number, None if ahead else self._drain_captured, progress)
 
-    def _entries(self) -> int:
-        return len(list(self.folder.glob(".sinkql/capture/*/log/*.json")))
+    def _newest(self) -> str:
+        """Return the name of the newest entry of the capture log, which says its number."""
+        return max((each.name for each in self.folder.glob(".sinkql/capture/*/log/*.json")), default="")
 
     def _send(self, number: int) -> None:
         sender = Sender(self.port)
