@@ -1,14 +1,19 @@
-"""Statement, facts and catalog → `logical`: what a statement means. No network, no effects.
+"""Plan a statement: its meaning as `logical`, from the statement, its facts and the catalog.
 
-* `item`: one CREATE statement → its item, what it depends on, and what the user should know.
-* `query`: a query's text → relations.
-* `function`: which function a call means, and what it refuses.
-* `expression`: typed expressions put together: operators, casts, literals.
-* `edit`: statements that change what is there: ALTER, DROP, renaming, INSERT, UPDATE, DELETE.
-* `syntax`: what is understood and not run → an error that says what to use instead.
-* `subsource`: the tables of a source of several: which are read, under which names.
-* `scope`, `name`, `dependency`, `types`: what one statement depends on; names → items; the order of items; what types
-  have in common.
+Planning uses no network and has no effects.
+
+* `scope`: Collects the dependencies and notices of one statement.
+* `name`: Resolves names to full names and to entries of the catalog.
+* `types`: Finds the common type of types, and parses type names.
+* `item`: Plans a CREATE statement as an item.
+* `subsource`: Plans the tables of a source with several tables.
+* `query`: Plans a query's text as relations.
+* `syntax`: Parses queries, and explains syntax errors and unsupported expressions.
+* `expression`: Builds typed expressions: operators, casts, literals.
+* `function`: Resolves calls of functions.
+* `edit`: Plans statements that change items and rows: ALTER, DROP, INSERT, UPDATE, DELETE.
+* `unsupported`: Rejects statements and clauses that are not supported.
+* `dependency`: Orders items by their dependencies.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ def plan_change(
     statement: ast.RowChange, catalog: logical.CatalogReader, now: datetime
 ) -> Inserted | Updated | Deleted:
     """Plan a statement that changes rows at a time (UTC)."""
-    from sinkql.planner.edit import dml  # sqlglot loads only where there is a statement for it
+    from sinkql.planner.edit import dml  # deferred: imports sqlglot
 
     match statement:
         case ast.Insert():

@@ -1,4 +1,4 @@
-"""Items and what each uses, or is used by → all that is reached; an order in which each comes after what it uses."""
+"""Follow dependencies between items, and order items by them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 
 Edges = Callable[[str], Iterable[str]]
-"""Return the full names of the items next to one: of those that it uses, or of those that use it."""
+"""A function that returns the full names of an item's neighbours: the items that it uses, or that use it."""
 
 
 def reached(names: Iterable[str], edges: Edges) -> list[str]:
-    """Return `names` and all that can be reached from them, each once, what is nearer first."""
-    found = dict.fromkeys(names)
-    waiting = list(found)
+    """Return `names` and all names reachable from them, without duplicates, the nearer ones first."""
+    names_reached = dict.fromkeys(names)
+    waiting = list(names_reached)
     for name in waiting:
-        for near in edges(name):
-            if near not in found:
-                found[near] = None
-                waiting.append(near)
+        for neighbour in edges(name):
+            if neighbour not in names_reached:
+                names_reached[neighbour] = None
+                waiting.append(neighbour)
     return waiting
 
 
 def in_order(uses: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the keys of `uses`, each after those of them that it uses, and otherwise as they stand.
+    """Return the keys of `uses` so that each follows the items that it uses, otherwise in their present order.
 
     Raises graphlib.CycleError.
     """
     names = list(uses)
     places = {name: place for place, name in enumerate(names)}
     if all(places.get(used, -1) < place for name, place in places.items() for used in uses[name]):
-        return names  # as nearly always
+        return names  # the usual case
     sorter = TopologicalSorter({name: [used for used in uses[name] if used in places] for name in names})
     sorter.prepare()
     ready: list[int] = []

@@ -1,4 +1,4 @@
-"""What planning one statement gathers: its dependencies and notices; connectors see it as `PlanningContext`."""
+"""Collect the dependencies and notices of one statement; connectors use it as `PlanningContext`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ K = TypeVar("K", FormatKind, MessageFormat)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A planned item, what the user should know, and the full names of the items it needs."""
+    """A planned item, notices for the user, and the full names of the items that it depends on."""
 
     item: logical.Item
     notices: tuple[Notice, ...] = ()
@@ -28,7 +28,7 @@ class Planned:
 
 @dataclass(slots=True)
 class Scope:
-    """Resolve names for one statement, and remember what was used."""
+    """The name resolution of one statement, which records dependencies and notices."""
 
     catalog: logical.CatalogReader
     registry: Registry
@@ -47,27 +47,27 @@ class Scope:
         self.use(entry.name)
         return logical.SecretName(entry.name)
 
-    def format(self, given: ast.Format) -> FormatKind:
-        return self._format(given, self.registry.formats)
+    def format(self, format_: ast.Format) -> FormatKind:
+        return self._format(format_, self.registry.formats)
 
-    def message_format(self, given: ast.Format) -> MessageFormat:
-        return self._format(given, self.registry.messages)
+    def message_format(self, format_: ast.Format) -> MessageFormat:
+        return self._format(format_, self.registry.messages)
 
-    def _format(self, given: ast.Format, known: dict[str, K]) -> K:
-        if given.name in known:
-            return known[given.name]
-        formats = one_of([f"FORMAT {name}" for name in sorted(known)])
-        if given.name in {**self.registry.formats, **self.registry.messages}:
-            message = f"sources of this kind have no FORMAT {given.name}"
-            raise SinkqlError("SQ2411", message, given.span, hint=f"Use {formats}.")
-        if ("FORMAT", given.name) in self.registry.later:
-            message = f"FORMAT {given.name} is not supported yet"
-            raise SinkqlError("SQ2973", message, given.span, hint=f"Use {formats}.")
-        near = nearest(given.name, tuple(known))
+    def _format(self, format_: ast.Format, supported: dict[str, K]) -> K:
+        if format_.name in supported:
+            return supported[format_.name]
+        formats = one_of([f"FORMAT {name}" for name in sorted(supported)])
+        if format_.name in {**self.registry.formats, **self.registry.messages}:
+            message = f"sources of this kind do not support FORMAT {format_.name}"
+            raise SinkqlError("SQ2411", message, format_.span, hint=f"Use {formats}.")
+        if ("FORMAT", format_.name) in self.registry.later:
+            message = f"FORMAT {format_.name} is not supported yet"
+            raise SinkqlError("SQ2973", message, format_.span, hint=f"Use {formats}.")
+        near = nearest(format_.name, tuple(supported))
         raise SinkqlError(
             "SQ2411",
-            f"no connector has a FORMAT {given.name}",
-            given.span,
+            f"no connector supports FORMAT {format_.name}",
+            format_.span,
             hint=f"Write FORMAT {near}." if near else f"Use {formats}.",
         )
 
@@ -78,9 +78,9 @@ class Scope:
         if item.kind != kind:
             raise SinkqlError(
                 "SQ2501",
-                f'connection "{name.text}" leads to {item.kind}, not to {kind}',
+                f'connection "{name.text}" is to {item.kind}, not to {kind}',
                 name.span,
-                hint=f"Name a connection made with CREATE CONNECTION … TO {kind} (…).",
+                hint=f"Use a connection that CREATE CONNECTION … TO {kind} (…) created.",
             )
         self.use(full_name)
         return item
@@ -91,52 +91,52 @@ class Scope:
         return item
 
     def connection_name(self, name: ast.Name, kind: str) -> str:
-        """Return the full name of a connection, of whatever kind; SQ2001 proposes those of the kind that is needed."""
+        """Return the full name of a connection of any kind; the hint of SQ2001 suggests those of `kind`."""
         try:
             return find(self.catalog, name, "CONNECTION").name
         except MissingError as error:
-            raise self._no_connection(error, name, kind) from None
+            raise self._missing_connection_error(error, name, kind) from None
 
-    def _no_connection(self, error: MissingError, name: ast.Name, kind: str) -> MissingError:
-        """Return the error for a connection that there is not, with the hint of those of the kind that is needed."""
+    def _missing_connection_error(self, error: MissingError, name: ast.Name, kind: str) -> MissingError:
+        """Return the error for a missing connection, with a hint that lists connections of `kind`."""
         entries = [(full, self.catalog.entry(full)) for full in self.catalog.names("CONNECTION")]
         if kind not in self.registry.connections:
-            return error  # such as FILES: they are read through connections of other kinds
-        known = sorted(
+            return error  # FILES has no connections; other kinds provide access
+        names = sorted(
             short_name(full, self.catalog)
             for full, entry in entries
             if entry is not None and isinstance(entry.statement, ast.CreateConnection) and entry.statement.kind == kind
         )
-        near = nearest(name.text, known)
-        if near is not None:
-            error.hint = f'Did you mean "{near}"?'
-        elif known:
-            listed = one_of([f'"{each}"' for each in known[:5]] + (["…"] if len(known) > 5 else []))
-            error.hint = f"Use {listed}, or create one with CREATE CONNECTION … TO {kind} (…)."
+        match = nearest(name.text, names)
+        if match is not None:
+            error.hint = f'Did you mean "{match}"?'
+        elif names:
+            choices = one_of([f'"{choice}"' for choice in names[:5]] + (["…"] if len(names) > 5 else []))
+            error.hint = f"Use {choices}, or create one with CREATE CONNECTION … TO {kind} (…)."
         else:
             error.hint = f"Create one with CREATE CONNECTION {print_name(name)} TO {kind} (…)."
         return error
 
     def planned(self, item: logical.Item) -> Planned:
-        """Return the item with all that was gathered."""
+        """Return the item with the collected notices and dependencies."""
         return Planned(item, tuple(self.notices), tuple(self.dependencies))
 
 
 def kinds_hint(written: str, known: Iterable[str], later: Iterable[str] = ()) -> str:
-    """Return the hint for a kind that nobody offers: the nearest one, or all that are supported."""
-    there = sorted(known)
-    near = next((each for each in there if each.startswith(f"{written} ") or each.endswith(f" {written}")), None)
-    near = near or nearest(written, [*there, *later])
-    return f"Did you mean {near}?" if near else f"The kinds are {listed_kinds(there)}."
+    """Return the hint for an unknown kind: the nearest kind, or all supported kinds."""
+    kinds = sorted(known)
+    match = next((kind for kind in kinds if kind.startswith(f"{written} ") or kind.endswith(f" {written}")), None)
+    match = match or nearest(written, [*kinds, *later])
+    return f"Did you mean {match}?" if match else f"The kinds are {listed_kinds(kinds)}."
 
 
 def listed_kinds(kinds: Iterable[str]) -> str:
-    """Return kinds in order; what some have in common, as LOAD GENERATOR, is there once."""
-    found = []
-    for _, group in groupby(sorted(each.split() for each in kinds), key=lambda words: words[0]):
+    """Return kinds in order; a common prefix such as LOAD GENERATOR appears once."""
+    entries = []
+    for _, group in groupby(sorted(kind.split() for kind in kinds), key=lambda words: words[0]):
         names = list(group)
-        same = takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False))
-        common = len(list(same)) if len(names) > 1 else 0
-        rest = " | ".join(" ".join(each[common:]) for each in names)
-        found.append(" ".join([*names[0][:common], rest]))
-    return ", ".join(found)
+        common_words = takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False))
+        common = len(list(common_words)) if len(names) > 1 else 0
+        rest = " | ".join(" ".join(name[common:]) for name in names)
+        entries.append(" ".join([*names[0][:common], rest]))
+    return ", ".join(entries)

@@ -1,4 +1,4 @@
-"""SQL types → which one two of them have in common, and what a type name written in SQL means."""
+"""Find the common type of SQL types, and parse type names."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _NUMBERS = (*SIGNED, "numeric", *FLOATS)
 _UNSIGNED = {
     "uint2": ("uint4", "uint8", *_NUMBERS[1:]), "uint4": ("uint8", *_NUMBERS[2:]), "uint8": _NUMBERS[3:],
 }  # fmt: skip
-"""What unsigned integers are converted to unasked, as upstream has it."""
+"""The types that an unsigned integer converts to implicitly, as in Materialize."""
 _TIMES = ("date", "timestamp", "timestamptz")
-# more fraction digits than this do not survive arithmetic, whose results have this many
+# results of arithmetic have this many fraction digits; more are rounded
 MAX_SCALE = 10
 
 TYPE_NAMES = {
@@ -59,57 +59,57 @@ TYPE_NAMES = {
 
 
 def number(type_: Type) -> bool:
-    """Tell whether the type is one of the numeric ones."""
+    """Return whether the type is numeric."""
     return type_.name in _NUMBERS or type_.name in _UNSIGNED
 
 
 def whole(type_: Type) -> bool:
-    """Tell whether the type is smallint, integer or bigint."""
+    """Return whether the type is smallint, integer or bigint."""
     return type_.name in SIGNED
 
 
 def unsigned(type_: Type) -> bool:
-    """Tell whether the type is uint2, uint4 or uint8."""
+    """Return whether the type is uint2, uint4 or uint8."""
     return type_.name in _UNSIGNED
 
 
 def floating(type_: Type) -> bool:
-    """Tell whether the type is real or double precision."""
+    """Return whether the type is real or double precision."""
     return type_.name in ("real", "double precision")
 
 
 def instant(type_: Type) -> bool:
-    """Tell whether the type is date, timestamp or timestamptz."""
+    """Return whether the type is date, timestamp or timestamptz."""
     return type_.name in _TIMES
 
 
 def comparable(type_: Type) -> bool:
-    """Tell whether equal values of a type are the same, and others are not equal."""
+    """Return whether equal values of a type are always identical."""
     return type_ not in (JSONB, INTERVAL) and not type_.nested
 
 
 def compared(type_: Type) -> bool:
-    """Tell whether values of a type have = and <: those of arrays have, where their elements do."""
+    """Return whether values of a type support = and <; arrays do if their elements do."""
     return comparable(type_) or (type_.name == "array" and comparable(leaf(type_)) and not ranged(leaf(type_)))
 
 
 def ordered(type_: Type) -> bool:
-    """Tell whether rows can be ordered by values of a type in a view, as they are in Postgres."""
+    """Return whether a view can order rows by values of a type, with the same order as Postgres."""
     return compared(type_) and not ranged(type_)
 
 
 def grouped(type_: Type) -> bool:
-    """Tell whether rows can be grouped by values of a type: the same ones are equal, and no others."""
+    """Return whether rows can be grouped by values of a type: equal values are identical."""
     return comparable(type_) or (compared(type_) and not floating(leaf(type_)))
 
 
 def ranged(type_: Type) -> bool:
-    """Tell whether the type is one of ranges."""
+    """Return whether the type is a range type."""
     return type_.name in SUBTYPES
 
 
 def implicit(source: Type, target: Type) -> bool:
-    """Tell whether Postgres converts `source` to `target` unasked."""
+    """Return whether Postgres converts `source` to `target` implicitly."""
     if source.name == "unknown" or source == target:
         return True
     if source.nested or target.nested:
@@ -125,35 +125,37 @@ def implicit(source: Type, target: Type) -> bool:
 
 
 def common(types: Sequence[Type]) -> Type | None:
-    """Return the type that all convert to (CASE, COALESCE, UNION, …); None if there is none."""
-    known = [type_ for type_ in types if type_ != UNKNOWN]
-    if not known:
+    """Return the type that all types convert to (CASE, COALESCE, UNION, …), None without a common type."""
+    typed = [type_ for type_ in types if type_ != UNKNOWN]
+    if not typed:
         return TEXT
-    found = known[0]
-    for type_ in known[1:]:
-        if type_ == found:
+    result = typed[0]
+    for type_ in typed[1:]:
+        if type_ == result:
             continue
-        if type_.name == found.name and not found.nested:
-            found = NUMERIC
-        elif implicit(found, type_):
-            found = type_
-        elif not implicit(type_, found):
-            wider = _above(found, type_)
+        if type_.name == result.name and not result.nested:
+            result = NUMERIC
+        elif implicit(result, type_):
+            result = type_
+        elif not implicit(type_, result):
+            wider = _wider_integer(result, type_)
             if wider is None:
                 return None
-            found = wider
-    if found.name == "numeric" and any(type_ != found for type_ in known):
+            result = wider
+    if result.name == "numeric" and any(type_ != result for type_ in typed):
         return NUMERIC
-    return found
+    return result
 
 
-def _above(one: Type, other: Type) -> Type | None:
-    """Return the least type that a signed and an unsigned integer both convert to."""
-    return next((each for each in (INTEGER, BIGINT, NUMERIC) if implicit(one, each) and implicit(other, each)), None)
+def _wider_integer(one: Type, other: Type) -> Type | None:
+    """Return the smallest type that a signed and an unsigned integer both convert to."""
+    return next(
+        (wider for wider in (INTEGER, BIGINT, NUMERIC) if implicit(one, wider) and implicit(other, wider)), None
+    )
 
 
 def operand(left: Type, right: Type) -> Type | None:
-    """Return the type in which an operator computes or compares; None if there is none."""
+    """Return the type in which an operator computes or compares, None without a common type."""
     if left == right:
         return left
     if number(left) and number(right) and (floating(left) or floating(right)):
@@ -162,25 +164,25 @@ def operand(left: Type, right: Type) -> Type | None:
 
 
 def parse_type_name(text: str) -> tuple[Type, int | None] | None:
-    """Return the type that a written name means and, for varchar(n), its length; None if it is not known.
+    """Return the type of a type name and, for varchar(n), its length; None for an unknown name.
 
-    Raises ValueError with the reason where the name is known and its modifier is wrong.
+    Raises ValueError with the reason if the type is known and its modifier is invalid.
     """
     array = re.fullmatch(r"(.*?)\s*\[\s*\d*\s*\]", text, re.DOTALL)
     if array is not None:
         element = parse_type_name(array[1])
-        found = nested_type("array", element[0]) if element is not None else None
-        return None if found is None else (found, None)
+        nested = nested_type("array", element[0]) if element is not None else None
+        return None if nested is None else (nested, None)
     lists = re.fullmatch(r"(.*\S)\s+list", text, re.DOTALL | re.IGNORECASE)
     if lists is not None:
         element = parse_type_name(lists[1])
-        found = nested_type("list", element[0]) if element is not None else None
-        return None if found is None else (found, None)
-    composed = composed_type(text, _part)
+        nested = nested_type("list", element[0]) if element is not None else None
+        return None if nested is None else (nested, None)
+    composed = composed_type(text, _parse_part)
     if composed is not None:
         return composed, None
     match = re.fullmatch(
-        r"([a-z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?( with(?:out)? time zone)?", _flat(text)
+        r"([a-z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?( with(?:out)? time zone)?", _normalize(text)
     )
     type_ = TYPE_NAMES.get(match[1] + (match[4] or "")) if match else None
     if match is None or type_ is None:
@@ -189,7 +191,7 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
         return type_, None
     if type_ == NUMERIC:
         return _numeric(
-            *(int(each or 0) if len(each or "") <= _DIGITS else _MOST_CHARACTERS for each in match.group(2, 3))
+            *(int(digits or 0) if len(digits or "") <= _DIGITS else _MOST_CHARACTERS for digits in match.group(2, 3))
         ), None
     if match[1] in ("varchar", "character varying") and match[3] is None:
         if len(match[2]) <= _DIGITS and 1 <= int(match[2]) <= _MOST_CHARACTERS:
@@ -198,26 +200,26 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
     raise ValueError(f'type modifier is not allowed for type "{match[1]}"')
 
 
-def _part(text: str) -> Type | None:
-    found = parse_type_name(text)
-    return None if found is None else found[0]
+def _parse_part(text: str) -> Type | None:
+    parsed = parse_type_name(text)
+    return None if parsed is None else parsed[0]
 
 
 def known(text: str) -> bool:
-    """Tell whether a text names a type."""
+    """Return whether a text is a type name."""
     try:
         return parse_type_name(text) is not None
     except ValueError:
         return False
 
 
-def _flat(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.lower().split())
 
 
 def _numeric(precision: int, scale: int) -> Type:
     if not 1 <= precision <= 38 or scale > precision:
-        raise ValueError("the precision of numeric must be from 1 to 38, and its scale at most that")
+        raise ValueError("the precision of numeric must be from 1 to 38, and its scale must not exceed the precision")
     return Type("numeric", precision, scale)
 
 

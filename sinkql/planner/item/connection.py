@@ -1,6 +1,6 @@
-"""CREATE CONNECTION → its kind and the connector's options.
+"""Plan CREATE CONNECTION: its kind and the connector's options.
 
-CREATE CLUSTER → one Spark application: its master and configuration, and where its sinks keep their state.
+Also plans CREATE CLUSTER, a Spark application: its master and configuration, and the place of its sinks' state.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sinkql.planner.scope import Scope, kinds_hint
 
 
 def plan_connection(full_name: str, statement: ast.CreateConnection, scope: Scope) -> logical.Connection:
-    """Let the connector of the connection's kind bind its options.
+    """Plan a connection with the connector of its kind.
 
-    Raises SQ2502 for a kind that nobody offers, SQ2903 for one that is not supported yet.
+    Raises SQ2502 for an unknown kind, SQ2903 for one that is not supported yet.
     """
-    known = scope.registry.connections
-    kind = known.get(statement.kind)
+    kinds = scope.registry.connections
+    kind = kinds.get(statement.kind)
     if kind is not None:
         return logical.Connection(full_name, kind.name, kind.plan(statement, scope))
     if ("CONNECTION", statement.kind) in scope.registry.later:
@@ -35,20 +35,20 @@ def plan_connection(full_name: str, statement: ast.CreateConnection, scope: Scop
             "SQ2903",
             f"connections to {statement.kind} are not supported yet",
             statement.kind_span,
-            hint=f"The kinds are {', '.join(sorted(known))}.",
+            hint=f"The kinds are {', '.join(sorted(kinds))}.",
         )
     raise SinkqlError(
         "SQ2502",
         f"no connector connects to {statement.kind}",
         statement.kind_span,
-        hint=kinds_hint(statement.kind, known, scope.registry.expected("CONNECTION")),
+        hint=kinds_hint(statement.kind, kinds, scope.registry.expected("CONNECTION")),
     )
 
 
 def validation(
     statement: ast.ValidateConnection, catalog: logical.CatalogReader, registry: Registry
 ) -> tuple[logical.Connection, Callable[[logical.Connection, OutsideAccess], None]]:
-    """Return the connection that VALIDATE names, and what asks its other side; SQ2984 where nothing can be asked."""
+    """Return the connection that VALIDATE names, and its check; raise SQ2984 if the kind has no check."""
     connection = catalog.item(find(catalog, statement.name, "CONNECTION").name)
     assert isinstance(connection, logical.Connection)
     check = registry.connections[connection.kind].validate
@@ -57,7 +57,7 @@ def validation(
             "SQ2984",
             f"VALIDATE CONNECTION of a connection to {connection.kind} is not supported yet",
             statement.name.span,
-            hint="Create a sink or a source that uses it; that tests the connection.",
+            hint="Create a sink or a source that uses it, which tests the connection.",
         )
     return connection, check
 
@@ -72,27 +72,29 @@ _LOCAL = re.compile(r"local(\[([1-9]\d*|\*)\])?")
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The options of CREATE CLUSTER; `size` is a local application's, `master` a remote one's."""
+    """The options of CREATE CLUSTER; `size` is for a local application, `master` for a remote one."""
 
-    size: str | None = option_field("`'local[2]'`: Spark in this process, so many tasks at once", default=None)
+    size: str | None = option_field("`'local[2]'`: Spark in this process, with two parallel tasks", default=None)
     master: str | None = option_field("a Spark master's address, instead of `SIZE`", default=None)
-    executors: int | None = option_field("how many executors a remote application has", default=None)
-    cores: int | None = option_field("of each executor", default=None)
-    memory: str | None = option_field("`'4g'`: of each executor, or of the driver of a local application", default=None)
-    conf: dict[str, str] = field(default_factory=dict, metadata={"help": "more of Spark's settings"})
+    executors: int | None = option_field("the number of executors of a remote application", default=None)
+    cores: int | None = option_field("the number of cores of each executor", default=None)
+    memory: str | None = option_field(
+        "the memory of each executor, or of a local application's driver, such as `'4g'`", default=None
+    )
+    conf: dict[str, str] = field(default_factory=dict, metadata={"help": "further Spark settings"})
     state: str | None = option_field(
-        "where its sinks keep their state besides the catalog's folder, for a start on another machine: "
-        "`s3://bucket/prefix`, with `AWS CONNECTION`, or a folder that both have",
+        "the state store, from which another machine can start: `s3://bucket/prefix` with `AWS CONNECTION`, or a "
+        "shared folder",
         default=None,
         local_path=True,
     )
-    aws_connection: ast.Name | None = option_field("the connection whose keys reach `STATE`", default=None)
-    managed: bool = option_field("true is the only value", default=True)
-    replication_factor: int = option_field("1 is the only value", default=1)
+    aws_connection: ast.Name | None = option_field("the connection with the credentials for `STATE`", default=None)
+    managed: bool = option_field("only `true` is supported", default=True)
+    replication_factor: int = option_field("only `1` is supported", default=1)
 
 
 def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: PlanningContext) -> logical.Cluster:
-    """Plan a cluster; a local one has SIZE, a remote one MASTER and what its executors take."""
+    """Plan a cluster; a local one has SIZE, a remote one MASTER and settings of its executors."""
     _check_supported(statement)
     options = bind(statement.options, ClusterOptions, owner="clusters", span=statement.name.span)
     master = _master(statement, options)
@@ -109,7 +111,7 @@ def _check_supported(statement: ast.CreateCluster) -> None:
             hint="Leave FEATURES out.",
         )
     for option in statement.options:
-        if option.name == "REPLICAS" or (option.name == "MANAGED" and _false(option.value)):
+        if option.name == "REPLICAS" or (option.name == "MANAGED" and _is_false(option.value)):
             raise SinkqlError(
                 "SQ2908",
                 "clusters with REPLICAS are not supported yet",
@@ -131,7 +133,7 @@ def _check_supported(statement: ast.CreateCluster) -> None:
             )
 
 
-def _false(value: ast.Value | None) -> bool:
+def _is_false(value: ast.Value | None) -> bool:
     match value:
         case ast.Boolean():
             return not value.value
@@ -154,7 +156,7 @@ def _master(statement: ast.CreateCluster, options: ClusterOptions) -> str:
             "SQ2603",
             "a cluster cannot have both SIZE and MASTER",
             option_span(statement.options, "MASTER", statement.name.span),
-            hint="SIZE is for Spark in this process, MASTER for a Spark cluster: leave out one.",
+            hint="Leave out one: SIZE is for Spark in this process, MASTER for a Spark cluster.",
         )
     if options.master is not None:
         _check_master(options.master, option_span(statement.options, "MASTER", statement.name.span))
@@ -195,7 +197,7 @@ def _conf(statement: ast.CreateCluster, options: ClusterOptions, *, local: bool)
                 "SQ2606",
                 f"a local cluster cannot have {name}",
                 span,
-                hint="SIZE = 'local[4]' is four cores of this host.",
+                hint="Leave it out; SIZE = 'local[4]' uses four cores of this host.",
             )
         if value == 0:
             raise SinkqlError("SQ2326", f"{name} must be at least 1", span, hint=f"Write {name} = 1 or more.")
@@ -218,7 +220,7 @@ def _conf(statement: ast.CreateCluster, options: ClusterOptions, *, local: bool)
                 hint="Names of Spark settings begin with spark., as in MAP['spark.ui.enabled' => 'true'].",
             )
         if secret_setting(key):
-            raise _in_clear(key, option_span(statement.options, "CONF", statement.name.span))
+            raise _clear_secret_error(key, option_span(statement.options, "CONF", statement.name.span))
     return conf | options.conf
 
 
@@ -234,7 +236,7 @@ def _state(
                     "SQ2618",
                     "a cluster with MASTER requires STATE",
                     option_span(statement.options, "MASTER", statement.name.span),
-                    hint=f"Add {_EXAMPLE}, AWS CONNECTION = name, or a folder that all machines of the cluster have.",
+                    hint=f"Add {_EXAMPLE}, AWS CONNECTION = name, or a folder that all machines of the cluster share.",
                 )
             return None
         raise SinkqlError(
@@ -248,8 +250,8 @@ def _state(
             "SQ2615",
             f'STATE "{state}" names neither a bucket nor a folder',
             where,
-            hint=f"Write {_EXAMPLE}, or the whole path of a folder, as '/mnt/state'; left out, state is in the "
-            "catalog's folder.",
+            hint=f"Write {_EXAMPLE}, or the absolute path of a folder, as '/mnt/state'. Without STATE, the state is in "
+            "the catalog's folder.",
         )
     if not state.startswith(SCHEME):
         if connection is None:
@@ -265,15 +267,17 @@ def _state(
             "SQ2615",
             "STATE in a bucket requires AWS CONNECTION",
             where,
-            hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
+            hint="Add AWS CONNECTION = name; CREATE CONNECTION name TO AWS (…) creates the connection.",
         )
     return logical.StatePath(state, planning.connection(connection, REACHES).name)
 
 
-def _in_clear(key: str, span: Span) -> SinkqlError:
+def _clear_secret_error(key: str, span: Span) -> SinkqlError:
     hint = (
         "Use 'spark.authenticate.secret.file'."
         if key.lower() == "spark.authenticate.secret"
-        else "Keep it in a Hadoop credential store: 'spark.hadoop.hadoop.security.credential.provider.path' => 'jceks://…'."
+        else "Store it in a Hadoop credential store: 'spark.hadoop.hadoop.security.credential.provider.path' => 'jceks://…'."
     )
-    return SinkqlError("SQ2107", f'Spark setting "{key}" is a secret, which CONF would keep in clear', span, hint=hint)
+    return SinkqlError(
+        "SQ2107", f'Spark setting "{key}" is a secret, which CONF would store in clear text', span, hint=hint
+    )

@@ -1,4 +1,4 @@
-"""CREATE SECRET → a name: the value stays with the statement, and never enters a plan."""
+"""Plan CREATE SECRET as a name: the value remains in the statement, and never enters a plan."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sinkql.errors import SinkqlError, Span
 
 
 def plan_secret(full_name: str, statement: ast.CreateSecret) -> logical.Secret:
-    """Return the secret's name; raises what `check_secret` does."""
+    """Return the secret's name; raise like `check_secret`."""
     check_secret(statement.value)
     return logical.Secret(full_name)
 
 
 def check_secret(value: ast.SecretValue) -> None:
-    """Raise SQ2610 for a reference to nothing, SQ2611 to SQ2614 for a literal that gives no text."""
+    """Raise SQ2610 for an empty reference, SQ2611 to SQ2614 for a literal that is not text."""
     if not isinstance(value, ast.Call) or not value.refers:
         literal_text(value)
     elif not all(argument.value for argument in value.arguments):
@@ -30,15 +30,15 @@ def check_secret(value: ast.SecretValue) -> None:
 
 
 def literal_text(value: ast.SecretValue) -> str:
-    """Return the text that a literal stands for; raises SQ2611 to SQ2614.
+    r"""Return the text of a literal; raise SQ2611 to SQ2614.
 
-    A secret is bytes, so that a literal that begins with \\x is hexadecimal, as in Postgres.
+    A secret is bytes, so a literal that begins with \x is hexadecimal, as in Postgres.
     """
     text = _text(value)
     if isinstance(value, ast.Call) or not text.startswith("\\x"):
         return text
     try:
-        found = bytes.fromhex(text[2:])
+        decoded = bytes.fromhex(text[2:])
     except ValueError:
         raise SinkqlError(
             "SQ2611",
@@ -46,7 +46,7 @@ def literal_text(value: ast.SecretValue) -> str:
             value.span,
             hint="Write two digits for each byte, or another first character.",
         ) from None
-    return _decoded_text(found, value.span, "Write the text itself, without \\x.")
+    return _utf8_text(decoded, value.span, "Write the text itself, without \\x.")
 
 
 def _text(value: ast.SecretValue) -> str:
@@ -63,19 +63,19 @@ def _text(value: ast.SecretValue) -> str:
                 hint="Create a secret for each part, and join them in the option: = 'id:' || SECRET name.",
             )
         case ast.Call(arguments=(text, encoding)):
-            return _decoded(text, encoding, value)
+            return _decode(text, encoding, value)
     raise AssertionError(value.function)
 
 
-def _decoded(text: ast.Text, encoding: ast.Text, call: ast.Call) -> str:
-    # As in Postgres, white space in the text says nothing.
+def _decode(text: ast.Text, encoding: ast.Text, call: ast.Call) -> str:
+    # as in Postgres, white space in the text is ignored
     written = "".join(text.value.split())
     try:
         match encoding.value.lower():
             case "base64":
-                found = base64.b64decode(written, validate=True)
+                decoded = base64.b64decode(written, validate=True)
             case "hex":
-                found = bytes.fromhex(written)
+                decoded = bytes.fromhex(written)
             case _:
                 raise SinkqlError(
                     "SQ2612",
@@ -88,13 +88,13 @@ def _decoded(text: ast.Text, encoding: ast.Text, call: ast.Call) -> str:
             "SQ2611",
             f"the argument of decode() is not valid {encoding.value.lower()}",
             text.span,
-            hint="Check that all of it was copied.",
+            hint="Check that the text was copied completely.",
         ) from None
-    return _decoded_text(found, call.span, "Leave decode out to keep the text as it is written.")
+    return _utf8_text(decoded, call.span, "Leave decode out to keep the text as it is written.")
 
 
-def _decoded_text(found: bytes, span: Span, hint: str) -> str:
+def _utf8_text(decoded: bytes, span: Span, hint: str) -> str:
     try:
-        return found.decode()
+        return decoded.decode()
     except UnicodeDecodeError:
         raise SinkqlError("SQ2613", "the decoded value is not UTF-8 text", span, hint=hint) from None

@@ -1,4 +1,4 @@
-"""ALTER SYSTEM SET and SET → a setting's name and its new value, checked."""
+"""Plan ALTER SYSTEM SET and SET: check a setting's name and its new value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sinkql.keywords import quoted
 from sinkql.planner.name import DATABASE, SCHEMA
 
 _MISSPELT = 0.85
-_OF_SPARK = "Set Spark's options for a cluster: CREATE CLUSTER name (SIZE = '…', CONF = MAP['…' => '…'])."
+_SPARK_HINT = "Set Spark's options for a cluster: CREATE CLUSTER name (SIZE = '…', CONF = MAP['…' => '…'])."
 FIXED = {
     "client_encoding": ("UTF8", "utf-8", "unicode"),
     "datestyle": ("ISO, MDY", "iso"),
@@ -22,7 +22,7 @@ FIXED = {
     "timezone": ("UTC", "etc/utc", "gmt", "zulu"),
     "transaction_isolation": ("strict serializable", "serializable"),
 }
-"""Settings that clients of Postgres set, and SinkQL has one value for: that, then what may be written for it."""
+"""Settings that clients of Postgres set and SinkQL fixes: the value, then its accepted spellings."""
 
 DEFAULTS = {
     "application_name": "",
@@ -33,35 +33,35 @@ DEFAULTS = {
     "search_path": SCHEMA,
     **{name: values[0] for name, values in FIXED.items()},
 }
-"""Every setting and its value where nothing was set; true and false make a setting boolean."""
+"""All settings with their defaults; a default of true or false makes a setting boolean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a statement sets: `values` by name, nothing for a setting that is not known here."""
+    """The settings that a statement changes: `values` by name, empty for an unknown setting."""
 
     values: tuple[tuple[str, str], ...]
     notices: tuple[Notice, ...] = ()
 
 
 def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> Setting:
-    """Return what ALTER SYSTEM, SET or RESET changes; RESET ALL changes all settings.
+    """Return the settings that ALTER SYSTEM, SET or RESET changes; RESET ALL changes all settings.
 
-    Scripts of the dialect set many a setting that means nothing here, which is a notice. Raises SQ2630 for a name that
-    is most likely a known one misspelt, SQ2631 and SQ2636 for a value that the setting cannot have.
+    Scripts of Materialize set many settings that SinkQL does not have; these give a notice. Raises SQ2630 for a
+    probable misspelling, SQ2631 and SQ2636 for an invalid value.
     """
     if statement.name is None or (statement.name.value == "all" and statement.value is None):
         return Setting(tuple(DEFAULTS.items()))
     name, span = statement.name.value, statement.name.span
     if name in DEFAULTS:
-        return Setting((_planned(name, statement),))
+        return Setting((_plan_value(name, statement),))
     if nearest(name, tuple(DEFAULTS), cutoff=_MISSPELT):
         raise unknown_setting(name, span)
-    hint = _OF_SPARK if name.startswith("spark.") else "Leave it out; SHOW ALL lists the settings."
+    hint = _SPARK_HINT if name.startswith("spark.") else "Leave it out; SHOW ALL lists the settings."
     return Setting((), (Notice("SQ2637", f'setting "{name}" does not exist, skipped', span, hint=hint),))
 
 
-def _planned(name: str, statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str]:
+def _plan_value(name: str, statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str]:
     if statement.value is None:
         return name, DEFAULTS[name]
     value = _list(statement.value) if name == "search_path" else _text(statement.value)
@@ -84,30 +84,30 @@ def _planned(name: str, statement: ast.AlterSystem | ast.SetVariable) -> tuple[s
 
 
 def _fixed(name: str, value: str | None, written: ast.Value) -> str:
-    """Return the one value of a setting; SQ2636 if another is wanted."""
-    only, *others = FIXED[name]
-    if value is None or value.lower() not in (only.lower(), *others):
+    """Return the fixed value of a setting; raise SQ2636 for any other value."""
+    fixed, *others = FIXED[name]
+    if value is None or value.lower() not in (fixed.lower(), *others):
         hint = "Leave it out; convert times in the query, with AT TIME ZONE." if name == "timezone" else "Leave it out."
-        raise SinkqlError("SQ2636", f'setting "{name}" can only be {only}', written.span, hint=hint)
-    return only
+        raise SinkqlError("SQ2636", f'setting "{name}" can only be {fixed}', written.span, hint=hint)
+    return fixed
 
 
 def unknown_setting(name: str, span: Span | None) -> SinkqlError:
     """Return the error for a setting that does not exist."""
     near = nearest(name, tuple(DEFAULTS), cutoff=0.7)
-    settable = (each for each in DEFAULTS if each not in FIXED)
+    settable = (default for default in DEFAULTS if default not in FIXED)
     hint = f"Did you mean {near}?" if near else f"The settings are {', '.join(settable)}."
     return SinkqlError("SQ2630", f'setting "{name}" does not exist', span, hint=hint)
 
 
 def _list(value: ast.Value) -> str | None:
-    """Return names one after the other, as `path_parts` takes them apart."""
-    each = [_text(item) for item in (value.items if isinstance(value, ast.Sequence) else (value,))]
-    texts = [text for text in each if text is not None]
+    """Return names as one text, which `path_parts` splits again."""
+    items = [_text(item) for item in (value.items if isinstance(value, ast.Sequence) else (value,))]
+    texts = [text for text in items if text is not None]
     plain = re.compile(r'[^",\s]+')
     return (
         ", ".join(text if plain.fullmatch(text) else quoted(text) for text in texts)
-        if len(texts) == len(each)
+        if len(texts) == len(items)
         else None
     )
 

@@ -1,6 +1,6 @@
-"""CREATE SINK → what is written where, how and when; `rule` says what must hold of it.
+"""Plan CREATE SINK: its relation, destination, mode and options; `sink_rules` checks its rules.
 
-CREATE SINKS → the CREATE SINK of each table: its name, its key and its table's name come from that table.
+Also expands CREATE SINKS into one CREATE SINK for each table, with names and keys from the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sinkql.planner.subsource import check_readable, stand_in
 
 
 def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, scope: Scope) -> logical.Sink:
-    """Check the rules of sinks in their order; the connector's own options and types come between them."""
+    """Plan a sink: check its rules in order, with the connector's options and types in between."""
     kind = _kind(statement, scope)
     _check_clauses(statement, kind)
     mode = effective_mode(statement, messages=kind.messages)
@@ -72,49 +72,49 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
 
 
 def _check_clauses(statement: ast.CreateSink, kind: SinkKind) -> None:
-    """Refuse clauses that sinks of the kind do not take (SQ2332)."""
+    """Raise SQ2332 for clauses that sinks of the kind do not take."""
     mode = statement.mode
     if mode is not None and mode.mode not in kind.modes:
         word = "ENVELOPE" if kind.messages else "MODE"
-        written = one_of([f"{word} {each.upper()}" for each in kind.modes])
-        given = "NONE" if mode.mode == "append" and not mode.changelog else mode.mode.upper()
-        raise _no_clause(kind, f"ENVELOPE {given}", mode.span, f"Write {written}.")
+        written = one_of([f"{word} {mode.upper()}" for mode in kind.modes])
+        written_mode = "NONE" if mode.mode == "append" and not mode.changelog else mode.mode.upper()
+        raise _clause_error(kind, f"ENVELOPE {written_mode}", mode.span, f"Write {written}.")
     if mode is not None and kind.messages and mode.word == "MODE":
-        raise _no_clause(kind, "MODE", mode.span, f"Write ENVELOPE {mode.mode.upper()}.")
+        raise _clause_error(kind, "MODE", mode.span, f"Write ENVELOPE {mode.mode.upper()}.")
     if statement.key_format is not None and not kind.messages:
-        raise _no_clause(kind, "KEY FORMAT", statement.key_format.span, "Leave it out.")
+        raise _clause_error(kind, "KEY FORMAT", statement.key_format.span, "Leave it out.")
     if statement.format is not None and statement.format.name not in kind.formats and not kind.messages:
-        formats = [f"FORMAT {each}" for each in kind.formats]
+        formats = [f"FORMAT {format_}" for format_ in kind.formats]
         hint = f"Write {one_of(formats)}, or leave it out." if formats else "Leave it out."
-        raise _no_clause(kind, f"FORMAT {statement.format.name}", statement.format.span, hint)
+        raise _clause_error(kind, f"FORMAT {statement.format.name}", statement.format.span, hint)
     if statement.headers is not None and not kind.messages:
-        raise _no_clause(kind, "HEADERS", statement.headers.span, "Leave it out.")
+        raise _clause_error(kind, "HEADERS", statement.headers.span, "Leave it out.")
     for option in statement.with_options:
         if option.name == "ON ERROR":
-            raise _no_clause(kind, "ON ERROR", option.name_span, _NO_ON_ERROR)
+            raise _clause_error(kind, "ON ERROR", option.name_span, _ON_ERROR_HINT)
     if statement.partition_by and not kind.partitions:
-        raise _no_clause(kind, "PARTITION BY", statement.partition_by[0].span, "Leave it out.")
+        raise _clause_error(kind, "PARTITION BY", statement.partition_by[0].span, "Leave it out.")
     if statement.sort_by and not kind.partitions:
-        raise _no_clause(kind, "SORT BY", statement.sort_by[0].span, "Leave it out.")
+        raise _clause_error(kind, "SORT BY", statement.sort_by[0].span, "Leave it out.")
 
 
-_NO_ON_ERROR = (
-    "Without a row that fails, the table would not be what the view says, so the sink stops there. Guard the "
-    "expression in the view, as in CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::integer END."
+_ON_ERROR_HINT = (
+    "Without the failed row, the table would differ from the view, so the sink stops. Guard the expression in the "
+    "view, as in CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::integer END."
 )
 
 
-def _no_clause(kind: SinkKind, clause: str, span: Span, hint: str) -> SinkqlError:
+def _clause_error(kind: SinkKind, clause: str, span: Span, hint: str) -> SinkqlError:
     return SinkqlError("SQ2332", f"{kind.owner} do not take {clause}", span, hint=hint)
 
 
 def _store(using: ast.Using, scope: Scope) -> str:
-    """Return the full name of the connection that a sink's files are reached with; SQ2331 if it is not a store."""
+    """Return the full name of the connection to a sink's files; raise SQ2331 if the kind is not a file store."""
     stores = scope.registry.stores()
     if using.kind not in stores:
         raise SinkqlError(
             "SQ2331",
-            f"files cannot be stored by connections to {using.kind}",
+            f"connections to {using.kind} cannot store files",
             using.span,
             hint=kinds_hint(using.kind, stores),
         )
@@ -125,30 +125,31 @@ def _kind(statement: ast.CreateSink, scope: Scope) -> SinkKind:
     kind = scope.registry.sinks.get(statement.kind)
     if kind is not None:
         return kind
-    known = tuple(scope.registry.sinks)
+    kinds = tuple(scope.registry.sinks)
     raise SinkqlError(
         "SQ2321",
         f"no connector writes to {statement.kind}",
         statement.kind_span,
-        hint=kinds_hint(statement.kind, known, scope.registry.expected("SINK")),
+        hint=kinds_hint(statement.kind, kinds, scope.registry.expected("SINK")),
     )
 
 
 _KINDS = ("SOURCE", "TABLE", "MATERIALIZED VIEW")
 _PREFIX = "TABLE PREFIX"
-_LISTED = 10
+_MAX_LISTED = 10
 
 
 def expand(statement: ast.CreateSinks, catalog: logical.CatalogReader) -> tuple[ast.CreateSink, ...]:
-    """Return a statement for each table, in the order of their names, or as they are listed.
+    """Return one CREATE SINK for each table, in the order of their names or of the list.
 
-    Raises SQ2350 for a source of which nothing reads a table, SQ2351 for a table without a key, SQ2352 for a TABLE.
+    Raises SQ2350 for a source without tables that are read, SQ2351 for a table without a key, SQ2352 for a TABLE
+    option.
     """
     sink = statement.sink
     for option in sink.options:
         if option.name == "TABLE":
-            hint = f"Leave it out, or write {_PREFIX} = '…': the tables are called as what they are read from."
-            raise SinkqlError("SQ2352", "many sinks cannot have one TABLE", option.span, hint=hint)
+            hint = f"Leave it out, or write {_PREFIX} = '…'; the names of the tables come from their sources."
+            raise SinkqlError("SQ2352", "CREATE SINKS cannot have option TABLE", option.span, hint=hint)
     tables = list(_tables(statement, catalog))
     if sink.mode is None or sink.mode.mode == "upsert":
         _check_keys(tables, catalog)
@@ -165,25 +166,25 @@ def _tables(statement: ast.CreateSinks, catalog: logical.CatalogReader) -> Itera
     source = statement.sink.relation
     entry = find(catalog, source, "SOURCE")
     entries = ((name, catalog.entry(name)) for name in sorted(catalog.dependents(entry.name)))
-    found = [name for name, each in entries if each is not None and isinstance(each.statement, ast.CreateTableFrom)]
+    names = [name for name, entry in entries if entry is not None and isinstance(entry.statement, ast.CreateTableFrom)]
     item = catalog.item(entry.name)
-    if not found and isinstance(item, logical.Source) and not item.tables:
-        found = [entry.name]
-    if not found:
+    if not names and isinstance(item, logical.Source) and not item.tables:
+        names = [entry.name]
+    if not names:
         raise SinkqlError(
             "SQ2350",
             f'no table of source "{source.text}" is read',
             source.span,
             hint="Create the source with FOR ALL TABLES, or run CREATE TABLE name FROM SOURCE … for some of them.",
         )
-    yield from ((name, source.span) for name in found)
+    yield from ((name, source.span) for name in names)
 
 
 def _sink(sink: ast.CreateSink, full: str, span: Span, catalog: logical.CatalogReader) -> ast.CreateSink:
     *place, last = split_name(full)
-    prefix = next((each for each in sink.options if each.name == _PREFIX), None)
-    table = f"{_text(prefix)}{last}" if prefix is not None else last
-    options = (each for each in sink.options if each is not prefix)
+    prefix = next((option for option in sink.options if option.name == _PREFIX), None)
+    table = f"{_option_text(prefix)}{last}" if prefix is not None else last
+    options = (option for option in sink.options if option is not prefix)
     where = option_span(sink.options, _PREFIX, span)
     key, mode = None, sink.mode
     if mode is None or mode.mode == "upsert":
@@ -200,14 +201,14 @@ def _sink(sink: ast.CreateSink, full: str, span: Span, catalog: logical.CatalogR
 
 
 def _free_name(place: Sequence[str], wanted: str, catalog: logical.CatalogReader) -> str:
-    """Return the full name of a sink: another one than is wanted where something has that which is no sink."""
+    """Return the full name of a new sink: the wanted name, or a numbered one if another item has it."""
     last, numbers = wanted, count(2)
     while (entry := catalog.entry(qualified_name(*place, last))) and not isinstance(entry.statement, ast.CreateSink):
         last = f"{wanted}_{next(numbers)}"
     return qualified_name(*place, last)
 
 
-def _text(option: ast.Option) -> str:
+def _option_text(option: ast.Option) -> str:
     match option.value:
         case ast.Text(value=value):
             return value
@@ -220,7 +221,7 @@ def _text(option: ast.Option) -> str:
 
 
 def _key(full: str, catalog: logical.CatalogReader) -> tuple[str, ...]:
-    """Return the columns of a table's key; none where it has no key."""
+    """Return the columns of a table's key, empty if the table has no key."""
     item = catalog.item(full)
     assert isinstance(item, logical.Source | logical.View)
     keys = item.shape.keys
@@ -229,17 +230,17 @@ def _key(full: str, catalog: logical.CatalogReader) -> tuple[str, ...]:
 
 def _check_keys(tables: Sequence[tuple[str, Span]], catalog: logical.CatalogReader) -> None:
     """Raise SQ2351 for tables without a key."""
-    lacking = [(short_name(full, catalog), span) for full, span in tables if not _key(full, catalog)]
-    if not lacking:
+    keyless = [(short_name(full, catalog), span) for full, span in tables if not _key(full, catalog)]
+    if not keyless:
         return
-    (short, span), *more = lacking
-    others = ", ".join(name for name, _ in more[:_LISTED])
-    and_more = f" and {len(more) - _LISTED} more" if len(more) > _LISTED else ""
+    (short, span), *more = keyless
+    further = ", ".join(name for name, _ in more[:_MAX_LISTED])
+    and_more = f" and {len(more) - _MAX_LISTED} more" if len(more) > _MAX_LISTED else ""
     raise SinkqlError(
         "SQ2351",
         f'table "{short}" has no key',
         span,
-        detail=f"nor have {others}{and_more}" if more else None,
-        hint=f"Give it one upstream, write MODE APPEND, or leave it out with FOR TABLES (…) and create a sink for "
-        f'"{short}" with a KEY of its own.',
+        detail=f"{further}{and_more} have no key either" if more else None,
+        hint=f"Add a key upstream, or write MODE APPEND. Or leave the table out with FOR TABLES (…) and create a sink "
+        f'with a KEY for "{short}".',
     )

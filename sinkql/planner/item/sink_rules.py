@@ -1,4 +1,4 @@
-"""A sink and the shape of its relation → nothing, or the first rule that does not hold, as an error."""
+"""Check a sink against the shape of its relation, and raise the error of the first violated rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sinkql.planner.subsource import check_readable, stand_in
 from sinkql.planner.types import ranged
 
 CHANGELOG = ("_mz_diff", "_mz_timestamp")
-"""The columns that an append sink adds: what happened to the row, and when."""
+"""The columns that an append sink adds: the kind of a change, and its time."""
 
 _EXPORTED = ("SOURCE", "TABLE", "MATERIALIZED VIEW")
 _KEY_TYPES = {
@@ -24,7 +24,7 @@ _KEY_TYPES = {
 
 
 def effective_mode(statement: ast.CreateSink, *, messages: bool = False) -> ast.Mode:
-    """Return the sink's mode; SQ2302 if none is written."""
+    """Return the sink's mode; raise SQ2302 if the statement has none."""
     if statement.mode is not None:
         return statement.mode
     if messages:
@@ -35,7 +35,7 @@ def effective_mode(statement: ast.CreateSink, *, messages: bool = False) -> ast.
 
 
 def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, logical.Shape]:
-    """Return the full name and shape of what the sink reads; SQ2303 for what cannot be exported."""
+    """Return the full name and shape of the sink's relation; raise SQ2303 if a sink cannot read it."""
     name = statement.relation
     full_name = scope.catalog.resolve(name)
     entry = scope.catalog.entry(full_name)
@@ -46,7 +46,9 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
     if entry.kind == "VIEW":
         short = short_name(entry.name, scope.catalog)
         raise _not_exported(
-            name, "view", f"Make it a materialized view: DROP VIEW {short}; CREATE MATERIALIZED VIEW {short} AS …;"
+            name,
+            "view",
+            f"Replace it with a materialized view: DROP VIEW {short}; CREATE MATERIALIZED VIEW {short} AS …;",
         )
     if entry.kind not in _EXPORTED:
         raise _not_exported(name, entry.kind.lower(), "A sink can read a source, a table or a materialized view.")
@@ -62,7 +64,7 @@ def _not_exported(name: ast.Name, kind: str, hint: str) -> SinkqlError:
 
 
 def check_key(statement: ast.CreateSink, shape: logical.Shape) -> None:
-    """Refuse a key column given twice (SQ2304), and one that the relation does not have (SQ2204)."""
+    """Raise SQ2304 for a duplicate key column, SQ2204 for one that the relation does not have."""
     names = [column.name for column in shape.columns]
     seen = set()
     for column in _key(statement):
@@ -85,7 +87,7 @@ def check_key(statement: ast.CreateSink, shape: logical.Shape) -> None:
 
 
 def check_key_types(statement: ast.CreateSink, shape: logical.Shape) -> None:
-    """Refuse key columns whose values are not compared exactly (SQ2305)."""
+    """Raise SQ2305 for key columns whose values cannot be compared exactly."""
     types = {column.name: column.type for column in shape.columns}
     for column in _key(statement):
         type_ = types[column.value]
@@ -96,43 +98,43 @@ def check_key_types(statement: ast.CreateSink, shape: logical.Shape) -> None:
                 f'key column "{column.value}" has type {type_}, which '
                 f"{'cannot be in a key' if ranged(type_) else 'cannot be compared exactly'}",
                 column.span,
-                hint="Keep the values that tell rows apart in columns of their own."
+                hint="Add columns with the values that identify a row, and use them as the key."
                 if type_.nested or ranged(type_)
-                else f"Give it an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
+                else f"Cast it to an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
             )
 
 
 def check_unique(statement: ast.CreateSink, shape: logical.Shape) -> bool:
-    """Tell whether the key is proven to be unique; SQ2306 if not, and not promised with NOT ENFORCED."""
+    """Return whether the key is proven to be unique; raise SQ2306 if it is neither proven nor NOT ENFORCED."""
     key = statement.key
     if key is None:
         return False
     names = {column.value for column in key.columns}
-    if any(known <= names for known in shape.keys):
+    if any(key_names <= names for key_names in shape.keys):
         return True
     if not key.enforced:
         return False
-    listed = " or ".join("(" + ", ".join(_in_order(known, shape)) + ")" for known in shape.keys)
+    listed = " or ".join("(" + ", ".join(_in_order(key_names, shape)) + ")" for key_names in shape.keys)
     raise SinkqlError(
         "SQ2306",
         f'cannot prove that the key is unique in "{statement.relation.text}"',
         _columns_span(key),
-        detail=f"known keys: {listed}" if listed else "it has no known key",
-        hint=_key_hint(key, [_in_order(known, shape) for known in shape.keys]),
+        detail=f"known keys: {listed}" if listed else "no key is known",
+        hint=_key_hint(key, [_in_order(key_names, shape) for key_names in shape.keys]),
     )
 
 
-def _key_hint(key: ast.Key, known: list[list[str]]) -> str:
-    """Name a proven key first: with a promised key that is not unique, rows overwrite each other."""
+def _key_hint(key: ast.Key, proven: list[list[str]]) -> str:
+    """Return a hint that names a proven key first, since a promised key may overwrite rows if it is not unique."""
     promised = f"KEY ({', '.join(column.value for column in key.columns)}) NOT ENFORCED"
-    if not known:
+    if not proven:
         return f"If you know that it is unique, write {promised}."
-    return f"Write KEY ({', '.join(known[0])}), or {promised} if you know that it is unique."
+    return f"Write KEY ({', '.join(proven[0])}), or {promised} if you know that it is unique."
 
 
-def _missing_key(known: list[list[str]], word: str) -> str:
-    if known:
-        return f"Write KEY ({', '.join(known[0])}) before {word} UPSERT."
+def _missing_key_hint(proven: list[list[str]], word: str) -> str:
+    if proven:
+        return f"Write KEY ({', '.join(proven[0])}) before {word} UPSERT."
     return f"Write KEY (…) before {word} UPSERT, with the columns that identify a row."
 
 
@@ -149,7 +151,7 @@ def check_mode_and_key(
     notice: Callable[[Notice], None],
     messages: bool = False,
 ) -> None:
-    """Refuse KEY with APPEND (SQ2307) and UPSERT without (SQ2323); tell that a promised key is not checked."""
+    """Raise SQ2307 for KEY with APPEND, SQ2323 for UPSERT without KEY; add a notice for an unproven key."""
     key = statement.key
     if mode.mode == "append" and key is not None:
         raise SinkqlError(
@@ -160,16 +162,18 @@ def check_mode_and_key(
             "SQ2323",
             "an upsert sink needs a KEY",
             mode.span,
-            hint=_missing_key([_in_order(known, shape) for known in shape.keys], "ENVELOPE" if messages else "MODE"),
+            hint=_missing_key_hint(
+                [_in_order(key_names, shape) for key_names in shape.keys], "ENVELOPE" if messages else "MODE"
+            ),
         )
     if key is not None and not proven:
-        # where rows only come, nobody can tell a second row of a key from a new version of it
+        # with append-only rows, a second row of a key cannot be told from a new version of the row
         counted = shape.change is not logical.Change.APPEND
-        kept = "one" if counted else "the last"
+        which_row = "one" if counted else "the last"
         notice(
             Notice(
                 "SQ2325",
-                f"the key is not proven to be unique: of rows with the same key, {kept} is kept",
+                f"the key is not proven to be unique: of rows with the same key, the sink keeps {which_row}",
                 _columns_span(key),
                 hint="SELECT details FROM mz_internal.mz_sink_statuses shows how many keys conflict."
                 if counted
@@ -179,14 +183,14 @@ def check_mode_and_key(
 
 
 def check_changes(statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shape) -> None:
-    """Refuse a column with a changelog's name (SQ2308), and ENVELOPE NONE where rows can go again (SQ2324)."""
+    """Raise SQ2308 for a column with a changelog name, SQ2324 for ENVELOPE NONE with rows that can be removed."""
     if mode.mode in ("upsert", "debezium"):
         return
     if not mode.changelog:
         if shape.change is not logical.Change.APPEND:
             raise SinkqlError(
                 "SQ2324",
-                f'ENVELOPE NONE requires rows that are only added, and rows of "{statement.relation.text}" can change',
+                f'ENVELOPE NONE requires append-only rows, but rows of "{statement.relation.text}" can change',
                 mode.span,
                 hint="Write KEY (…) MODE UPSERT to keep the current rows, or MODE APPEND to keep every change.",
             )
@@ -197,116 +201,116 @@ def check_changes(statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shap
                 "SQ2308",
                 f'column "{column.name}" conflicts with a column that MODE APPEND adds',
                 statement.relation.span,
-                hint="Rename it in a materialized view, or write ENVELOPE NONE if rows are only added.",
+                hint="Rename it in a materialized view, or write ENVELOPE NONE if rows are append-only.",
             )
 
 
 def check_start(
     statement: ast.CreateSink, mode: ast.Mode, relation: str, scope: Scope, *, snapshot: bool, proven: bool, final: bool
 ) -> None:
-    """Refuse to begin at the end of a source where rows from before are counted, completed, or told to go (SQ2335)."""
-    missed = None if snapshot else _missed(mode, relation, scope.catalog, proven=proven, final=final)
+    """Raise SQ2335 for SNAPSHOT = false if the sink needs the rows from before its start."""
+    missed = None if snapshot else _missing_rows(mode, relation, scope.catalog, proven=proven, final=final)
     if missed is not None:
         why, other_way = missed
         raise SinkqlError(
             "SQ2335",
             f"SNAPSHOT = false cannot be used here: {why}",
             option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
-            hint=f"Leave out SNAPSHOT = false; the sink then begins with the rows that are there.{other_way}",
+            hint=f"Leave out SNAPSHOT = false; the sink then starts with the existing rows.{other_way}",
         )
 
 
 _WHOLE_ROWS = (
-    " Or have the server send whole rows with ALTER TABLE … REPLICA IDENTITY FULL; and run ALTER SOURCE … REFRESH "
-    "REFERENCES; or leave the columns with such values out of the source with EXCLUDE COLUMNS."
+    " Or run ALTER TABLE … REPLICA IDENTITY FULL; on the server and ALTER SOURCE … REFRESH REFERENCES; here, so that "
+    "the server sends complete rows. Or exclude the columns with long values with EXCLUDE COLUMNS."
 )
 
 
-def _missed(
+def _missing_rows(
     mode: ast.Mode, relation: str, catalog: logical.CatalogReader, *, proven: bool, final: bool
 ) -> tuple[str, str] | None:
-    """Return what a sink would not know that begins at the end, and another way out; None for nothing."""
+    """Return which rows from before the start the sink would need, and another way out; None if it needs none."""
     item = catalog.item(relation)
     assert isinstance(item, logical.Source | logical.View)
-    lacking = _source_below(item, catalog, lambda source: bool(source.options.get("holes")))
-    if lacking is not None:
+    incomplete = _source_below(item, catalog, lambda source: bool(source.options.get("holes")))
+    if incomplete is not None:
         why = (
-            f'the server of "{short_name(lacking, catalog)}" does not send long values again that a change leaves as '
-            "they are, and rows from before the start would be unknown"
+            f'the server of "{short_name(incomplete, catalog)}" does not send unchanged long values again, '
+            "so that rows from before the start would be unknown"
         )
         return why, _WHOLE_ROWS
     overwritten = _source_below(item, catalog, lambda source: source.shape.change is logical.Change.UPSERT)
     if final and overwritten is not None:
         name = short_name(overwritten, catalog)
-        return f'"{name}" overwrites rows from before the start, which the sink would not know', ""
-    counted = _counted(item, catalog)
-    if counted is None and mode.mode == "upsert" and not proven:
-        counted = _taken_back(item, catalog)  # the sink counts the rows of each key
-    if counted is None:
+        return f'"{name}" overwrites rows from before the start, which would be unknown to the sink', ""
+    changing = _counted_source(item, catalog)
+    if changing is None and mode.mode == "upsert" and not proven:
+        changing = _retracting_source(item, catalog)  # the sink counts the rows of each key
+    if changing is None:
         return None
-    name = short_name(counted, catalog)
+    name = short_name(changing, catalog)
     return f'"{name}" can delete or change rows from before the start, which would not be in the counts', ""
 
 
 def _source_below(
-    item: logical.Source | logical.View, catalog: logical.CatalogReader, wanted: Callable[[logical.Source], bool]
+    item: logical.Source | logical.View, catalog: logical.CatalogReader, matches: Callable[[logical.Source], bool]
 ) -> str | None:
-    """Return a source of a relation that is as `wanted`; None for none."""
+    """Return a source of a relation that satisfies `wanted`, None if all do not."""
     if isinstance(item, logical.Source):
-        return item.name if wanted(item) else None
+        return item.name if matches(item) else None
     relations: list[logical.Relation] = [item.relation]
     while relations:
         match relation := relations.pop():
             case logical.Get():
-                below = _below(relation, catalog)
-                if below is not None and (found := _source_below(below, catalog, wanted)) is not None:
-                    return found
+                below = _item_read(relation, catalog)
+                if below is not None and (name := _source_below(below, catalog, matches)) is not None:
+                    return name
             case _:
                 relations.extend(logical.inputs_of(relation))
     return None
 
 
-def _counted(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
-    """Return the source of which an aggregate of a relation takes rows that can be taken back; None for none."""
+def _counted_source(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
+    """Return a source that an aggregate reads although it may retract rows, None if there is no such source."""
     if isinstance(item, logical.Source):
         return None
     relations: list[logical.Relation] = [item.relation]
     while relations:
         relation = relations.pop()
-        found: str | None = None
+        source: str | None = None
         if isinstance(relation, logical.Get):
-            below = _below(relation, catalog)
-            found = _counted(below, catalog) if below is not None else None
+            below = _item_read(relation, catalog)
+            source = _counted_source(below, catalog) if below is not None else None
         elif not logical.row_by_row(relation):
-            found = _origin_below(relation, catalog)
+            source = _origin_below(relation, catalog)
         relations.extend(logical.inputs_of(relation))
-        if found is not None:
-            return found
+        if source is not None:
+            return source
     return None
 
 
-def _origin(relation: logical.Relation, catalog: logical.CatalogReader) -> str | None:
-    """Return the source whose rows a relation takes back as the source does; what an aggregate gives is its own."""
+def _retracted_origin(relation: logical.Relation, catalog: logical.CatalogReader) -> str | None:
+    """Return the source whose retractions a relation passes on; aggregates produce their own."""
     if isinstance(relation, logical.Get):
-        below = _below(relation, catalog)
-        return _taken_back(below, catalog) if below is not None else None
+        below = _item_read(relation, catalog)
+        return _retracting_source(below, catalog) if below is not None else None
     return _origin_below(relation, catalog) if logical.row_by_row(relation) else None
 
 
 def _origin_below(relation: logical.Relation, catalog: logical.CatalogReader) -> str | None:
-    """Return the first such source of the relations just below one."""
-    origins = (_origin(each, catalog) for each in logical.inputs_of(relation))
-    return next((found for found in origins if found is not None), None)
+    """Return the first such source among the inputs of a relation."""
+    origins = (_retracted_origin(input_, catalog) for input_ in logical.inputs_of(relation))
+    return next((origin for origin in origins if origin is not None), None)
 
 
-def _taken_back(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
+def _retracting_source(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
     if isinstance(item, logical.View):
-        return _origin(item.relation, catalog)
+        return _retracted_origin(item.relation, catalog)
     return item.name if item.shape.change is logical.Change.RETRACT else None
 
 
-def _below(relation: logical.Get, catalog: logical.CatalogReader) -> logical.Source | logical.View | None:
-    """Return what is read; None for the one row of a SELECT without FROM."""
+def _item_read(relation: logical.Get, catalog: logical.CatalogReader) -> logical.Source | logical.View | None:
+    """Return the item that a relation reads, None for the single row of a SELECT without FROM."""
     if relation == logical.ONE:
         return None
     item = catalog.item(relation.item)

@@ -1,8 +1,7 @@
-"""One CREATE statement with its facts → the item it makes, its dependencies and notices.
+"""Plan a CREATE statement with its facts as an item, with dependencies and notices.
 
-CREATE of what is there already → a notice where it is the same, else an error that shows what differs.
-
-Two statements that create an item, and what each means → whether they differ in spelling alone.
+If the item exists, return a notice if it is equal, or raise an error that shows the differences. Also decides whether
+two statements only differ in spelling.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from sinkql.printer.clause import name as print_name
 
 
 def plan(statement: ast.Create, facts: logical.Facts, catalog: logical.CatalogReader, registry: Registry) -> Planned:
-    """Return what `statement` makes. Pure: the same statement, facts and catalog give the same item."""
+    """Return the item that `statement` creates. Pure: the same statement, facts and catalog give the same item."""
     scope = Scope(catalog, registry)
     full_name = item_name(statement, catalog)
-    _check_new(full_name, statement, catalog)
+    _check_name_free(full_name, statement, catalog)
     return scope.planned(_plan(full_name, statement, facts, scope))
 
 
@@ -73,9 +72,10 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
 
 
 def implied(statement: ast.Create, item: logical.Item | None) -> tuple[ast.Create, ...]:
-    """Return what is made together with what a statement with full names makes, which was planned as `item`.
+    """Return the statements for the items that are created together with a planned item.
 
-    A database has a schema public, a source FOR TABLES has subsources, and one with EXPOSE PROGRESS what tells that.
+    A database has a schema public, a source FOR TABLES has subsources, and EXPOSE PROGRESS creates a progress
+    subsource.
     """
     if isinstance(statement, ast.CreateDatabase):
         return (ast.CreateSchema(ast.Name((statement.name, ast.Ident(SCHEMA)), statement.span)),)
@@ -85,7 +85,7 @@ def implied(statement: ast.Create, item: logical.Item | None) -> tuple[ast.Creat
 
 
 def kind_of(statement: ast.Create) -> str:
-    """Return the kind of item that a statement makes, as DROP names it."""
+    """Return the kind of item that a statement creates, as DROP names it."""
     match statement:
         case ast.CreateSecret():
             return "SECRET"
@@ -112,7 +112,7 @@ def kind_of(statement: ast.Create) -> str:
 
 
 def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
-    """Return the full name of what a statement makes; SQ2301 for a sink without a name."""
+    """Return the full name of the item that a statement creates; raise SQ2301 for a sink without a name."""
     match statement:
         case ast.CreateCluster():
             return qualified_name(statement.name.value)
@@ -137,7 +137,7 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
 
 
 def own_name(statement: ast.Create) -> str:
-    """Return the full name of what a statement with full names makes."""
+    """Return the full name of the item that a statement with full names creates."""
     name = statement.name
     assert name is not None
     if isinstance(statement, ast.CreateIndex):
@@ -151,7 +151,7 @@ def own_name(statement: ast.Create) -> str:
     return f"{plain}." if isinstance(statement, ast.CreateDatabase | ast.CreateSchema) else plain
 
 
-def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogReader) -> None:
+def _check_name_free(full_name: str, statement: ast.Create, catalog: logical.CatalogReader) -> None:
     name = statement.relation if isinstance(statement, ast.CreateIndex) and not statement.name else statement.name
     assert name is not None
     if system(full_name):
@@ -163,26 +163,26 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
     entry = catalog.entry(full_name)
     if entry is None:
         return
-    written, called = name.value, print_name(ast.Name((name,)) if isinstance(name, ast.Ident) else name)
+    written, sql = name.value, print_name(ast.Name((name,)) if isinstance(name, ast.Ident) else name)
     with_source = isinstance(statement, ast.CreateTableFrom) and statement.subsource
     if with_source or isinstance(statement, ast.CreateProgress):
-        written, called = short_name(full_name, catalog), sql_name(full_name, catalog)
-    hint = _way_out(entry, called, catalog)
+        written, sql = short_name(full_name, catalog), sql_name(full_name, catalog)
+    hint = _taken_hint(entry, sql, catalog)
     if isinstance(statement, ast.CreateTableFrom) and with_source and statement.reference is not None:
         other = print_name(ast.Name((ast.Ident(f"{as_name(full_name).parts[-1].value}_2"),)))
         hint = f"Give it another name: FOR TABLES ({print_name(statement.reference)} AS {other})."
     raise TakenNameError("SQ2002", f'{entry.kind.lower()} "{written}" already exists', name.span, hint=hint)
 
 
-def _way_out(entry: logical.Entry, called: str, catalog: logical.CatalogReader) -> str:
+def _taken_hint(entry: logical.Entry, sql: str, catalog: logical.CatalogReader) -> str:
     if entry.id.startswith("s"):
         return "Choose another name: it is built in."
     rows, used = isinstance(entry.statement, ast.CreateTable), bool(catalog.dependents(entry.name))
-    return replacing(entry.kind, called, rows=rows, used=used)
+    return replacing(entry.kind, sql, rows=rows, used=used)
 
 
 def changing(kind: str, name: str, *, rows: bool, used: bool) -> str:
-    """Return the hint where an item is there with another definition: how it gets that, if it can, with all it has."""
+    """Return the hint for an item that exists with another definition: how to change it without losing its data."""
     match kind:
         case "VIEW" | "MATERIALIZED VIEW":
             return f"Write CREATE OR REPLACE {kind} to change it, or choose another name."
@@ -191,15 +191,15 @@ def changing(kind: str, name: str, *, rows: bool, used: bool) -> str:
         case "CLUSTER":
             return f"Change its options with ALTER CLUSTER {name} SET (…), or choose another name."
         case "SOURCE" | "SINK" | "CONNECTION":
-            return "Choose another name, or have sinkql plan and sinkql apply change it, with all scripts."
+            return "Choose another name, or change it with sinkql plan and sinkql apply, with all scripts."
         case _:
             return replacing(kind, name, rows=rows, used=used)
 
 
 def replacing(kind: str, name: str, *, rows: bool, used: bool) -> str:
-    """Return the hint where a name is taken: to drop what has it, but for what is lost with it.
+    """Return the hint for a name that is taken: drop the item, unless this loses data.
 
-    `rows` tells whether it is a table that keeps rows itself, `used` whether others use what is there.
+    `rows` says that the item is a table with stored rows, `used` that other items use it.
     """
     match kind:
         case "TABLE" if rows:
@@ -209,7 +209,7 @@ def replacing(kind: str, name: str, *, rows: bool, used: bool) -> str:
         case "SCHEMA" | "DATABASE":
             return "Choose another name."
         case _ if used:
-            return "Choose another name: other items use what has it."
+            return "Choose another name: other items use the existing item."
         case _:
             return f"Choose another name, or run DROP {kind} {name}; before it."
 
@@ -223,58 +223,58 @@ def existing_item(
     *,
     rows: bool = False,
 ) -> Notice:
-    """Return the notice for an item that exists; raises SQ2002 for one of another kind, SQ2014 if it is different.
+    """Return the notice for an item that exists; raise SQ2002 if it has another kind, SQ2014 if it differs.
 
-    `rows` tells whether it is a table that keeps rows itself.
+    `rows` says that the item is a table with stored rows.
     """
     name, span = short_name(full_name, catalog), name_span(statement)
-    called, used = sql_name(full_name, catalog), bool(catalog.dependents(full_name))
-    hint = replacing(kind, called, rows=rows, used=used)
+    sql, used = sql_name(full_name, catalog), bool(catalog.dependents(full_name))
+    hint = replacing(kind, sql, rows=rows, used=used)
     if kind != kind_of(statement):
         raise SinkqlError("SQ2002", f'{kind.lower()} "{name}" already exists', span, hint=hint)
-    about = f'{kind.lower()} "{name}" already exists'
+    message = f'{kind.lower()} "{name}" already exists'
     if not difference:
-        return Notice("SQ2012", f"{about}, skipped", span)
+        return Notice("SQ2012", f"{message}, skipped", span)
     if statement.if_not_exists:
-        return Notice("SQ2013", f"{about} and is different, skipped", span)
+        return Notice("SQ2013", f"{message} and is different, skipped", span)
     raise SinkqlError(
         "SQ2014",
-        f"{about} and is different",
+        f"{message} and is different",
         span,
         detail=difference,
-        hint=changing(kind, called, rows=rows, used=used),
+        hint=changing(kind, sql, rows=rows, used=used),
     )
 
 
 def definition_diff(old_redacted: str, new_redacted: str) -> str:
-    """Return what differs between two texts that do: old lines with a minus, new ones with a plus."""
+    """Return the differing lines of two texts: old lines with a minus, new lines with a plus."""
     lines = list(difflib.unified_diff(old_redacted.splitlines(), new_redacted.splitlines(), lineterm="", n=0))[2:]
     return "\n".join(line for line in lines if not line.startswith("@@")) or "a hidden string changes"
 
 
 def built_in(statement: ast.Create, entry: logical.Entry | None) -> bool:
-    """Tell whether what a statement creates is built in."""
+    """Return whether a statement would create a built-in item."""
     return entry is not None and entry.kind == kind_of(statement) and entry.id.startswith("s")
 
 
 def name_span(statement: ast.Create) -> Span:
-    """Return the place of the name that a statement gives."""
+    """Return the span of the name in a statement."""
     return statement.name.span if statement.name is not None else statement.span
 
 
 def differs_only_in_spelling(
     old: ast.Create, new: ast.Create, before: logical.Item | None, after: logical.Item | None
 ) -> bool:
-    """Tell whether two statements differ in options alone, and mean the same by them.
+    """Return whether two statements differ only in options, with the same meaning.
 
-    An option that is set to its default, and another spelling of a duration or a word, change nothing.
+    An option that is set to its default, or another spelling of a duration or a word, changes nothing.
     """
     return before is not None and before == after and _without_options(old) == _without_options(new)
 
 
 def _without_options(node: object) -> object:
     if isinstance(node, tuple):
-        return tuple(_without_options(each) for each in node if not isinstance(each, ast.Option))
+        return tuple(_without_options(part) for part in node if not isinstance(part, ast.Option))
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         parts = (field.name for field in dataclasses.fields(node) if field.compare)
         return type(node), tuple(_without_options(getattr(node, name)) for name in parts)

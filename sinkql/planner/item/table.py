@@ -1,4 +1,4 @@
-"""CREATE TABLE → a source whose rows come and go, with the keys that its file enforces."""
+"""Plan CREATE TABLE as a source with retractions, with the keys that its file enforces."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _TYPES = (
 _LATER_OPTIONS = ("PARTITION BY", "RETAIN HISTORY")
 _LENGTH = re.compile(r"(varchar|character varying|char|character) ?\( ?(\d+) ?\)")
 _HINTS = {
-    "CHECK": ("SQ2940", "CHECK constraints are", "Leave it out; test the rows in a view with WHERE."),
+    "CHECK": ("SQ2940", "CHECK constraints are", "Leave it out; filter the rows in a view with WHERE."),
     "FOREIGN KEY": ("SQ2941", "foreign keys are", "Leave it out; find rows without a partner with a query."),
     "REFERENCES": ("SQ2941", "foreign keys are", "Leave it out; find rows without a partner with a query."),
 }
 
 
 def plan_table(full_name: str, statement: ast.CreateTable, facts: logical.Facts) -> logical.Source:
-    """Plan columns, keys and defaults; the rows are in a file that `facts` name."""
+    """Plan columns, keys and defaults; the rows are in the file that `facts` names."""
     _check_supported(statement)
     if not statement.columns:
         raise SinkqlError(
@@ -51,17 +51,17 @@ def plan_table(full_name: str, statement: ast.CreateTable, facts: logical.Facts)
 def unique_keys(statement: ast.CreateTable) -> tuple[tuple[str, ...], ...]:
     """Return the columns of each key that the table enforces, the PRIMARY KEY first.
 
-    Raises SQ2204 (no such column), SQ2304 (a column twice), SQ2427 (two primary keys), SQ2428 (a type that cannot be
-    compared exactly).
+    Raises SQ2204 (no such column), SQ2304 (a duplicate column), SQ2427 (two primary keys), SQ2428 (a type that cannot
+    be compared exactly).
     """
-    found = sorted(rules(statement), key=lambda rule: rule[0] != "PRIMARY KEY")
-    return tuple(dict.fromkeys(names for _, names in found))
+    keys = sorted(rules(statement), key=lambda rule: rule[0] != "PRIMARY KEY")
+    return tuple(dict.fromkeys(names for _, names in keys))
 
 
 def rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the PRIMARY KEY and each UNIQUE with its columns; raises as `unique_keys` does."""
+    """Yield the PRIMARY KEY and each UNIQUE with its columns; raise like `unique_keys`."""
     primary: Span | None = None
-    for kind, names, span in _written_rules(statement):
+    for kind, names, span in _declared_keys(statement):
         if kind == "PRIMARY KEY":
             if primary is not None:
                 raise SinkqlError(
@@ -74,13 +74,13 @@ def rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def length(column: ast.ColumnDef) -> int | None:
-    """Return the most characters that a varchar(n) or char(n) column takes."""
+    """Return the maximum number of characters of a varchar(n) or char(n) column."""
     match = _LENGTH.fullmatch(flat(column.type.text)) if column.type is not None else None
     return int(match[2]) if match else 1 if is_char(column) else None
 
 
 def is_char(column: ast.ColumnDef) -> bool:
-    """Tell whether a column is a char or char(n), in whose values blanks at the end mean nothing."""
+    """Return whether a column is char or char(n), where trailing blanks are not significant."""
     text = flat(column.type.text) if column.type is not None else ""
     match = _LENGTH.fullmatch(text)
     return (match[1] if match else text) in ("char", "character")
@@ -88,14 +88,14 @@ def is_char(column: ast.ColumnDef) -> bool:
 
 def default(column: ast.ColumnDef) -> ast.Expression | None:
     """Return a column's DEFAULT."""
-    return next((each.expression for each in column.constraints if each.kind == "DEFAULT"), None)
+    return next((constraint.expression for constraint in column.constraints if constraint.kind == "DEFAULT"), None)
 
 
-def _written_rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[ast.Ident, ...], Span]]:
+def _declared_keys(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[ast.Ident, ...], Span]]:
     for column in statement.columns:
-        for each in column.constraints:
-            if each.kind in ("PRIMARY KEY", "UNIQUE"):
-                yield each.kind, (column.name,), each.span
+        for constraint in column.constraints:
+            if constraint.kind in ("PRIMARY KEY", "UNIQUE"):
+                yield constraint.kind, (column.name,), constraint.span
     for rule in statement.constraints:
         if rule.kind in ("PRIMARY KEY", "UNIQUE"):
             yield rule.kind, rule.columns, rule.span
@@ -112,17 +112,17 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
             "SQ2304", f'key column "{name.value}" is specified more than once', name.span, hint="Keep one of them."
         )
     type_ = written[name.value].type
-    found = column_type(flat(type_.text)) if type_ is not None else None
-    if found is not None and (not comparable(found) or ranged(found)):
+    column_type_ = column_type(flat(type_.text)) if type_ is not None else None
+    if column_type_ is not None and (not comparable(column_type_) or ranged(column_type_)):
         raise SinkqlError(
             "SQ2428",
-            f'column "{name.value}" is of type {found}, which cannot be in a key',
+            f'column "{name.value}" is of type {column_type_}, which cannot be in a key',
             name.span,
-            hint="Keep the values that tell rows apart in columns of their own.",
+            hint="Add columns with the values that identify a row, and use them as the key.",
         )
 
 
-def _known(text: str) -> bool:
+def _is_type(text: str) -> bool:
     return column_type(text) is not None
 
 
@@ -143,15 +143,15 @@ def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
             "SQ2429",
             f'column "{name}" has a type that tables do not support: {written}',
             column.type.span if column.type is not None else column.name.span,
-            hint=length_hint(written) or type_hint(written, _known, f"Use {_TYPES}."),
+            hint=length_hint(written) or type_hint(written, _is_type, f"Use {_TYPES}."),
         )
     required = column.not_null or name in primary
-    for each in column.constraints:
-        if each.kind == "NULL" and required:
+    for constraint in column.constraints:
+        if constraint.kind == "NULL" and required:
             raise SinkqlError(
                 "SQ2430",
                 f'conflicting NULL and NOT NULL declarations for column "{name}"',
-                each.span,
+                constraint.span,
                 hint="Leave out one of them.",
             )
     return logical.Column(name, type_, not required)
@@ -161,7 +161,7 @@ def _check_default(column: logical.Column, written: ast.ColumnDef) -> None:
     expression = default(written)
     if expression is None:
         return
-    from sinkql.planner.query.translate import scalar  # sqlglot loads only where there is an expression
+    from sinkql.planner.query.translate import scalar  # deferred: imports sqlglot
 
     try:
         assign(scalar(expression, _ANY_TIME), column)
@@ -197,13 +197,13 @@ def _check_supported(statement: ast.CreateTable) -> None:
                 column.collation.span,
                 hint="Leave it out: text is ordered by its bytes.",
             )
-        for each in column.constraints:
-            _refuse(each.kind, each.span)
+        for constraint in column.constraints:
+            _check_constraint(constraint.kind, constraint.span)
     for rule in statement.constraints:
-        _refuse(rule.kind, rule.span)
+        _check_constraint(rule.kind, rule.span)
 
 
-def _refuse(kind: str, span: Span) -> None:
+def _check_constraint(kind: str, span: Span) -> None:
     if kind in _HINTS:
         code, what, hint = _HINTS[kind]
         raise SinkqlError(code, f"{what} not supported yet", span, hint=hint)

@@ -1,16 +1,26 @@
-"""A query's text → relations over relations.
+"""Plan a query's text as relations over relations.
 
-* `planner.syntax.sqlglot_tree`: the text → sqlglot's tree, each node with its place in the text.
-* `plan`: a query: FROM, WITH, UNION, and what is not supported yet; `plan`: one that runs once, ordered and limited.
-* `from_clause`: the relations of a FROM; `join` and `planner.query.subquery.on`: what a join is on; `pushdown`: where
-  conditions are evaluated, and `can_fail`: which of them may fail on a row.
-* `planner.query.subquery.subquery`, `planner.query.subquery.apply` and `planner.query.subquery.decorrelate`: queries in
-  expressions; `window` and `window`: window functions.
-* `select`: one SELECT's clauses → filter, aggregate, projection; `planner.query.aggregate.aggregate`: its aggregates.
-* `relation`: what projection, filter, grouping and union do to columns, keys and change kind.
-* `scope`: what names mean in a SELECT.
-* `translate`: a node that is an expression → its typed tree; `predicate`: conditions; `expression_context`: what
-  handlers of nodes work with.
-* `translate`: an expression that stands alone.
-* `rename`: the same query with other names of items in it.
+* `plan`: Plans a query or a one-shot query: WITH, set operations, and clauses that are not supported yet.
+* `query_context`: Defines the context of a query and the interface of the query planner.
+* `from_clause`: Plans a FROM as one relation with its scope.
+* `scope`: Resolves names in one SELECT.
+* `rename`: Rewrites the item names in a query's text.
+* `select`: Plans the clauses of one SELECT: filter, aggregate and projection.
+* `set_returning`: Plans set-returning functions in FROM and in a select list.
+* `set_operation`: Plans INTERSECT, EXCEPT and VALUES.
+* `subquery`: Plans subqueries in expressions.
+* `aggregate`: Plans aggregates and grouping sets.
+* `window`: Plans window functions, their frames, and QUALIFY.
+* `distinct_on`: Plans DISTINCT ON.
+* `order_by`: Plans ORDER BY, LIMIT, OFFSET and FETCH.
+* `expression_context`: Defines what the handlers of sqlglot nodes use.
+* `translate`: Translates an expression's nodes into a typed tree.
+* `predicate`: Translates comparisons, NULL tests, IN, BETWEEN, rows and patterns.
+* `temporal_filter`: Plans conditions on mz_now().
+* `top_n`: Plans a condition on a row number as the top rows of each partition.
+* `relation`: Builds relations: the effect of each operation on columns, keys and change kind.
+* `join`: Plans joins: equalities, functional dependencies, and conditions that reject NULLs.
+* `keys`: Derives the keys of filters and joins.
+* `pushdown`: Pushes conditions down and orders joins.
+* `can_fail`: Decides whether an expression can fail on a row.
 """

@@ -1,6 +1,6 @@
-"""Whether an expression may fail on some row, as SQL says: a quotient, a cast, a sum that is too large.
+"""Decide whether an expression can fail on a row, like a division, a cast or a sum that overflows.
 
-Functions are listed that fail on no row; all others may.
+The lists hold the functions that cannot fail; all other functions can.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sinkql.logical.expression import Call, Case, Cast, Literal, Reference, chil
 from sinkql.logical.nested import levels
 from sinkql.logical.numeric_type import INTEGER_DIGITS, INTEGERS, widens
 
-_SURE = frozenset((
+_SAFE = frozenset((
     "AND", "OR", "NOT", "=", "<>", "<", "<=", ">", ">=", "BETWEEN", "IN", "IS NULL", "IS TRUE", "IS FALSE",
     "IS NOT DISTINCT FROM", "coalesce", "greatest", "least", "nullif", "num_nulls", "num_nonnulls",
     "&", "|", "#", "~", "~*", "<<", ">>", "||", "LIKE", "ILIKE",
@@ -27,7 +27,7 @@ _SURE = frozenset((
     "array_position", "array_remove", "array_replace", "array_to_string", "string_to_array", "ROW", ".",
     "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf", "pi", "$root",
 ))  # fmt: skip
-_SURE_CASTS = frozenset((
+_SAFE_CASTS = frozenset((
     ("date", "timestamp"), ("date", "timestamptz"), ("boolean", "integer"), ("integer", "boolean"),
     *((instant, other) for instant in ("timestamp", "timestamptz") for other in ("date", "time")),
     ("timestamp", "timestamptz"), ("timestamptz", "timestamp"), ("real", "double precision"),
@@ -35,32 +35,32 @@ _SURE_CASTS = frozenset((
 
 
 def can_fail(expression: Expression) -> bool:
-    """Tell whether there may be a row that an expression cannot be evaluated on."""
-    constant, fails = _found(expression)
-    return fails and not (constant and _known(expression))
+    """Return whether there may be a row on which the expression fails."""
+    constant, fails = _inspect(expression)
+    return fails and not (constant and _has_value(expression))
 
 
-def _found(expression: Expression) -> tuple[bool, bool]:
-    """Return whether an expression is a constant, and whether it may fail if that is not looked into."""
+def _inspect(expression: Expression) -> tuple[bool, bool]:
+    """Return whether an expression is constant, and whether it can fail if it is not evaluated first."""
     match expression:
         case Reference():
             return False, False
         case Literal():
             return True, False
         case Cast():
-            sure = _sure_cast(expression.operand.type, expression.type)
+            safe = _is_safe_cast(expression.operand.type, expression.type)
         case Case():
-            sure = True
+            safe = True
         case Call():
-            sure = _sure_call(expression)
-    below = [(each, *_found(each)) for each in children(expression)]
+            safe = _is_safe_call(expression)
+    below = [(child, *_inspect(child)) for child in children(expression)]
     if all(constant for _, constant, _ in below):
-        return True, not sure or any(fails for *_, fails in below)
-    return False, not sure or any(fails and not (constant and _known(each)) for each, constant, fails in below)
+        return True, not safe or any(fails for *_, fails in below)
+    return False, not safe or any(fails and not (constant and _has_value(child)) for child, constant, fails in below)
 
 
-def _known(constant: Expression) -> bool:
-    """Tell whether a constant has a value."""
+def _has_value(constant: Expression) -> bool:
+    """Return whether a constant can be evaluated."""
     value = function_of(constant, ())
     if value is None:
         return False
@@ -71,32 +71,32 @@ def _known(constant: Expression) -> bool:
     return True
 
 
-def _sure_call(call: Call) -> bool:
+def _is_safe_call(call: Call) -> bool:
     name = call.function.partition("(")[0]
     match name:
         case "LIKE" | "ILIKE":
             return isinstance(call.arguments[1], Literal)  # a pattern may end in an escape character
         case "substring" if len(call.arguments) == 3:
-            return _at_least(call.arguments[2], 0)
+            return _is_at_least(call.arguments[2], 0)
         case "substring":
             return True
         case "split_part":
-            return _at_least(call.arguments[2], 1)
+            return _is_at_least(call.arguments[2], 1)
         case "ARRAY":
             return not levels(call.arguments[0].type)
         case "abs" | "ceil" | "floor" | "sign" | "round" | "trunc":
             return call.type.name == "double precision"
         case _:
-            return name in _SURE
+            return name in _SAFE
 
 
-def _at_least(expression: Expression, least: int) -> bool:
+def _is_at_least(expression: Expression, least: int) -> bool:
     value = expression.value if isinstance(expression, Literal) else None
     return isinstance(value, int) and value >= least
 
 
-def _sure_cast(source: Type, target: Type) -> bool:
-    if target.name == "text" or source == target or (source.name, target.name) in _SURE_CASTS:
+def _is_safe_cast(source: Type, target: Type) -> bool:
+    if target.name == "text" or source == target or (source.name, target.name) in _SAFE_CASTS:
         return True
     if source.name in INTEGERS and target.name in INTEGERS:
         return widens(source.name, target.name)

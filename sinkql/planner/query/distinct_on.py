@@ -1,4 +1,4 @@
-"""DISTINCT ON (…) → the first row of each partition."""
+"""Plan DISTINCT ON (…): the first row of each partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ON, _BY = "?on{}?", "?by{}?"
 
 @dataclass(frozen=True, slots=True)
 class DistinctOn:
-    """The expressions of DISTINCT ON, and the terms of ORDER BY, which begin with these."""
+    """The expressions of DISTINCT ON, and the terms of ORDER BY, which start with these expressions."""
 
     syntax: Syntax
     on: Sequence[Any]
@@ -30,7 +30,7 @@ class DistinctOn:
 
     @classmethod
     def of(cls, syntax: Syntax, select: Any) -> DistinctOn | None:
-        """Return what a SELECT says; None for one without DISTINCT ON."""
+        """Return the DISTINCT ON of a SELECT, None if it has none."""
         distinct = select.args.get("distinct")
         on = distinct.args.get("on") if distinct is not None else None
         if on is None:
@@ -41,56 +41,59 @@ class DistinctOn:
 
     @property
     def columns(self) -> list[tuple[str, Any, str]]:
-        """Return names, nodes and clauses of what is to be computed behind the select list."""
+        """Return names, nodes and clauses of the columns to compute behind the select list."""
         on = [(_ON.format(place), node, "DISTINCT ON") for place, node in enumerate(self.on)]
         return [*on, *((_BY.format(place), term.this, "ORDER BY") for place, term in enumerate(self.terms))]
 
     def plan(self, relation: logical.Relation, width: int) -> logical.Relation:
-        """Return the first columns of the first row of each; raises SQ2226 where ORDER BY begins otherwise."""
+        """Return the first columns of each partition's first row.
+
+        Raises SQ2226 if ORDER BY starts with other expressions.
+        """
         assert isinstance(relation, logical.Project)
-        outputs = {each.name: each.expression for each in relation.outputs}
+        outputs = {output.name: output.expression for output in relation.outputs}
         names = [name for name, *_ in self.columns]
-        kept = {each.expression: each.name for each in reversed(relation.outputs[:width])}
+        names_below = {output.expression: output.name for output in reversed(relation.outputs[:width])}
         for name in names:
-            kept.setdefault(outputs[name], name)
+            names_below.setdefault(outputs[name], name)
         below = query_relation.project(
             relation.input,
             [
-                (each.name, Typed(each.expression, each.expression.type))
-                for each in relation.outputs
-                if each.name not in names or kept[each.expression] == each.name
+                (output.name, Typed(output.expression, output.expression.type))
+                for output in relation.outputs
+                if output.name not in names or names_below[output.expression] == output.name
             ],
         )
         on = {outputs[name]: None for name in names[: len(self.on)]}
         self._check(on, [outputs[name] for name in names[len(self.on) :]])
-        partition = tuple(self._column(below, kept[each]) for each in on)
-        for each in partition:
-            check_group(each.type, each.span, "DISTINCT ON")
+        partition = tuple(self._column(below, names_below[expression]) for expression in on)
+        for value in partition:
+            check_group(value.type, value.span, "DISTINCT ON")
         order = tuple(
-            sort(self._column(below, kept[outputs[name]], term.this), term)
+            sort(self._column(below, names_below[outputs[name]], term.this), term)
             for name, term in zip(names[len(self.on) :], self.terms, strict=True)
             if outputs[name] not in on
         )
-        by = frozenset(each.column for each in partition if each.column is not None)
+        by = frozenset(value.column for value in partition if value.column is not None)
         shape = replace(below.shape, keys=(by, *below.shape.keys), change=Change.RETRACT)
-        trees = tuple(each.tree for each in partition)
+        trees = tuple(value.tree for value in partition)
         return narrowed(logical.Rank(below, trees, order, "row_number", 1, 1, None, shape), width)
 
     def _check(self, on: dict[logical.Expression, None], order: Sequence[logical.Expression]) -> None:
-        left = dict(on)
-        for each, term in zip(order, self.terms, strict=True):
-            if not left:
+        remaining = dict(on)
+        for expression, term in zip(order, self.terms, strict=True):
+            if not remaining:
                 return
-            if each not in on:
+            if expression not in on:
                 raise SinkqlError(
                     "SQ2226",
-                    "the expressions of DISTINCT ON must be those that ORDER BY begins with",
+                    "ORDER BY must start with the expressions of DISTINCT ON",
                     self.syntax.span(term.this),
-                    hint=f"Begin with ORDER BY {', '.join(map(self.syntax.written, self.on))}.",
+                    hint=f"Start with ORDER BY {', '.join(map(self.syntax.written, self.on))}.",
                 )
-            left.pop(each, None)
+            remaining.pop(expression, None)
 
     def _column(self, below: logical.Relation, name: str, node: Any = None) -> Typed:
-        found = next(each for each in below.shape.columns if each.name == name)
+        match_ = next(column_ for column_ in below.shape.columns if column_.name == name)
         span = self.syntax.span(self.on[0] if node is None else node)
-        return column(found.name, found.type, nullable=found.nullable, span=span)
+        return column(match_.name, match_.type, nullable=match_.nullable, span=span)

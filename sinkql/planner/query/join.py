@@ -1,12 +1,11 @@
-"""Two relations and conditions → a join: its equalities, what is left of the conditions, what is known of its rows.
+"""Plan the join of two relations: its equalities, its residual condition, and the properties of its rows.
 
-Columns of a relation that are the same wherever others are: what a key below a join still says above it.
+The second part computes functional dependencies. With `GROUP BY c.id, c.name`, where `id` is the key of `c`, `id` alone
+is a key of the groups, even above a join that repeats rows of `c`. Source: W. W. Armstrong, "Dependency Structures of
+Data Base Relationships", 1974.
 
-`GROUP BY c.id, c.name` has a group for each customer where `id` is the key of `c`, though a join has made many rows of
-one: `id` alone is a key of the groups. These are functional dependencies, and what follows from them (W. W. Armstrong,
-"Dependency Structures of Data Base Relationships", 1974).
-
-What a condition can be where some columns are NULL: one that is never true there makes an outer join inner.
+The third part computes the possible values of a condition if some columns are NULL. If the condition is never true, an
+outer join becomes an inner join.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _BOOLEAN = Type("boolean")
 
 
 def conjuncts(condition: Expression) -> list[Expression]:
-    """Return the conditions that must all be true for one to be true; what all sides of an OR have is one of them."""
+    """Return the conditions that must all be true if a condition is true, including those common to an OR's sides."""
     match condition:
         case Call(function="AND(boolean…)"):
-            return [part for each in condition.arguments for part in conjuncts(each)]
+            return [part for argument in condition.arguments for part in conjuncts(argument)]
         case Call(function="OR(boolean…)"):
             return _common(condition)
         case Literal(text="true"):
@@ -42,35 +41,35 @@ def conjuncts(condition: Expression) -> list[Expression]:
 
 
 def _common(condition: Call) -> list[Expression]:
-    sides = [conjuncts(each) for each in condition.arguments]
-    common = [each for each in dict.fromkeys(sides[0]) if all(each in side for side in sides[1:])]
+    sides = [conjuncts(argument) for argument in condition.arguments]
+    common = [part for part in dict.fromkeys(sides[0]) if all(part in side for side in sides[1:])]
     if not common:
         return [condition]
-    rests = [[each for each in side if each not in common] for side in sides]
+    rests = [[part for part in side if part not in common] for side in sides]
     return common if not all(rests) else [*common, disjunction([conjunction(rest) for rest in rests], condition.span)]
 
 
 def alternatives(condition: Expression) -> list[list[Expression]]:
-    """Return the conditions of each side of an OR; of any other condition one side."""
+    """Return the conditions of each side of an OR; any other condition has one side."""
     if isinstance(condition, Call) and condition.function == _OR:
-        return [conjuncts(each) for each in condition.arguments]
+        return [conjuncts(argument) for argument in condition.arguments]
     return [conjuncts(condition)]
 
 
 def conjunction(conditions: Sequence[Expression]) -> Expression:
-    """Return conditions with AND between them; of none, true."""
+    """Combine conditions with AND; without conditions, return true."""
     if not conditions:
         return literal(True, _BOOLEAN)
-    return conditions[0] if len(conditions) == 1 else call(_AND, conditions, _around(conditions))
+    return conditions[0] if len(conditions) == 1 else call(_AND, conditions, _common_span(conditions))
 
 
 def disjunction(conditions: Sequence[Expression], span: Span) -> Expression:
-    """Return conditions with OR between them."""
+    """Combine conditions with OR."""
     return conditions[0] if len(conditions) == 1 else call(_OR, conditions, span)
 
 
 def references(expression: Expression) -> frozenset[str]:
-    """Return the names of the columns that an expression is over."""
+    """Return the names of the columns that an expression reads."""
     return frozenset(node.name for node in walk(expression) if isinstance(node, Reference))
 
 
@@ -79,7 +78,7 @@ def names_of(relation: logical.Relation) -> frozenset[str]:
 
 
 def equality(condition: Expression, left: Set[str], right: Set[str]) -> JoinKey | None:
-    """Return a condition as an equality between columns of two relations; None for any other condition."""
+    """Return a condition as an equality between columns of two relations, None for any other condition."""
     if not isinstance(condition, Call) or condition.function not in (_EQUAL, _SAME):
         return None
     one, other = condition.arguments
@@ -96,26 +95,26 @@ def equality(condition: Expression, left: Set[str], right: Set[str]) -> JoinKey 
 
 
 def condition_of(key: JoinKey) -> Expression:
-    """Return an equality as a condition."""
-    return call(_SAME if key.safe else _EQUAL, (key.left, key.right), _around((key.left, key.right)))
+    """Return a join key as a condition."""
+    return call(_SAME if key.safe else _EQUAL, (key.left, key.right), _common_span((key.left, key.right)))
 
 
 def conditions_of(join: logical.Join) -> list[Expression]:
-    """Return all that must be true of two rows that a join puts together."""
+    """Return all conditions that a join requires of two rows."""
     return [*map(condition_of, join.keys), *([] if join.residual is None else conjuncts(join.residual))]
 
 
 def joined(
     kind: JoinKind, left: logical.Relation, right: logical.Relation, conditions: Sequence[Expression]
 ) -> logical.Join:
-    """Join two relations whose columns have unlike names, on conditions over the columns of both.
+    """Join two relations whose columns have distinct names, on conditions over both.
 
-    Conditions of one side alone are the residual's: `pushdown.joined` puts them where they belong first.
+    Conditions on one side only go into the residual; `pushdown.joined` places them first.
     """
     lefts, rights = names_of(left), names_of(right)
-    found = [(each, equality(each, lefts, rights)) for each in dict.fromkeys(conditions)]
-    keys = tuple(dict.fromkeys(key for _, key in found if key is not None))
-    rest = [each for each, key in found if key is None]
+    pairs = [(condition, equality(condition, lefts, rights)) for condition in dict.fromkeys(conditions)]
+    keys = tuple(dict.fromkeys(key for _, key in pairs if key is not None))
+    rest = [condition for condition, key in pairs if key is None]
     return with_keys(kind, left, right, keys, conjunction(rest) if rest else None)
 
 
@@ -126,15 +125,15 @@ def with_keys(
     keys: tuple[JoinKey, ...],
     residual: Expression | None,
 ) -> logical.Join:
-    """Join two relations on what is known to be their equalities, and a residual over the columns of both."""
+    """Join two relations on their equalities, and a residual over the columns of both."""
     columns = left.shape.columns
     if kind in (JoinKind.RIGHT, JoinKind.FULL):
         columns = _nullable(columns)
     if kind not in (JoinKind.SEMI, JoinKind.ANTI):
         others = right.shape.columns
         columns = (*columns, *(_nullable(others) if kind in (JoinKind.LEFT, JoinKind.FULL) else others))
-    stays = kind in (JoinKind.INNER, JoinKind.SEMI)
-    append = stays and left.shape.change == right.shape.change == Change.APPEND
+    keeps_rows = kind in (JoinKind.INNER, JoinKind.SEMI)
+    append = keeps_rows and left.shape.change == right.shape.change == Change.APPEND
     change = Change.APPEND if append else Change.RETRACT
     shape = logical.Shape(columns, of_join(kind, left.shape, right.shape, keys), change)
     return logical.Join(kind, left, right, keys, residual, shape)
@@ -145,12 +144,12 @@ def conditional_equalities(
 ) -> tuple[JoinKey, ...]:
     """Return equalities that hold only where conditions of one side do; one of them must not be safe.
 
-    The key of a row for which its side's conditions are not true is NULL, and so it has no match.
+    If the conditions of a row's side are not true, the row's key is NULL, and it has no match.
     """
-    place = next(place for place, key in enumerate(keys) if not key.safe)
-    key = keys[place]
+    index = next(index for index, key in enumerate(keys) if not key.safe)
+    key = keys[index]
     wrapped = replace(key, left=_where(left, key.left), right=_where(right, key.right))
-    return (*keys[:place], wrapped, *keys[place + 1 :])
+    return (*keys[:index], wrapped, *keys[index + 1 :])
 
 
 def _where(conditions: Sequence[Expression], value: Expression) -> Expression:
@@ -164,9 +163,9 @@ def _nullable(columns: Iterable[logical.Column]) -> tuple[logical.Column, ...]:
 
 
 def comparable_sides(left: Expression, right: Expression, *, safe: bool) -> tuple[Expression, Expression] | None:
-    """Return both sides of an equality as one type: numerics of unlike digits are equal where their values are.
+    """Return both sides of an equality as one type; numerics of different precision are equal if their values are.
 
-    `safe` ones compare as the values do, also in their order.
+    If `safe`, both sides must also sort like their values.
     """
     if left.type == right.type:
         return (left, right) if types.grouped(left.type) else None
@@ -177,7 +176,7 @@ def comparable_sides(left: Expression, right: Expression, *, safe: bool) -> tupl
     type_ = Type("numeric", min(whole + scale, MOST_DIGITS), scale)
     if whole + scale <= MOST_DIGITS:
         return _as(left, type_), _as(right, type_)
-    # a number with more digits before the point than the type has is equal to none of the other side
+    # a number with too many digits before the point for the type equals no value of the other side
     return None if safe else (_fitting(left, type_), _fitting(right, type_))
 
 
@@ -194,114 +193,117 @@ def _fitting(value: Expression, type_: Type) -> Expression:
     return _where([call("BETWEEN(any,any,any)", (value, lowest, highest))], cast(value, type_))
 
 
-def _around(expressions: Sequence[Expression]) -> Span:
-    spans = [each.span for each in expressions if each.span != NOWHERE]
-    return Span(min(each.start for each in spans), max(each.end for each in spans)) if spans else NOWHERE
+def _common_span(expressions: Sequence[Expression]) -> Span:
+    spans = [expression.span for expression in expressions if expression.span != NOWHERE]
+    return Span(min(span.start for span in spans), max(span.end for span in spans)) if spans else NOWHERE
 
 
 Names = frozenset[str]
-_MOST = 48
-"""How many dependencies of a relation are known, at most."""
+_MAX_DEPENDENCIES = 48
+"""The maximum number of dependencies per relation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Rows with the same values in the columns `of` have the same in all of `columns`."""
+    """A functional dependency: rows with equal values in the columns `of` have equal values in `columns`."""
 
     of: Names
     columns: Names
 
 
 def keys_of_groups(relation: logical.Relation, groups: Sequence[logical.Output]) -> list[Names]:
-    """Return keys of the groups of a relation that have fewer columns than all of them."""
-    names = frozenset(each.name for each in groups)
+    """Return keys of a relation's groups that have fewer columns than the whole group."""
+    names = frozenset(group.name for group in groups)
     if len(names) < 2:
         return []
-    known = _handed_on(relation, groups)
-    found = [frozenset([each.name]) for each in groups if names <= closure(known, [each.name])]
+    below = _through_outputs(relation, groups)
+    keys = [frozenset([group.name]) for group in groups if names <= closure(below, [group.name])]
     for order in (groups, groups[::-1]):
         key = names
-        for each in order:
-            if names <= closure(known, key - {each.name}):
-                key -= {each.name}
-        found.append(key)
-    return [key for key in dict.fromkeys(found) if key < names]
+        for output in order:
+            if names <= closure(below, key - {output.name}):
+                key -= {output.name}
+        keys.append(key)
+    return [key for key in dict.fromkeys(keys) if key < names]
 
 
-def closure(dependencies: Sequence[Dependency], given: Iterable[str]) -> Names:
-    """Return all columns that are the same where those given are."""
-    found = frozenset(given)
+def closure(dependencies: Sequence[Dependency], determinant: Iterable[str]) -> Names:
+    """Return all columns that the columns of `determinant` determine."""
+    columns = frozenset(determinant)
     while True:
-        more = found.union(*(each.columns for each in dependencies if each.of <= found))
-        if more == found:
-            return found
-        found = more
+        more = columns.union(*(dependency.columns for dependency in dependencies if dependency.of <= columns))
+        if more == columns:
+            return columns
+        columns = more
 
 
 def dependencies(relation: logical.Relation) -> list[Dependency]:
-    """Return what is known of a relation's columns."""
+    """Return the functional dependencies of a relation's columns."""
     columns = names_of(relation)
     keys = [Dependency(key, columns) for key in relation.shape.keys]
     match relation:
         case logical.Project():
-            found = _handed_on(relation.input, relation.outputs)
+            inherited = _through_outputs(relation.input, relation.outputs)
         case logical.Aggregate() | logical.Collect():
-            found = _handed_on(relation.input, relation.group)
+            inherited = _through_outputs(relation.input, relation.group)
         case logical.Filter():
-            found = [*dependencies(relation.input), *_equal(conjuncts(relation.predicate))]
+            inherited = [*dependencies(relation.input), *_equal(conjuncts(relation.predicate))]
         case logical.Join():
-            found = _of_join(relation)
+            inherited = _of_join(relation)
         case logical.Rank() | logical.Window() | logical.Bound() | logical.Flatten() | logical.Repeat():
-            found = dependencies(relation.input)
+            inherited = dependencies(relation.input)
         case _:
-            found = []
-    narrow = (Dependency(each.of, each.columns & columns) for each in found if each.of <= columns)
-    return list(dict.fromkeys([*keys, *narrow]))[:_MOST]
+            inherited = []
+    narrow = (
+        Dependency(dependency.of, dependency.columns & columns) for dependency in inherited if dependency.of <= columns
+    )
+    return list(dict.fromkeys([*keys, *narrow]))[:_MAX_DEPENDENCIES]
 
 
-def _handed_on(relation: logical.Relation, outputs: Sequence[logical.Output]) -> list[Dependency]:
-    """Return what is known of outputs over a relation."""
+def _through_outputs(relation: logical.Relation, outputs: Sequence[logical.Output]) -> list[Dependency]:
+    """Return the dependencies of outputs over a relation."""
     below = dependencies(relation)
     names: dict[str, str] = {}
-    for each in outputs:
-        name = each.expression.name if isinstance(each.expression, Reference) else injective(each.expression)
+    for output in outputs:
+        name = output.expression.name if isinstance(output.expression, Reference) else injective(output.expression)
         if name is not None:
-            names.setdefault(name, each.name)
-    found = []
-    used = (_used(each.expression) for each in outputs)
-    for of in dict.fromkeys([*(each.of for each in below), *(each for each in used if each is not None)]):
+            names.setdefault(name, output.name)
+    outer = []
+    inputs = (_used(output.expression) for output in outputs)
+    keys = [*(dependency.of for dependency in below), *(columns for columns in inputs if columns is not None)]
+    for of in dict.fromkeys(keys):
         if of <= names.keys():
-            known = closure(below, of)
-            columns = frozenset(each.name for each in outputs if _computed(each.expression, known))
-            found.append(Dependency(frozenset(names[name] for name in of), columns))
-    return found
+            determined = closure(below, of)
+            columns = frozenset(output.name for output in outputs if _computed(output.expression, determined))
+            outer.append(Dependency(frozenset(names[name] for name in of), columns))
+    return outer
 
 
 def _used(expression: Expression) -> Names | None:
-    """Return the columns that an expression has one value for; None where 0.0 and -0.0 may have two."""
+    """Return the columns that determine an expression, None if a column may hold both 0.0 and -0.0."""
     if isinstance(expression, Reference):
         return frozenset([expression.name])
-    columns = [each for each in walk(expression) if isinstance(each, Reference)]
-    inexact = any(each.type.name in INEXACT for each in columns)
-    return None if inexact else frozenset(each.name for each in columns)
+    columns = [node for node in walk(expression) if isinstance(node, Reference)]
+    inexact = any(column.type.name in INEXACT for column in columns)
+    return None if inexact else frozenset(column.name for column in columns)
 
 
-def _computed(expression: Expression, known: Names) -> bool:
+def _computed(expression: Expression, determined: Names) -> bool:
     used = _used(expression)
-    return used is not None and used <= known
+    return used is not None and used <= determined
 
 
 def _equal(conditions: Sequence[Expression]) -> list[Dependency]:
-    """Return what equalities that are true of all rows say: a column has the value of the other side."""
-    found = []
-    for each in conditions:
-        if isinstance(each, Call) and each.function == EQUAL:
-            left, right = each.arguments
+    """Return the dependencies from equalities that are true of all rows: a column has the value of the other side."""
+    dependencies_ = []
+    for condition in conditions:
+        if isinstance(condition, Call) and condition.function == EQUAL:
+            left, right = condition.arguments
             for one, other in ((left, right), (right, left)):
                 name, used = injective(one), _used(other)
                 if name is not None and used is not None:
-                    found.append(Dependency(used, frozenset([name])))
-    return found
+                    dependencies_.append(Dependency(used, frozenset([name])))
+    return dependencies_
 
 
 def _of_join(join: logical.Join) -> list[Dependency]:
@@ -312,29 +314,32 @@ def _of_join(join: logical.Join) -> list[Dependency]:
         case JoinKind.INNER:
             return [*dependencies(left), *dependencies(right), *_equal(conditions_of(join))]
         case JoinKind.LEFT:
-            return [*dependencies(left), *_filled(right), *_matched(join, right)]
+            return [*dependencies(left), *_null_extended(right), *_matched(join, right)]
         case JoinKind.RIGHT:
-            return [*_filled(left), *dependencies(right), *_matched(join, left)]
+            return [*_null_extended(left), *dependencies(right), *_matched(join, left)]
         case JoinKind.FULL:
-            return [*_filled(left), *_filled(right)]
+            return [*_null_extended(left), *_null_extended(right)]
 
 
-def _filled(relation: logical.Relation) -> list[Dependency]:
-    """Return what holds of a side that is NULL beside rows without a match: what no row of its own has."""
-    there = {each.name for each in relation.shape.columns if not each.nullable}
-    return [each for each in dependencies(relation) if each.of & there]
+def _null_extended(relation: logical.Relation) -> list[Dependency]:
+    """Return the dependencies of a side that is NULL in rows without a match.
+
+    Only a determinant with a column that is never NULL in the side's rows still holds beside NULL-extended rows.
+    """
+    not_null = {column.name for column in relation.shape.columns if not column.nullable}
+    return [dependency for dependency in dependencies(relation) if dependency.of & not_null]
 
 
 def _matched(join: logical.Join, side: logical.Relation) -> list[Dependency]:
-    """Return what the other side says of one that has one row at most for each of its rows."""
+    """Return the dependency of a side with at most one matching row for each row of the opposite side."""
     names = names_of(side)
-    keys = [injective(each.right if side is join.right else each.left) for each in join.keys]
+    keys = [injective(key.right if side is join.right else key.left) for key in join.keys]
     if not unique(side.shape, [name for name in keys if name is not None]):
         return []
-    used = [_used(each) for each in conditions_of(join)]
-    if any(each is None for each in used):
+    used = [_used(condition) for condition in conditions_of(join)]
+    if any(columns is None for columns in used):
         return []
-    return [Dependency(frozenset[str]().union(*(each - names for each in used if each is not None)), names)]
+    return [Dependency(frozenset[str]().union(*(columns - names for columns in used if columns is not None)), names)]
 
 
 _TRUE, _FALSE, _NULL, _VALUE = "true", "false", "null", "value"
@@ -346,81 +351,81 @@ _STRICT_FUNCTIONS = ("abs", "lower", "upper", "length", "substring", "btrim", "l
 
 
 def rejects_nulls(condition: Expression, columns: Set[str]) -> bool:
-    """Tell whether a condition cannot be true of a row that has NULL in all these columns."""
+    """Return whether a condition cannot be true of a row with NULL in all these columns."""
     return _TRUE not in _possible(condition, columns)
 
 
 def _possible(expression: Expression, columns: Set[str]) -> _Possible:
     match expression:
         case Reference():
-            return _ONLY_NULL if expression.name in columns else _any(expression)
+            return _ONLY_NULL if expression.name in columns else _possible_of_type(expression)
         case Literal():
             if expression.text is None:
                 return _ONLY_NULL
             return frozenset({expression.text}) if expression.type.name == "boolean" else frozenset({_VALUE})
         case Cast():
-            return _ONLY_NULL if _possible(expression.operand, columns) == _ONLY_NULL else _any(expression)
+            return _ONLY_NULL if _possible(expression.operand, columns) == _ONLY_NULL else _possible_of_type(expression)
         case Case():
             return _case(expression, columns)
         case Call():
             return _call(expression, columns)
 
 
-def _any(expression: Expression) -> _Possible:
-    known = frozenset({_TRUE, _FALSE} if expression.type.name == "boolean" else {_VALUE})
-    return known | _ONLY_NULL if expression.nullable else known
+def _possible_of_type(expression: Expression) -> _Possible:
+    values = frozenset({_TRUE, _FALSE} if expression.type.name == "boolean" else {_VALUE})
+    return values | _ONLY_NULL if expression.nullable else values
 
 
 def _case(case: Case, columns: Set[str]) -> _Possible:
-    found: _Possible = frozenset()
+    values: _Possible = frozenset()
     for branch in case.branches:
         if _TRUE in _possible(branch.when, columns):
-            found |= _possible(branch.then, columns)
-    return found | (_ONLY_NULL if case.otherwise is None else _possible(case.otherwise, columns))
+            values |= _possible(branch.then, columns)
+    return values | (_ONLY_NULL if case.otherwise is None else _possible(case.otherwise, columns))
 
 
 def _call(call: Call, columns: Set[str]) -> _Possible:
-    given = [_possible(each, columns) for each in call.arguments]
+    arguments = [_possible(argument, columns) for argument in call.arguments]
     match call.function.partition("(")[0]:
         case "AND":
-            return _and(given)
+            return _and(arguments)
         case "OR":
-            return _not(_and([_not(each) for each in given]))
+            return _not(_and([_not(argument) for argument in arguments]))
         case "NOT":
-            return _not(given[0])
+            return _not(arguments[0])
         case "IS NULL":
-            return _tests(_NULL in given[0], given[0] != _ONLY_NULL)
+            return _tests(_NULL in arguments[0], arguments[0] != _ONLY_NULL)
         case "IS TRUE":
-            return _tests(_TRUE in given[0], given[0] != {_TRUE})
+            return _tests(_TRUE in arguments[0], arguments[0] != {_TRUE})
         case "IS FALSE":
-            return _tests(_FALSE in given[0], given[0] != {_FALSE})
-        case "BETWEEN" if _ONLY_NULL in given:
+            return _tests(_FALSE in arguments[0], arguments[0] != {_FALSE})
+        case "BETWEEN" if _ONLY_NULL in arguments:
             return frozenset({_FALSE, _NULL})
-        case "IN" if given[0] == _ONLY_NULL:
+        case "IN" if arguments[0] == _ONLY_NULL:
             return _ONLY_NULL
-        case "coalesce" if all(each == _ONLY_NULL for each in given):
+        case "coalesce" if all(argument == _ONLY_NULL for argument in arguments):
             return _ONLY_NULL
-        case name if name in (*_STRICT, *_STRICT_FUNCTIONS) and _ONLY_NULL in given:
+        case name if name in (*_STRICT, *_STRICT_FUNCTIONS) and _ONLY_NULL in arguments:
             return _ONLY_NULL
         case _:
             return _ALL if call.type.name == "boolean" else frozenset({_VALUE, _NULL})
 
 
-def _and(given: list[_Possible]) -> _Possible:
-    found: set[str] = set()
-    if all(_TRUE in each for each in given):
-        found.add(_TRUE)
-    if any(_FALSE in each for each in given):
-        found.add(_FALSE)
-    # NULL: one that is NULL, all others true or NULL
-    if any(_NULL in each for each in given) and all(each & {_TRUE, _NULL} for each in given):
-        found.add(_NULL)
-    return frozenset(found)
+def _and(arguments: list[_Possible]) -> _Possible:
+    values: set[str] = set()
+    if all(_TRUE in argument for argument in arguments):
+        values.add(_TRUE)
+    if any(_FALSE in argument for argument in arguments):
+        values.add(_FALSE)
+    # NULL: one argument is NULL and all are true or NULL
+    if any(_NULL in argument for argument in arguments) and all(argument & {_TRUE, _NULL} for argument in arguments):
+        values.add(_NULL)
+    return frozenset(values)
 
 
-def _not(given: _Possible) -> _Possible:
-    turned = {_TRUE: _FALSE, _FALSE: _TRUE}
-    return frozenset(turned.get(each, each) for each in given)
+def _not(values: _Possible) -> _Possible:
+    inverse = {_TRUE: _FALSE, _FALSE: _TRUE}
+    return frozenset(inverse.get(value, value) for value in values)
 
 
 def _tests(true: bool, false: bool) -> _Possible:

@@ -1,7 +1,7 @@
-"""Which columns tell the rows of a relation apart: keys behind a filter and a join, out of those of their inputs.
+"""Derive the keys of a filter's and a join's rows from the keys of their inputs.
 
-A key is a set of columns of which no two rows have the same values, NULL being a value like any other. The first key of
-an UPSERT relation is the one by which its rows are overwritten, and stays.
+A key is a set of columns in which no two rows have equal values, where NULL equals NULL. The first key of an UPSERT
+relation identifies the rows that a change overwrites; it is always kept.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from sinkql.logical.expression import Call, Cast, Literal, Reference
 from sinkql.logical.numeric_type import SIGNED
 
 MOST = 12
-"""How many keys of a relation are known, at most."""
+"""The maximum number of keys per relation."""
 EQUAL = "=(any,any)"
 INEXACT = ("real", "double precision")
 
 
 def unique(shape: logical.Shape, columns: Iterable[str]) -> bool:
-    """Tell whether no two rows have the same values in these columns."""
-    given = frozenset(columns)
-    return any(key <= given for key in shape.keys)
+    """Return whether no two rows have equal values in these columns."""
+    names = frozenset(columns)
+    return any(key <= names for key in shape.keys)
 
 
 def filtered(shape: logical.Shape, conditions: Sequence[Expression]) -> logical.Shape:
-    """Return what is known of the rows for which all conditions are true."""
+    """Return the shape of the rows for which all conditions are true."""
     constant: set[str] = set()
     equal: list[tuple[str, str]] = []
-    for each in conditions:
-        if not isinstance(each, Call) or each.function != EQUAL:
+    for condition in conditions:
+        if not isinstance(condition, Call) or condition.function != EQUAL:
             continue
-        left, right = each.arguments
+        left, right = condition.arguments
         for one, other in ((left, right), (right, left)):
             name = injective(one)
             if name is not None and isinstance(other, Literal):
                 constant.add(name)
         if isinstance(left, Reference) and isinstance(right, Reference) and left.type.name not in INEXACT:
             equal.append((left.name, right.name))
-    found = [key - constant for key in shape.keys]
-    found += [_exchanged(key, pair) for key in found for one, other in equal for pair in ((one, other), (other, one))]
-    return replace(shape, keys=_known(shape, found))
+    keys = [key - constant for key in shape.keys]
+    keys += [_substitute(key, pair) for key in keys for one, other in equal for pair in ((one, other), (other, one))]
+    return replace(shape, keys=_limited(shape, keys))
 
 
 def of_join(
@@ -50,10 +50,11 @@ def of_join(
 ) -> tuple[frozenset[str], ...]:
     """Return the keys of a join's rows.
 
-    A row of one side and the key of the other tell a pair apart; columns that are equal to ones of the row add nothing.
+    A key of each side together identifies a pair of rows. Columns that equal columns of the opposite side are not
+    needed.
     """
-    lefts = {name for each in keys if (name := injective(each.left)) is not None}
-    rights = {name for each in keys if (name := injective(each.right)) is not None}
+    lefts = {name for key in keys if (name := injective(key.left)) is not None}
+    rights = {name for key in keys if (name := injective(key.right)) is not None}
     match kind:
         case JoinKind.SEMI | JoinKind.ANTI:
             return minimal(left.keys)
@@ -67,20 +68,20 @@ def of_join(
             return minimal(other | (one - lefts) for one in left.keys for other in right.keys)
         case JoinKind.FULL:
             pairs = ((one, other) for one in left.keys for other in right.keys)
-            return minimal(one | other for one, other in pairs if _filled(left, one) or _filled(right, other))
+            return minimal(one | other for one, other in pairs if _is_not_null(left, one) or _is_not_null(right, other))
 
 
 def minimal(keys: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
-    """Return the keys of which no other is a part, the shortest first."""
-    found: list[frozenset[str]] = []
+    """Return the keys that contain no shorter key, the shortest first."""
+    shortest: list[frozenset[str]] = []
     for key in sorted(dict.fromkeys(keys), key=len):
-        if not any(known <= key for known in found):
-            found.append(key)
-    return tuple(found[:MOST])
+        if not any(shorter <= key for shorter in shortest):
+            shortest.append(key)
+    return tuple(shortest[:MOST])
 
 
 def injective(expression: Expression) -> str | None:
-    """Return the column of which two unlike values never become the same by the expression; None for any other."""
+    """Return the column of an expression that maps different values to different results, None for others."""
     match expression:
         case Reference():
             return None if expression.type.name in INEXACT else expression.name
@@ -92,18 +93,18 @@ def injective(expression: Expression) -> str | None:
             return None
 
 
-def _known(shape: logical.Shape, found: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
+def _limited(shape: logical.Shape, keys: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
     if shape.change is not Change.UPSERT:
-        return minimal(found)
+        return minimal(keys)
     first = shape.keys[0]
-    return (first, *(each for each in minimal(found) if each != first))
+    return (first, *(key for key in minimal(keys) if key != first))
 
 
-def _exchanged(key: frozenset[str], pair: tuple[str, str]) -> frozenset[str]:
+def _substitute(key: frozenset[str], pair: tuple[str, str]) -> frozenset[str]:
     old, new = pair
     return (key - {old}) | {new} if old in key else key
 
 
-def _filled(shape: logical.Shape, key: frozenset[str]) -> bool:
-    """Tell whether a key has a column that is never NULL."""
+def _is_not_null(shape: logical.Shape, key: frozenset[str]) -> bool:
+    """Return whether a key has a column that is never NULL."""
     return any(not column.nullable for column in shape.columns if column.name in key)

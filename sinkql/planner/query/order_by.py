@@ -1,6 +1,6 @@
-"""ORDER BY, LIMIT, OFFSET and FETCH behind a query → what its rows are ordered by, and the first of them.
+"""Plan ORDER BY, LIMIT, OFFSET and FETCH of a query: the order of its rows, and the first rows.
 
-A constant in ORDER BY, GROUP BY or DISTINCT ON → the position in the select list that it is.
+Also resolves a constant in ORDER BY, GROUP BY or DISTINCT ON as a position in the select list.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MOST = 2**63 - 1
 _MOST_DIGITS = 19
 _HIDDEN = "?order{}?"
 CLAUSES = ("order", "limit", "offset")
-"""What orders and limits a query, as parts of its node."""
+"""The parts of a query's node that order and limit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One term of ORDER BY: the place of a column of the relation."""
+    """One term of ORDER BY, as an index into the columns of the relation."""
 
     place: int
     descending: bool
@@ -40,7 +40,7 @@ class Order:
 
 
 def row_count(syntax: Syntax, clause: Any, word: str) -> int | None:
-    """Return the number of a LIMIT, OFFSET or FETCH; None where there is none. Raises SQ2225."""
+    """Return the number of a LIMIT, OFFSET or FETCH, None for no clause, NULL or ALL. Raises SQ2225."""
     if clause is None:
         return None
     if isinstance(clause, exp.Fetch):
@@ -57,11 +57,11 @@ def row_count(syntax: Syntax, clause: Any, word: str) -> int | None:
             hint = f"Write {word} {_MOST} or less."
             raise SinkqlError("SQ2225", f"the number after {word} is out of range", syntax.span(value), hint=hint)
         return int(value.this)
-    raise SinkqlError("SQ2225", f"{word} takes a whole number", syntax.span(clause), hint=f"Write {word} 10.")
+    raise SinkqlError("SQ2225", f"{word} takes an integer", syntax.span(clause), hint=f"Write {word} 10.")
 
 
 class Terms:
-    """What a query is ordered by: columns of its result, and others that are hidden behind these."""
+    """The terms that order a query: columns of its result, and hidden columns behind them."""
 
     def __init__(self, syntax: Syntax, tree: Any) -> None:
         self._syntax = syntax
@@ -73,19 +73,19 @@ class Terms:
         self._hidden: list[Any] = []
 
     def hidden(self, names: tuple[str, ...]) -> list[tuple[str, Any]]:
-        """Return names and nodes of what is not a column of the result, whose names are these."""
+        """Return names and nodes of the terms that are not columns of the result; `names` are the result's columns."""
         self._names = names
         self._hidden = []
         self._places = [self._place(term.this) for term in self._terms]
         return [(_HIDDEN.format(number), node) for number, node in enumerate(self._hidden)]
 
     def width(self, relation: logical.Relation) -> int:
-        """Return how many columns of the relation are shown."""
+        """Return the number of columns that are shown."""
         return len(relation.shape.columns) - len(self._hidden)
 
     def places(self, relation: logical.Relation) -> tuple[Order, ...]:
-        """Return what to order the relation by."""
-        if self._places is None:  # no SELECT, which has asked for what is hidden
+        """Return the order of the relation's rows."""
+        if self._places is None:  # only a SELECT has called `hidden`
             self.hidden(tuple(column.name for column in relation.shape.columns))
         assert self._places is not None
         for place, term in zip(self._places, self._terms, strict=True):
@@ -99,13 +99,13 @@ class Terms:
         )
 
     def sorts(self, relation: logical.Relation) -> tuple[logical.Sort, ...]:
-        """Return what to order a view's rows by: of types whose order is the same wherever it is computed."""
-        found = []
-        for place, term in zip((each.place for each in self.places(relation)), self._terms, strict=True):
-            each = relation.shape.columns[place]
-            value = column(each.name, each.type, nullable=each.nullable, span=self._syntax.span(term.this))
-            found.append(sort(value, term))
-        return tuple(found)
+        """Return the order of a view's rows; raise SQ2214 for a type whose order is not exact."""
+        sorts = []
+        for place, term in zip((order.place for order in self.places(relation)), self._terms, strict=True):
+            column_ = relation.shape.columns[place]
+            value = column(column_.name, column_.type, nullable=column_.nullable, span=self._syntax.span(term.this))
+            sorts.append(sort(value, term))
+        return tuple(sorts)
 
     def _place(self, node: Any) -> int:
         names, width = self._names, len(self._names)
@@ -115,7 +115,7 @@ class Terms:
         if isinstance(node, exp.Column) and not qualifier(node) and identifier(node.this) in names:
             return names.index(identifier(node.this))
         distinct = self._tree.args.get("distinct")
-        if isinstance(self._tree, exp.Select) and (distinct is None or first_of_each(self._tree)):
+        if isinstance(self._tree, exp.Select) and (distinct is None or has_distinct_on(self._tree)):
             self._hidden.append(node)
             return width + len(self._hidden) - 1
         raise SinkqlError(
@@ -126,8 +126,8 @@ class Terms:
         )
 
 
-def first_of_each(query: Any) -> bool:
-    """Tell whether a query has DISTINCT ON; of a set operation sqlglot says True where it is without ALL."""
+def has_distinct_on(query: Any) -> bool:
+    """Return whether a query has DISTINCT ON; sqlglot sets `distinct` to True for a set operation without ALL."""
     distinct = query.args.get("distinct")
     return isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
 
@@ -138,20 +138,20 @@ def _order(place: int, term: Any, type_: logical.Type) -> Order:
 
 
 def directions(term: Any) -> tuple[bool, bool]:
-    """Return whether a term is descending, and whether its NULLs come first, which they do if it says nothing."""
+    """Return whether a term is descending, and whether its NULLs come first (the default if it is descending)."""
     nulls_first = term.args.get("nulls_first")
     descending = bool(term.args.get("desc"))
     return descending, descending if nulls_first is None else bool(nulls_first)
 
 
 def sort(value: Typed, term: Any) -> logical.Sort:
-    """Return a term of an order over a view's rows; raises SQ2214 for a type that has none."""
+    """Return a term of a view's order; raise SQ2214 if the type has no order."""
     if value.type == types.INTERVAL:
         value = interval_order(value)
     if not types.ordered(value.type):
         message = f"values of type {value.type} cannot be ordered in a view"
         raise SinkqlError(
-            "SQ2214", message, value.span, hint=part_of(value.type) or "Order by values of it, or as text."
+            "SQ2214", message, value.span, hint=part_of(value.type) or "Order by parts of it, or by its text."
         )
     return logical.Sort(settled(value), *directions(term))
 
@@ -159,15 +159,15 @@ def sort(value: Typed, term: Any) -> logical.Sort:
 def first_rows(
     relation: logical.Relation, order: tuple[logical.Sort, ...], limit: int | None, offset: int, width: int
 ) -> logical.Relation:
-    """Return the rows from `offset` on, at most `limit`, in their first `width` columns."""
+    """Return at most `limit` rows after the first `offset` rows, in their first `width` columns."""
     last = None if limit is None else offset + limit
     shape = replace(relation.shape, change=Change.RETRACT)
     if limit is not None and limit <= 1:
         shape = replace(shape, keys=(frozenset(), *shape.keys))
-    found: logical.Relation = relation
+    ranked: logical.Relation = relation
     if last is not None or offset:
-        found = logical.Rank(relation, (), order, "row_number", offset + 1, last, None, shape)
-    return narrowed(found, width)
+        ranked = logical.Rank(relation, (), order, "row_number", offset + 1, last, None, shape)
+    return narrowed(ranked, width)
 
 
 def narrowed(relation: logical.Relation, width: int) -> logical.Relation:
@@ -175,12 +175,15 @@ def narrowed(relation: logical.Relation, width: int) -> logical.Relation:
     columns = relation.shape.columns
     if width == len(columns):
         return relation
-    kept = [(each.name, column(each.name, each.type, nullable=each.nullable, span=NOWHERE)) for each in columns[:width]]
-    return query_relation.project(relation, kept)
+    items = [
+        (column_.name, column(column_.name, column_.type, nullable=column_.nullable, span=NOWHERE))
+        for column_ in columns[:width]
+    ]
+    return query_relation.project(relation, items)
 
 
 def select_list_position(syntax: Syntax, node: Any, clause: str, width: int) -> int | None:
-    """Return the place in a select list of so many columns, from 0; None for what is no constant. Raises SQ2222."""
+    """Return the index into a select list of `width` columns, None if the node is not a constant. Raises SQ2222."""
     value = node.unnest()
     negative = isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)
     literal = value.this if negative else value

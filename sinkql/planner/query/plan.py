@@ -1,7 +1,4 @@
-"""A query's text → relations with their columns, keys and change kind.
-
-A query that runs once and gives rows → its relation, order and limit.
-"""
+"""Plan a query as relations with columns, keys and change kind; a one-shot query also has an order and a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query import set_operation
 from sinkql.planner.query.from_clause import From
-from sinkql.planner.query.order_by import CLAUSES, Order, Terms, first_of_each, first_rows, row_count
+from sinkql.planner.query.order_by import CLAUSES, Order, Terms, first_rows, has_distinct_on, row_count
 from sinkql.planner.query.query_context import OuterQuery, Qualifiers
 from sinkql.planner.query.rename import written_name
 from sinkql.planner.query.scope import Scope, identifier
@@ -31,7 +28,7 @@ from sinkql.planner.syntax.sqlglot_tree import RANGE, RECURSION, Syntax, parse
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """What a query means, and the full names of the items it reads, each once, in the order of the text."""
+    """The relation of a query, and the distinct full names of the items it reads, in the order of the text."""
 
     relation: logical.Relation
     dependencies: tuple[str, ...]
@@ -41,10 +38,11 @@ class QueryPlan:
 def plan_query(
     query: ast.Query, catalog: logical.CatalogReader, *, listed: bool = False, scaled: bool = True
 ) -> QueryPlan:
-    """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…).
+    """Plan a SELECT.
 
-    With `listed`, the caller gives all columns names, so that those of the query need not differ. Unless it is
-    `scaled`, a column of computed numerics is a plain numeric.
+    Raises SinkqlError: SQ2201 for syntax, SQ22… for meaning, SQ29… if a clause is not supported yet. `listed` says that
+    the caller renames all columns, so that the query may have duplicate names. If not `scaled`, a column of computed
+    numerics is a plain numeric.
     """
     try:
         planner = Planner(parse(query), catalog, listed=listed, scaled=scaled)
@@ -56,41 +54,43 @@ def plan_query(
 
 @dataclass
 class Planner:
+    """The planning of one query text: the syntax tree, the catalog, and the dependencies and notices."""
+
     syntax: Syntax
     catalog: logical.CatalogReader
     once: datetime | None = None
-    """The time of a query that runs once, which may do more than a view's: as a whole, be ordered and limited."""
+    """The time of a one-shot query; None in a view. A one-shot query may also order and limit its result."""
     hidden: Hidden | None = None
-    """What stands behind the columns of such a query, as a whole."""
+    """The hidden columns that a one-shot query computes behind its select list."""
     listed: bool = False
-    """Whether a list of names, which stands outside the query, names all columns of it."""
+    """Whether a list of names outside the query names all its columns."""
     scaled: bool = True
-    """Whether columns of numerics have the scale that Postgres shows, where it is known."""
+    """Whether numeric columns have the scale that Postgres shows, if it is known."""
     dependencies: dict[str, None] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     named: int = 0
 
     def plan(self, node: Any, around: OuterQuery) -> logical.Relation:
-        """Plan a query within a query, in the order and within the limit that it says."""
+        """Plan a query or subquery, with its ORDER BY, LIMIT and OFFSET."""
         around = self._with(node, around)
         self.refuse_clauses(node)
         if self.once is not None and node is self.syntax.tree:
             return self._body(node, around, self.hidden)
-        limit, offset = (row_count(self.syntax, node.args.get(each), each.upper()) for each in ("limit", "offset"))
-        if not any(node.args.get(each) for each in CLAUSES):
+        limit, offset = (row_count(self.syntax, node.args.get(word), word.upper()) for word in ("limit", "offset"))
+        if not any(node.args.get(clause) for clause in CLAUSES):
             return self._body(node, around)
         terms = Terms(self.syntax, node)
         relation = self._body(node, around, terms.hidden)
         order = terms.sorts(relation)
-        if limit is None and not offset:  # the order is right, and says nothing of a relation's rows
+        if limit is None and not offset:  # the order is valid, but a relation's rows have no order
             self._note_order(node)
             return self._body(node, around)
         return first_rows(relation, order, limit, offset or 0, terms.width(relation))
 
     def _note_order(self, node: Any) -> None:
-        if node is self.syntax.tree and not first_of_each(node):
+        if node is self.syntax.tree and not has_distinct_on(node):
             span = self.syntax.span(node.args["order"])
-            hint = "Add LIMIT for the first rows of an order, or order what you select from the view."
+            hint = "Add LIMIT for the first rows of an order, or order the query that reads the view."
             message = "ORDER BY without LIMIT does nothing in a view: its rows have no order"
             self.notices.append(Notice("SQ2241", message, span, hint=hint))
 
@@ -115,14 +115,14 @@ class Planner:
             return around
         if with_.args.get("recursive"):
             raise self._not_yet("SQ2924", "recursive queries are not supported yet", with_)
-        for each in with_.expressions:
-            name = identifier(each.args["alias"].this)
-            relation = self.aliased(self.plan(each.this, around), each.args["alias"])
+        for expression in with_.expressions:
+            name = identifier(expression.args["alias"].this)
+            relation = self.aliased(self.plan(expression.this, around), expression.args["alias"])
             around = replace(around, named={**around.named, name: relation})
         return around
 
     def refuse_clauses(self, node: Any) -> None:
-        """Refuse what a node has beyond what is planned."""
+        """Raise an error if a node has a clause that is not planned."""
         for name, part in node.args.items():
             if not part or name in _PLANNED.get(type(node), ()):
                 continue
@@ -144,12 +144,16 @@ class Planner:
     def _select(self, node: Any, around: OuterQuery, hidden: Hidden | None) -> logical.Relation:
         from_ = node.args.get("from_")
         if from_ is None:
-            if self.once is None and around.outer is None and any(each.find(exp.Column) for each in node.expressions):
+            if (
+                self.once is None
+                and around.outer is None
+                and any(expression.find(exp.Column) for expression in node.expressions)
+            ):
                 self._check_without_from(node)
             scope = Scope(now=self.once, outer=around.outer)
             return self._selected(Subqueries(self, around, scope), node, logical.ONE, hidden)
-        found = From(self, around).plan(node)
-        return self._selected(Subqueries(self, around, found.scope), node, found.relation, hidden)
+        from_plan = From(self, around).plan(node)
+        return self._selected(Subqueries(self, around, from_plan.scope), node, from_plan.relation, hidden)
 
     def _selected(
         self, subqueries: Subqueries, node: Any, relation: logical.Relation, hidden: Hidden | None
@@ -161,47 +165,47 @@ class Planner:
             raise
 
     def _not_its_alias(self, node: Any, error: SinkqlError) -> str | None:
-        """Return the hint for a name of the select list that is used where only columns are known."""
+        """Return the hint for a name of the select list that is used where only columns are visible."""
         if error.span is None:
             return None
         start, end = (place - self.syntax.offset for place in (error.span.start, error.span.end))
         missing = self.syntax.text[start:end]
-        named = [each for each in node.expressions if isinstance(each, exp.Alias)]
-        found = next((each for each in named if each.alias.lower() == missing.lower()), None)
-        if found is None or (found.meta.get(RANGE) or (0, 0))[0] <= start < (found.meta.get(RANGE) or (0, 0))[1]:
+        aliases = [expression for expression in node.expressions if isinstance(expression, exp.Alias)]
+        match = next((alias for alias in aliases if alias.alias.lower() == missing.lower()), None)
+        if match is None or (match.meta.get(RANGE) or (0, 0))[0] <= start < (match.meta.get(RANGE) or (0, 0))[1]:
             return None
-        value, where = found.this, node.args.get("where")
-        whole = (where.meta.get(RANGE) or (0, 0)) if where is not None else (0, 0)
-        of_rows = whole[0] <= start < whole[1] and aggregates_in(value)
+        value, where = match.this, node.args.get("where")
+        where_range = (where.meta.get(RANGE) or (0, 0)) if where is not None else (0, 0)
+        of_rows = where_range[0] <= start < where_range[1] and aggregates_in(value)
         if of_rows or value.find(exp.Window) is not None:
             return f"{missing} is a name of the select list: compute it in a subquery in FROM."
         return f"{missing} is a name of the select list: write {self.syntax.written(value)}."
 
     def fresh(self) -> str:
-        """Return a name that no column has."""
+        """Return a column name that no column has."""
         self.named += 1
         return f"$q{self.named}"
 
     def _check_without_from(self, node: Any) -> None:
-        """Raise SQ2224 for a SELECT without FROM whose last name without AS may be what it should read."""
+        """Raise SQ2224 for a SELECT without FROM whose last name without AS may be the relation to read."""
         last = node.expressions[-1] if node.expressions else node
-        named = last.args.get("alias") if isinstance(last, exp.Alias) else None
+        alias = last.args.get("alias") if isinstance(last, exp.Alias) else None
         relations = {split_name(full)[-1] for kind in RELATION_KINDS for full in self.catalog.names(kind)}
-        if named is not None and identifier(named) in relations:
-            place = Span(named.meta["start"], named.meta["end"] + 1).shifted(self.syntax.offset)
-            hint = f"Write FROM before {self.syntax.text[named.meta['start'] : named.meta['end'] + 1]}."
-            raise SinkqlError("SQ2224", f'expected FROM, found "{identifier(named)}"', place, hint=hint)
-        clause = next((node.args[each] for each in ("where", "group", "having") if node.args.get(each)), None)
+        if alias is not None and identifier(alias) in relations:
+            span = Span(alias.meta["start"], alias.meta["end"] + 1).shifted(self.syntax.offset)
+            hint = f"Write FROM before {self.syntax.text[alias.meta['start'] : alias.meta['end'] + 1]}."
+            raise SinkqlError("SQ2224", f'expected FROM, found "{identifier(alias)}"', span, hint=hint)
+        clause = next((node.args[word] for word in ("where", "group", "having") if node.args.get(word)), None)
         if clause is not None:
             start = self.syntax.from_word(clause, clause.key.upper()).start
-            place = Span(start, start + len(clause.key))
+            span = Span(start, start + len(clause.key))
             hint = f"Write FROM and a relation before {clause.key.upper()}."
-            raise SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", place, hint=hint)
+            raise SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", span, hint=hint)
 
     def _union(self, node: Any, around: OuterQuery) -> logical.Relation:
         left, right = self.plan(node.this, around), self.plan(node.expression, around)
-        found = query_relation.union(left, right, self.syntax.span(node.expression), scaled=self.scaled)
-        return query_relation.distinct(found, self.syntax.span(node)) if node.args.get("distinct") else found
+        union = query_relation.union(left, right, self.syntax.span(node.expression), scaled=self.scaled)
+        return query_relation.distinct(union, self.syntax.span(node)) if node.args.get("distinct") else union
 
     def _set_operation(self, node: Any, around: OuterQuery) -> logical.Relation:
         left, right = self.plan(node.this, around), self.plan(node.expression, around)
@@ -210,12 +214,12 @@ class Planner:
         return set_operation.combined(word, left, right, span, all_=all_, scaled=self.scaled)
 
     def table(self, node: Any, around: OuterQuery) -> tuple[logical.Relation, Qualifiers]:
-        """Return the relation that a name means, and the names that it goes by."""
+        """Return the relation that a name refers to, and the qualifiers of its columns."""
         name = written_name(self.syntax, node)
         if len(name.parts) == 1 and name.parts[0].value in around.named:
             return around.named[name.parts[0].value], ((name.parts[0].value,),)
-        written = self.catalog.resolve(name)
-        full = stand_in(written, self.catalog)
+        written_full = self.catalog.resolve(name)
+        full = stand_in(written_full, self.catalog)
         item = self.catalog.item(full)
         if item is None:
             raise self._unknown(name)
@@ -230,30 +234,30 @@ class Planner:
                 hint="Select from a source or view.",
             )
         check_readable(item, name, self.catalog, once=self.once is not None)
-        self.dependencies.setdefault(written)
+        self.dependencies.setdefault(written_full)
         self.dependencies.setdefault(full)
-        return logical.Get(full, item.shape), (split_name(written),)
+        return logical.Get(full, item.shape), (split_name(written_full),)
 
     def _unknown(self, name: ast.Name) -> MissingError:
-        known = {split_name(full)[-1]: full for kind in RELATION_KINDS for full in self.catalog.names(kind)}
-        close = nearest(name.parts[-1].value, list(known))
-        short = short_name(known[close], self.catalog) if close else None
+        full_names = {split_name(full)[-1]: full for kind in RELATION_KINDS for full in self.catalog.names(kind)}
+        close = nearest(name.parts[-1].value, list(full_names))
+        short = short_name(full_names[close], self.catalog) if close else None
         hint = f"Did you mean {short}?" if short else "Create the source or view first."
         message, wanted = f'relation "{name.text}" does not exist', name.parts[-1].value
         return MissingError("SQ2202", message, name.span, name=wanted, hint=hint)
 
     def aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
         """Return a relation with the column names of its alias."""
-        names = [identifier(each) for each in alias.args.get("columns") or ()] if alias is not None else []
+        names = [identifier(column) for column in alias.args.get("columns") or ()] if alias is not None else []
         if not names:
             return relation
         renamed = query_relation.renamed(relation, names, self.syntax.span(alias))
-        listed = [each.name for each in renamed.shape.columns]
-        # what the list is too short for has its own name again, if no other column has it
-        own = [name.partition(SAME)[0] for name in listed]
-        if own != listed and len(set(own)) == len(own):
-            return query_relation.renamed(renamed, own, self.syntax.span(alias))
-        for name, written in zip(listed, own, strict=True):
+        listed = [column.name for column in renamed.shape.columns]
+        # a column that the list does not name keeps its name if the name is unique
+        plain_names = [name.partition(SAME)[0] for name in listed]
+        if plain_names != listed and len(set(plain_names)) == len(plain_names):
+            return query_relation.renamed(renamed, plain_names, self.syntax.span(alias))
+        for name, written in zip(listed, plain_names, strict=True):
             if SAME in name and self.once is None:
                 message = f'column "{written}" is specified more than once'
                 hint = "Give all columns names in the list."
@@ -300,7 +304,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class OneShotQuery:
-    """What a query means; of the relation's columns the first `width` are shown, all others only ordered by."""
+    """The plan of a one-shot query: the first `width` columns are shown; the rest only serve the order."""
 
     relation: logical.Relation
     dependencies: tuple[str, ...]
@@ -311,7 +315,7 @@ class OneShotQuery:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the columns that are shown, which may be there twice."""
+        """Return the names of the columns that are shown; names may repeat."""
         return tuple(column.name.partition(SAME)[0] for column in self.relation.shape.columns[: self.width])
 
     @property
@@ -321,10 +325,10 @@ class OneShotQuery:
 
 
 def plan_one_shot(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -> OneShotQuery:
-    """Plan a query that runs once; beyond what a view may it orders, limits, reads sinks and the clock."""
+    """Plan a query that runs once; unlike a view, it may order, limit, and read sinks and the clock."""
     syntax = parse(query)
     tree = syntax.tree
-    limit, offset = (row_count(syntax, tree.args.get(each), each.upper()) for each in ("limit", "offset"))
+    limit, offset = (row_count(syntax, tree.args.get(word), word.upper()) for word in ("limit", "offset"))
     order = Terms(syntax, tree)
     try:
         planner = Planner(syntax, catalog, now, order.hidden)

@@ -1,4 +1,4 @@
-"""What planning a query needs of what it stands in: the names around it, and how the queries within it are planned."""
+"""Define the context of a query: the names around it, and the interface that plans the queries within it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Qualifiers = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class OuterQuery:
-    """What stands around a query: the relations that WITH has named, and the scope of the query that it is within."""
+    """The query around a query: the relations that its WITH names, and its scope."""
 
     named: Mapping[str, logical.Relation] = field(default_factory=dict)
     outer: Outer | None = None
 
 
 class QueryPlanner(Protocol):
-    """What FROM and subqueries need to know of the query that they are in."""
+    """The query planner, as FROM and subqueries use it."""
 
     @property
     def syntax(self) -> Syntax: ...
@@ -33,23 +33,23 @@ class QueryPlanner(Protocol):
 
     @property
     def scaled(self) -> bool:
-        """Tell whether columns of numerics have the scale that Postgres shows, where it is known."""
+        """Return whether numeric columns have the scale that Postgres shows, if it is known."""
 
     @property
     def listed(self) -> bool:
-        """Tell whether a list of names, which stands outside the query, names all columns of it."""
+        """Return whether a list of names outside the query names all its columns."""
 
     def plan(self, node: Any, around: OuterQuery) -> logical.Relation:
         """Plan a query within a query."""
 
     def table(self, node: Any, around: OuterQuery) -> tuple[logical.Relation, Qualifiers]:
-        """Return the relation that a name means, and the names that it goes by."""
+        """Return the relation that a name refers to, and the qualifiers of its columns."""
 
     def aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
         """Return a relation with the column names of its alias."""
 
     def fresh(self) -> str:
-        """Return a name that no column has."""
+        """Return a column name that no column has."""
 
     def refuse_clauses(self, node: Any) -> None:
-        """Refuse what a node has beyond what is planned."""
+        """Raise an error if a node has a clause that is not planned."""

@@ -1,4 +1,4 @@
-"""A query's text → the same text with other names in it: those of its items in full, or those that they have now."""
+"""Rewrite the item names in a query's text: as full names, or as their names after a rename."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ from sinkql.planner.query.scope import identifier
 from sinkql.planner.syntax.sqlglot_tree import KEYWORDS, Syntax, parse
 
 Resolve = Callable[[ast.Name], str]
-_Edit = tuple[int, int, tuple[str, ...]]  # from, to, the parts of the name that goes there
+"""A function that maps a name in the text to a full name."""
+_Edit = tuple[int, int, tuple[str, ...]]  # start, end, the parts of the new name
 
 
 def qualify_query(query: ast.Query, resolve: Resolve) -> ast.Query:
-    """Write every item's name as the full name that `resolve` gives; the rest of the text stays, CTEs are not items."""
+    """Write every item's name as the full name that `resolve` returns.
+
+    The rest of the text does not change, and names of CTEs are not items.
+    """
     syntax = parse(query)
     edits = [
-        (*_place(_identifiers(table)), split_name(resolve(written_name(syntax, table))))
+        (*_text_range(_identifiers(table)), split_name(resolve(written_name(syntax, table))))
         for table in _tables(syntax.tree, frozenset())
     ]
-    return _edited(query, edits)
+    return _apply_edits(query, edits)
 
 
 def relations(query: ast.Query) -> tuple[ast.Name, ...]:
-    """Return the names of a query that are no CTE's, as they were written; raises SQ2201."""
+    """Return the names of a query's items, without CTEs, in the spelling of the text; raise SQ2201."""
     syntax = parse(query)
     return tuple(written_name(syntax, table) for table in _tables(syntax.tree, frozenset()))
 
 
 def rename_query(query: ast.Query, resolve: Resolve) -> ast.Query:
-    """Rewrite every item's name in a query with full names, and what stands before columns by such a name."""
+    """Rename items in a query with full names, and the qualifiers of columns that use these names."""
     syntax = parse(query)
     edits: list[_Edit] = []
     renamed: dict[int, tuple[str, ...]] = {}
@@ -46,82 +50,82 @@ def rename_query(query: ast.Query, resolve: Resolve) -> ast.Query:
         full = resolve(name)
         renamed[id(table)] = split_name(full)
         if full != qualified_name(*(part.value for part in name.parts)):
-            edits.append((*_place(_identifiers(table)), split_name(full)))
+            edits.append((*_text_range(_identifiers(table)), split_name(full)))
     if edits:
-        edits += [edit for column in syntax.tree.find_all(exp.Column) for edit in _of_column(column, renamed)]
-    return _edited(query, edits)
+        edits += [edit for column in syntax.tree.find_all(exp.Column) for edit in _edit_qualifier(column, renamed)]
+    return _apply_edits(query, edits)
 
 
 def written_name(syntax: Syntax, table: Any) -> ast.Name:
-    """Return the name that a table of a query has, as it was written."""
+    """Return the name of a table in a query, in the spelling of the text."""
     parts = tuple(ast.Ident(identifier(part), syntax.span(part)) for part in _identifiers(table))
     return ast.Name(parts, Span(parts[0].span.start, parts[-1].span.end))
 
 
-def _edited(query: ast.Query, edits: list[_Edit]) -> ast.Query:
-    """Return the query with its names replaced; its plan is that of the text as it was."""
-    pieces, done, at = [], [], 0
+def _apply_edits(query: ast.Query, edits: list[_Edit]) -> ast.Query:
+    """Return the query with its names replaced; its plan remains that of the original text."""
+    pieces, applied, position = [], [], 0
     for start, end, parts in sorted(edits):
-        name = ".".join(_quoted(part) for part in parts)
+        name = ".".join(_quote_if_needed(part) for part in parts)
         if name == query.text[start:end]:
             continue
-        pieces += [query.text[at:start], name]
-        done.append(ast.Edit(start, end, len(name)))
-        at = end
-    return replace(query, text="".join([*pieces, query.text[at:]]), edits=tuple(done))
+        pieces += [query.text[position:start], name]
+        applied.append(ast.Edit(start, end, len(name)))
+        position = end
+    return replace(query, text="".join([*pieces, query.text[position:]]), edits=tuple(applied))
 
 
-def _tables(node: Any, named: frozenset[str]) -> list[Any]:
-    """Return the tables that are items, leaving out the names that a WITH around them gives."""
-    found: list[Any] = []
+def _tables(node: Any, ctes: frozenset[str]) -> list[Any]:
+    """Return the tables that are items, without the names that a WITH around them defines."""
+    tables: list[Any] = []
     with_ = node.args.get("with_") if isinstance(node, exp.Query) else None
     if with_ is not None:
-        for each in with_.expressions:
-            found += _tables(each.this, named)
-            named |= {identifier(each.args["alias"].this)}
+        for expression in with_.expressions:
+            tables += _tables(expression.this, ctes)
+            ctes |= {identifier(expression.args["alias"].this)}
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        local = not node.args.get("db") and identifier(node.this) in named
-        found += [] if local else [node]
+        local = not node.args.get("db") and identifier(node.this) in ctes
+        tables += [] if local else [node]
     for child in node.iter_expressions():
         if child is not with_:
-            found += _tables(child, named)
-    return found
+            tables += _tables(child, ctes)
+    return tables
 
 
-def _of_column(column: Any, renamed: dict[int, tuple[str, ...]]) -> list[_Edit]:
-    """Return the edit of what stands before a column, where the nearest relation that it speaks of is renamed."""
-    before = [column.args[part] for part in ("catalog", "db", "table") if column.args.get(part) is not None]
-    written = tuple(identifier(part) for part in before)
-    table = _relation(column, written) if before else None
-    now = renamed.get(id(table)) if table is not None and not _alias(table) else None
-    if now is None or now[-len(written) :] == written:
+def _edit_qualifier(column: Any, renamed: dict[int, tuple[str, ...]]) -> list[_Edit]:
+    """Return the edit of a column's qualifier if the nearest relation with that name is renamed."""
+    identifiers = [column.args[part] for part in ("catalog", "db", "table") if column.args.get(part) is not None]
+    written = tuple(identifier(part) for part in identifiers)
+    table = _find_relation(column, written) if identifiers else None
+    new_name = renamed.get(id(table)) if table is not None and not _alias(table) else None
+    if new_name is None or new_name[-len(written) :] == written:
         return []
-    return [(*_place(before), now[-len(written) :])]
+    return [(*_text_range(identifiers), new_name[-len(written) :])]
 
 
-def _relation(column: Any, written: tuple[str, ...]) -> Any | None:
-    """Return the table whose columns `written.column` speaks of: of the innermost query around it that has one."""
+def _find_relation(column: Any, written: tuple[str, ...]) -> Any | None:
+    """Return the table of `written.column`: the one in the innermost enclosing query that has the name."""
     node = column.parent
     while node is not None:
         if isinstance(node, exp.Select):
             from_ = node.args.get("from_")
             joined = [join.this for join in node.args.get("joins") or ()]
             for source in [from_.this, *joined] if from_ is not None else []:
-                for each in _together(source):
-                    if _goes_by(each, written):
-                        return each
+                for named in _named_sources(source):
+                    if _has_name(named, written):
+                        return named
         node = node.parent
     return None
 
 
-def _together(source: Any) -> list[Any]:
-    """Return what goes by a name of its own: a relation and those that are joined to it within its place in FROM."""
+def _named_sources(source: Any) -> list[Any]:
+    """Return the relations of a FROM item that have a name: the item, and the relations joined inside it."""
     inner = source.this if isinstance(source, exp.Subquery) and _alias(source) is None else None
-    own = _together(inner) if isinstance(inner, exp.Table | exp.Subquery) else [source]
-    return [*own, *(each for join in source.args.get("joins") or () for each in _together(join.this))]
+    first = _named_sources(inner) if isinstance(inner, exp.Table | exp.Subquery) else [source]
+    return [*first, *(named for join in source.args.get("joins") or () for named in _named_sources(join.this))]
 
 
-def _goes_by(source: Any, written: tuple[str, ...]) -> bool:
+def _has_name(source: Any, written: tuple[str, ...]) -> bool:
     alias = _alias(source)
     if alias is not None:
         return written == (alias,)
@@ -139,10 +143,10 @@ def _identifiers(table: Any) -> list[Any]:
     return [table.args[part] for part in ("catalog", "db", "this") if table.args.get(part) is not None]
 
 
-def _place(identifiers: list[Any]) -> tuple[int, int]:
+def _text_range(identifiers: list[Any]) -> tuple[int, int]:
     return identifiers[0].meta["start"], identifiers[-1].meta["end"] + 1
 
 
-def _quoted(part: str) -> str:
+def _quote_if_needed(part: str) -> str:
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", part) and part.upper() not in KEYWORDS
     return part if plain else quoted(part)

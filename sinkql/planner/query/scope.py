@@ -1,4 +1,4 @@
-"""What names mean in one SELECT: the columns of its FROM and of queries around it, then the groups of its GROUP BY."""
+"""Resolve names in one SELECT: columns of its FROM, columns of outer queries, then the groups of its GROUP BY."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ _CLOCK_TYPES = {
 _EPOCH = datetime(1970, 1, 1)
 
 
-def _part(whole: str, type_: logical.Type, names: tuple[str, ...]) -> str | None:
-    """Return the part of a value that these names lead to as it is written here, None where there is none."""
+def _part_sql(whole: str, type_: logical.Type, names: tuple[str, ...]) -> str | None:
+    """Return the SQL for the part of a value at this path of names, None if the type lacks the part."""
     if not names:
         return whole
     first, rest = names[0], names[1:]
     key = "'{}'".format(first.replace("'", "''"))
     if type_ == types.JSONB:
-        return _part(f"{whole} {'->' if rest else '->>'} {key}", type_, rest)
+        return _part_sql(f"{whole} {'->' if rest else '->>'} {key}", type_, rest)
     if type_.name == "map" and type_.value is not None and not rest:
         return f"{whole} -> {key}"
     if type_.name == "record":
-        of_field = next((each.type for each in type_.fields if each.name == first), None)
-        return None if of_field is None else _part(f"({whole}).{shown_name(first)}", of_field, rest)
+        of_field = next((field.type for field in type_.fields if field.name == first), None)
+        return None if of_field is None else _part_sql(f"({whole}).{shown_name(first)}", of_field, rest)
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A column as a query calls it, and as the relation does that FROM is planned to."""
+    """A column with its name in the query, and the column of the relation that FROM is planned to."""
 
     name: str
     column: logical.Column
 
     def at(self, span: Span) -> Typed:
-        """Return the column, as it is named at a place."""
+        """Return the column as an expression at a span."""
         return column(self.column.name, self.column.type, nullable=self.column.nullable, span=span)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One relation of a FROM: the names it goes by, alias or parts of its full name, and its columns.
+    """One relation of a FROM: its qualifiers (alias, or parts of its full name) and its columns.
 
-    The name of a `scalar` one stands for its column, too.
+    The name of a `scalar` relation also stands for its single column.
     """
 
     qualifiers: tuple[tuple[str, ...], ...]
@@ -75,13 +75,13 @@ class Part:
     scalar: bool = False
 
     def covers(self, qualifier: tuple[str, ...]) -> bool:
-        """Tell whether `t.c` or `schema.t.c` speaks of this relation."""
-        return any(known[-len(qualifier) :] == qualifier for known in self.qualifiers)
+        """Return whether `t` in `t.c`, or `schema.t` in `schema.t.c`, refers to this relation."""
+        return any(full[-len(qualifier) :] == qualifier for full in self.qualifiers)
 
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The scope around a query, and what a column of it is within the query."""
+    """The scope around a query, and the function that maps an outer column to a column within the query."""
 
     scope: Scope
     within: Callable[[Typed], Typed]
@@ -90,14 +90,14 @@ class Outer:
     def recorded(
         cls, scope: Scope, spoken: dict[str, Typed], fresh: Callable[[], str], there: Callable[[Typed], Typed]
     ) -> Outer:
-        """Return a scope whose columns have names of their own within the query, under which `spoken` gets them.
+        """Return an outer scope that gives each outer column that is used a new name and records it in `spoken`.
 
-        `there` says what a column of the scope is for the query around.
+        `there` maps a column of the scope to the query around.
         """
 
         def within(value: Typed) -> Typed:
             outer = there(value)
-            name = next((name for name, each in spoken.items() if each.tree == outer.tree), None) or fresh()
+            name = next((name for name, value_ in spoken.items() if value_.tree == outer.tree), None) or fresh()
             spoken[name] = outer
             return column(name, outer.type, nullable=outer.nullable, span=value.span)
 
@@ -106,10 +106,10 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean in a query: the relations of its FROM, and the columns that need no qualifier, as * gives them.
+    """The names of a query: the relations of its FROM, and the columns that need no qualifier, in the order of `*`.
 
-    `now` is the time of a statement that runs once, None in a view. A name that no relation here has is looked for in
-    the scope around the query.
+    `now` is the time of a one-shot query, None in a view. A name that no relation here has is looked up in the outer
+    scope.
     """
 
     parts: tuple[Part, ...] = ()
@@ -125,83 +125,86 @@ class Scope:
         now: datetime | None = None,
         outer: Outer | None = None,
     ) -> Scope:
-        """Return the scope of one relation whose columns are called as the query calls them."""
-        named = tuple(Named(each.name, each) for each in columns)
+        """Return the scope of one relation whose columns keep their names."""
+        named = tuple(Named(column_.name, column_) for column_ in columns)
         return cls((Part(qualifiers, named),), named, now, outer)
 
     def resolve(self, name: str, qualifier: tuple[str, ...], span: Span, *, quoted: bool = False) -> Typed:
-        """Return a column by its name; raises MissingColumnError, MissingError, and SQ2205 for an ambiguous one.
+        """Return a column by its name.
 
-        Of a name in double quotes that no column is near to, the hint is that it may have been meant as a string.
+        Raises MissingColumnError, MissingError, or SQ2205 if the name is ambiguous. If the name is in double quotes and
+        no column has a similar name, the hint suggests a string.
         """
-        found = self.find(name, qualifier, span)
-        if found is not None:
-            return found
-        parts = [each for each in self.parts if each.covers(qualifier)] if qualifier else list(self.parts)
+        typed = self.find(name, qualifier, span)
+        if typed is not None:
+            return typed
+        parts = [part for part in self.parts if part.covers(qualifier)] if qualifier else list(self.parts)
         if qualifier and not parts:
-            raise self._not_there(name, qualifier, span)
-        named = [each for part in parts for each in part.columns] if qualifier else list(self.columns)
-        raise _unknown(name, [each.name for each in named], span, quoted=quoted)
+            raise self._missing_relation(name, qualifier, span)
+        named = [column_ for part in parts for column_ in part.columns] if qualifier else list(self.columns)
+        raise _missing_column_error(name, [candidate.name for candidate in named], span, quoted=quoted)
 
     def find(self, name: str, qualifier: tuple[str, ...], span: Span) -> Typed | None:
-        """Return a column of this scope or of those around it; None where there is none. Raises SQ2205."""
-        parts = [each for each in self.parts if each.covers(qualifier)] if qualifier else list(self.parts)
+        """Return a column of this scope or of an outer one, None if no column has the name. Raises SQ2205."""
+        parts = [part for part in self.parts if part.covers(qualifier)] if qualifier else list(self.parts)
         if qualifier and len(parts) > 1:
             shown = qualified_name(*qualifier)
             names = " or ".join(qualified_name(*part.qualifiers[0]) for part in parts)
             raise SinkqlError("SQ2205", f'relation name "{shown}" is ambiguous', span, hint=f"Write {names}.")
-        known = parts[0].columns if qualifier and parts else () if qualifier else self.columns
-        found = [each for each in known if each.name == name]
-        if len(found) > 1:
+        candidates = parts[0].columns if qualifier and parts else () if qualifier else self.columns
+        matches = [candidate for candidate in candidates if candidate.name == name]
+        if len(matches) > 1:
             hint = self._qualified(name) or "Rename one of the columns in a subquery."
             raise SinkqlError("SQ2205", f'column "{name}" is ambiguous', span, hint=hint)
-        if not found and not qualifier:
-            found = [part.columns[0] for part in self.parts if part.scalar and part.covers((name,))]
-        if found:
-            return found[0].at(span)
+        if not matches and not qualifier:
+            matches = [part.columns[0] for part in self.parts if part.scalar and part.covers((name,))]
+        if matches:
+            return matches[0].at(span)
         if self.outer is None or (qualifier and parts):
             return None
         around = self.outer.scope.find(name, qualifier, span)
         return self.outer.within(around) if around is not None else None
 
-    def own(self, value: Typed) -> bool:
-        """Tell whether a column is one of this scope, and not of those around it."""
-        return any(each.column.name == value.column for part in self.parts for each in part.columns) or any(
-            each.column.name == value.column for each in self.columns
+    def owns(self, value: Typed) -> bool:
+        """Return whether a column belongs to this scope rather than to an outer one."""
+        return any(column_.column.name == value.column for part in self.parts for column_ in part.columns) or any(
+            column_.column.name == value.column for column_ in self.columns
         )
 
     def star(self, qualifier: tuple[str, ...]) -> tuple[Named, ...] | None:
-        """Return what `*` or `t.*` stands for; None where no relation has this name."""
+        """Return the columns of `*` or `t.*`, None if no relation has this name."""
         if not qualifier:
             return self.columns
         return next((part.columns for part in self.parts if part.covers(qualifier)), None)
 
     def _qualified(self, name: str) -> str | None:
-        """Return the ways to write an ambiguous name."""
-        parts = [part for part in self.parts if part.qualifiers and any(each.name == name for each in part.columns)]
+        """Return a hint with the qualified names of an ambiguous column."""
+        parts = [
+            part for part in self.parts if part.qualifiers and any(column_.name == name for column_ in part.columns)
+        ]
         ways = [f"{shown_name(part.qualifiers[0][-1])}.{shown_name(name)}" for part in parts]
         return f"Write {one_of(ways)}." if len(ways) > 1 else None
 
-    def _not_there(self, name: str, qualifier: tuple[str, ...], span: Span) -> MissingError:
+    def _missing_relation(self, name: str, qualifier: tuple[str, ...], span: Span) -> MissingError:
         shown = qualified_name(*qualifier)
-        known = [part.qualifiers[0][-1] for part in self.parts if part.qualifiers]
-        hint = self._within(name, qualifier)
-        if hint is None and len(known) == 1:
-            hint = f"The relation in FROM is called {shown_name(known[0])}."
-        elif hint is None and known:
-            close = nearest(qualifier[-1], known)
-            listed = ", ".join(map(shown_name, known))
+        names = [part.qualifiers[0][-1] for part in self.parts if part.qualifiers]
+        hint = self._part_hint(name, qualifier)
+        if hint is None and len(names) == 1:
+            hint = f"The relation in FROM is called {shown_name(names[0])}."
+        elif hint is None and names:
+            close = nearest(qualifier[-1], names)
+            listed = ", ".join(map(shown_name, names))
             hint = f"Did you mean {shown_name(close)}?" if close else f"The relations in FROM are called {listed}."
         return MissingError("SQ2202", f'relation "{shown}" is not in FROM', span, name=qualifier[-1], hint=hint)
 
-    def _within(self, name: str, qualifier: tuple[str, ...]) -> str | None:
-        """Return how to write what looks like a part of a column; None where it is none."""
+    def _part_hint(self, name: str, qualifier: tuple[str, ...]) -> str | None:
+        """Return a hint if the name looks like a part of a column's value, else None."""
         for place, part in enumerate(qualifier):
             before = qualifier[:place]
-            known = self.star(before) if before else self.columns
-            whole = next((each.column for each in known or () if each.name == part), None)
+            columns = self.star(before) if before else self.columns
+            column_ = next((named.column for named in columns or () if named.name == part), None)
             shown = ".".join(map(shown_name, qualifier[: place + 1]))
-            written = _part(shown, whole.type, (*qualifier[place + 1 :], name)) if whole is not None else None
+            written = _part_sql(shown, column_.type, (*qualifier[place + 1 :], name)) if column_ is not None else None
             if written is not None:
                 return f"Write {written}."
         return None
@@ -218,7 +221,8 @@ _ELSEWHERE = {
 _UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 
-def _unknown(name: str, names: list[str], span: Span, *, quoted: bool) -> MissingColumnError:
+def _missing_column_error(name: str, names: list[str], span: Span, *, quoted: bool) -> MissingColumnError:
+    """Return the error for a column name that does not exist."""
     names = list(dict.fromkeys(names))
     close = nearest(name, names)
     listed = ", ".join(map(shown_name, names))
@@ -235,12 +239,12 @@ def _unknown(name: str, names: list[str], span: Span, *, quoted: bool) -> Missin
 
 
 def identifier(node: Any) -> str:
-    """Return an identifier's value, folded to lower case unless it was quoted."""
+    """Return an identifier's value, folded to lower case unless it is quoted."""
     return str(node.this) if node.args.get("quoted") else str(node.this).lower()
 
 
 def qualifier(node: Any) -> tuple[str, ...]:
-    """Return what stands before a column's name."""
+    """Return the parts before a column's name."""
     parts = (node.args.get(part) for part in ("catalog", "db", "table"))
     return tuple(identifier(part) for part in parts if part is not None)
 
@@ -251,7 +255,7 @@ def resolved(scope: Scope, node: Any, span: Span) -> Typed:
 
 
 class RowContext:
-    """Names in WHERE, in GROUP BY, inside an aggregate, and in a SELECT without aggregates."""
+    """Name resolution in WHERE, in GROUP BY, inside an aggregate, and in a SELECT without aggregates."""
 
     def __init__(
         self,
@@ -279,17 +283,17 @@ class RowContext:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The group expressions by their trees over the input, as columns of the aggregate's output."""
+    """The group expressions, by their trees over the input, as columns of the aggregate's output."""
 
     by_tree: Mapping[logical.Expression, Typed]
 
     def find(self, value: Typed, span: Span) -> Typed | None:
-        found = self.by_tree.get(value.tree)
-        return found.at(span) if found is not None else None
+        column_ = self.by_tree.get(value.tree)
+        return column_.at(span) if column_ is not None else None
 
 
 def _clock(node: Any, now: datetime | None, span: Span) -> Typed | None:
-    """Return what a call of a clock gives at `now` (UTC); None for any other node, and where there is no now."""
+    """Return the value of a clock function at `now` (UTC). None for other nodes, and if `now` is None."""
     if now is None:
         return None
     name = _CLOCKS.get(type(node))

@@ -1,6 +1,6 @@
-"""INTERSECT and EXCEPT → the rows of both sides together, grouped by all columns, with how often each side has them.
+"""Plan INTERSECT and EXCEPT: group the rows of both sides by all columns, and count the rows of each side.
 
-VALUES → a relation of as many rows as it lists.
+Also plans VALUES as a relation.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ _SIDE, _LEFT, _RIGHT = "$left", "$l", "$r"
 def combined(
     word: Word, left: logical.Relation, right: logical.Relation, span: Span, *, all_: bool, scaled: bool
 ) -> logical.Relation:
-    """Return the rows that both sides have, or the left one alone; NULLs are equal.
+    """Return the rows of both sides (INTERSECT), or of the left side only (EXCEPT); NULL equals NULL.
 
-    With `all_`, a row comes as often as both sides have it, or as the left one has it more often than the right one;
-    otherwise once. `scaled` is as in `union`.
+    With `all_`, a row repeats as often as both sides have it, or by as much as the left count exceeds the right.
+    Otherwise rows are distinct. `scaled` is as in `union`.
     """
     sides = query_relation.alike(word, left, right, span, scaled=scaled)
     keys = [key for side in sides[: 2 if word == "INTERSECT" else 1] for key in side.shape.keys]
-    names = [each.name for each in sides[0].shape.columns]
-    counted = _counted(sides, span)
-    here, there = (column(name, types.BIGINT, nullable=False, span=span) for name in (_LEFT, _RIGHT))
-    none = constant(0, types.BIGINT, span)
-    found: logical.Relation
+    names = [column_.name for column_ in sides[0].shape.columns]
+    counted = _count_rows(sides, span)
+    left_count, right_count = (column(name, types.BIGINT, nullable=False, span=span) for name in (_LEFT, _RIGHT))
+    zero = constant(0, types.BIGINT, span)
+    rows: logical.Relation
     if all_:
-        more = call("-(bigint,bigint)", (here, there), span)
-        times = ("least(any…)", (here, there)) if word == "INTERSECT" else ("greatest(any…)", (more, none))
-        found = logical.Repeat(
+        more = call("-(bigint,bigint)", (left_count, right_count), span)
+        times = ("least(any…)", (left_count, right_count)) if word == "INTERSECT" else ("greatest(any…)", (more, zero))
+        rows = logical.Repeat(
             counted,
             call(*times, span, type_=types.BIGINT).tree,
             logical.Shape(counted.shape.columns, (), counted.shape.change),
         )
     else:
-        also = call(">(any,any)" if word == "INTERSECT" else "=(any,any)", (there, none), span)
-        wanted = call("AND(boolean…)", (call(">(any,any)", (here, none), span), also), span)
-        found = query_relation.keep(counted, wanted)
-    return query_relation.keyed(query_relation.chosen(found, names, span), keys)
+        right_condition = call(">(any,any)" if word == "INTERSECT" else "=(any,any)", (right_count, zero), span)
+        condition = call("AND(boolean…)", (call(">(any,any)", (left_count, zero), span), right_condition), span)
+        rows = query_relation.keep(counted, condition)
+    return query_relation.keyed(query_relation.chosen(rows, names, span), keys)
 
 
-def _counted(sides: tuple[logical.Relation, logical.Relation], span: Span) -> logical.Relation:
-    """Return each row once, with how often the left and the right side have it."""
+def _count_rows(sides: tuple[logical.Relation, logical.Relation], span: Span) -> logical.Relation:
+    """Return the distinct rows with their counts on the left and on the right side."""
     columns = sides[0].shape.columns
     marked = [
         query_relation.project(
             side,
             [
-                *((each.name, query_relation.reference(each, span)) for each in side.shape.columns),
+                *((column_.name, query_relation.reference(column_, span)) for column_ in side.shape.columns),
                 (_SIDE, constant(left, types.BOOLEAN, span)),
             ],
         )
@@ -70,44 +70,44 @@ def _counted(sides: tuple[logical.Relation, logical.Relation], span: Span) -> lo
     both = query_relation.union(marked[0], marked[1], span)
     mark = column(_SIDE, types.BOOLEAN, nullable=False, span=span)
     calls = [
-        logical.AggregateCall(name, "count", _unless(mark, other, span).tree, False, types.BIGINT)
+        logical.AggregateCall(name, "count", _mark_of_side(mark, other, span).tree, False, types.BIGINT)
         for name, other in ((_LEFT, False), (_RIGHT, True))
     ]
-    groups = [(each.name, query_relation.reference(each, span)) for each in both.shape.columns[: len(columns)]]
+    groups = [(column_.name, query_relation.reference(column_, span)) for column_ in both.shape.columns[: len(columns)]]
     return query_relation.group(both, groups, calls, span)
 
 
-def _unless(mark: Typed, other: bool, span: Span) -> Typed:
-    """Return the mark, which is NULL for rows of the other side."""
+def _mark_of_side(mark: Typed, other: bool, span: Span) -> Typed:
+    """Return the mark, or NULL for rows of the opposite side."""
     return call("nullif(any,any)", (mark, constant(other, types.BOOLEAN, span)), span, type_=types.BOOLEAN)
 
 
 def plan_values(queries: QueryPlanner, around: OuterQuery, values: Any) -> logical.Relation:
-    """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
+    """Plan VALUES (…), … as one row each, with columns column1, column2, …"""
     syntax, scope = queries.syntax, Scope(now=queries.once, outer=around.outer)
     rows: list[list[Typed]] = []
-    below: list[Subqueries] = []
+    contexts: list[Subqueries] = []
     for row in values.expressions:
-        below.append(Subqueries(queries, around, scope))
-        t = Translator(syntax, RowContext(scope, "VALUES", subqueries=below[-1]))
+        contexts.append(Subqueries(queries, around, scope))
+        t = Translator(syntax, RowContext(scope, "VALUES", subqueries=contexts[-1]))
         rows.append([t.translate(node) for node in row.expressions])
     for row, node in zip(rows, values.expressions, strict=True):
         if len(row) != len(rows[0]):
             message = f"each row of VALUES must have the same number of columns, found {len(rows[0])} and {len(row)}"
             raise SinkqlError("SQ2221", message, syntax.span(node))
-    columns = [_alike(column, syntax.span(values), scaled=queries.scaled) for column in zip(*rows, strict=True)]
-    found: logical.Relation | None = None
-    for place, (node, subqueries) in enumerate(zip(values.expressions, below, strict=True)):
-        items = [(f"column{number}", column[place]) for number, column in enumerate(columns, 1)]
-        one = query_relation.project(subqueries.attached(logical.ONE), items)
-        found = one if found is None else query_relation.union(found, one, syntax.span(node))
-    assert found is not None
-    return found
+    columns = [_common_column(column, syntax.span(values), scaled=queries.scaled) for column in zip(*rows, strict=True)]
+    union: logical.Relation | None = None
+    for index, (node, subqueries) in enumerate(zip(values.expressions, contexts, strict=True)):
+        items = [(f"column{number}", column[index]) for number, column in enumerate(columns, 1)]
+        single_row = query_relation.project(subqueries.attached(logical.ONE), items)
+        union = single_row if union is None else query_relation.union(union, single_row, syntax.span(node))
+    assert union is not None
+    return union
 
 
-def _alike(values: Sequence[Typed], span: Span, *, scaled: bool) -> tuple[Typed, ...]:
-    """Return the values of a column of VALUES as of one type."""
-    if all(each.type == types.UNKNOWN for each in values):
-        return tuple(coerced(each, types.TEXT) for each in values)
-    found = operators.settled(values, span, "VALUES")[1]
-    return alike_narrowed(found) if scaled else found
+def _common_column(values: Sequence[Typed], span: Span, *, scaled: bool) -> tuple[Typed, ...]:
+    """Return the values of a VALUES column with one common type."""
+    if all(value.type == types.UNKNOWN for value in values):
+        return tuple(coerced(value, types.TEXT) for value in values)
+    common = operators.settled(values, span, "VALUES")[1]
+    return alike_narrowed(common) if scaled else common

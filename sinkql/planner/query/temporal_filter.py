@@ -1,7 +1,8 @@
-"""Conditions on mz_now() → from when until when rows show; where it may not stand is said with what to write instead.
+"""Plan conditions on mz_now() as the interval in which rows are valid, and report misplaced ones with a rewrite.
 
-A row shows at a time, which is a whole number of milliseconds, if the condition is true with this time in the place of
-mz_now(). As that is compared with one value alone, it is so from a time on, or until one, which the value tells.
+A row is valid at a time, in whole milliseconds, if the condition is true with this time instead of mz_now(). Each
+condition compares mz_now() with one value. So a row is valid from a time on, or until a time, that the value
+determines.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sinkql.planner.query.predicate import negated
 
 NAME = "mz_now"
 _FAR = 1 << 62
-"""Milliseconds that no clock shows; times beyond are taken for it."""
+"""Milliseconds that no clock reaches; larger times are replaced by this value."""
 _OPERATORS: dict[type, str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _Time = logical.Expression | None
@@ -35,7 +36,7 @@ _EXAMPLE = "mz_now() <= created_at + INTERVAL '1 hour'"
 
 @dataclass(frozen=True, slots=True)
 class ValidInterval:
-    """From when until when rows show: bigint, milliseconds since 1970, not NULL; None is no bound."""
+    """The interval in which rows are valid: bigint milliseconds since 1970, not NULL; None means no bound."""
 
     begin: Typed | None = None
     end: Typed | None = None
@@ -43,40 +44,40 @@ class ValidInterval:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A WHERE or HAVING in two: what is true of rows that show, None for nothing, and when they show."""
+    """A WHERE or HAVING in two parts: the plain condition, if any, and the intervals in which rows are valid."""
 
     plain: Typed | None
     times: tuple[ValidInterval, ...] = ()
 
 
 def split_condition(t: Translation, node: Any, where: str) -> Condition:
-    """Return a condition in two; SQ2936 where mz_now() stands otherwise than alone on one side of a comparison."""
+    """Split a condition; raise SQ2936 if mz_now() is not alone on one side of a comparison."""
     if _clock(node) is None:
         return Condition(t.boolean(node, where))
     plain, times = [], []
-    for each in conjuncts(node):
-        clock = _clock(each)
+    for conjunct in conjuncts(node):
+        clock = _clock(conjunct)
         if clock is None:
-            plain.append(t.boolean(each, "AND"))
+            plain.append(t.boolean(conjunct, "AND"))
             continue
-        for operator, left, right in _comparisons(t, each, clock):
+        for operator, left, right in _comparisons(t, conjunct, clock):
             if _clock(left) is None and _clock(right) is None:
-                plain.append(operators.compare(operator, t.translate(left), t.translate(right), t.span(each)))
+                plain.append(operators.compare(operator, t.translate(left), t.translate(right), t.span(conjunct)))
                 continue
-            value = t.translate(right if _alone(left) else left)
-            found = _times(value, operator if _alone(left) else _FLIPPED[operator], t.span(each))
-            if (now := t.context.known(clock)) is not None:
-                assert isinstance(now.tree, logical.Literal)
-                plain += _at(found, int(str(now.tree.text)))
+            value = t.translate(right if _is_alone(left) else left)
+            interval = _interval_of(value, operator if _is_alone(left) else _FLIPPED[operator], t.span(conjunct))
+            if (time := t.context.known(clock)) is not None:
+                assert isinstance(time.tree, logical.Literal)
+                plain += _conditions_at(interval, int(str(time.tree.text)))
             else:
-                times.append(found)
+                times.append(interval)
             if value.nullable:
-                plain.append(negated(call("IS NULL(any)", (value,), t.span(each))))
+                plain.append(negated(call("IS NULL(any)", (value,), t.span(conjunct))))
     return Condition(joined("AND", plain, t.span(node)) if plain else None, tuple(times))
 
 
 def conjuncts(node: Any) -> Iterator[Any]:
-    """Yield what a condition joins by AND, in order."""
+    """Yield the operands of AND in a condition, in order."""
     node = node.unnest()
     if isinstance(node, exp.And):
         yield from conjuncts(node.this)
@@ -86,88 +87,90 @@ def conjuncts(node: Any) -> Iterator[Any]:
 
 
 def temporal_filter(relation: logical.Relation, times: Sequence[ValidInterval]) -> logical.Relation:
-    """Return the rows of a relation that show at the time of a commit; they come and go.
+    """Return the rows of a relation that are valid at the time of a commit; a row is removed when it expires.
 
-    Times that follow from one side of a join bound that side, so that the join keeps nothing of what is gone.
+    An interval that depends on one side of a join bounds that side, so that the join's state drops expired rows.
     """
-    for each in times:
-        begin, end = (None if side is None else settled(side) for side in (each.begin, each.end))
-        relation = _below(relation, begin, end) or _bound(relation, begin, end)
+    for time in times:
+        begin, end = (None if side is None else settled(side) for side in (time.begin, time.end))
+        relation = _push_below(relation, begin, end) or _bound(relation, begin, end)
     return relation
 
 
 def misplaced_error(t: Translation, clock: Any) -> SinkqlError:
-    """Return the error for mz_now() where no condition is made of it, with how to write that if it can be."""
+    """Return the error for a misplaced mz_now(), with a rewrite of the condition if there is one."""
     if clock.expressions:
         return SinkqlError("SQ2211", "function mz_now() takes no arguments", t.span(clock), hint="Write mz_now().")
     message = "mz_now() is only allowed in WHERE and HAVING, alone on one side of a comparison"
-    return SinkqlError("SQ2936", message, t.span(clock), hint=_instead(t, clock))
+    return SinkqlError("SQ2936", message, t.span(clock), hint=_rewrite_hint(t, clock))
 
 
 def rewrite_hint(t: Translation, node: Any) -> str | None:
-    """Return how to write a condition with mz_now() in the place of a clock that views do not have; None elsewhere."""
+    """Return how to write a condition with mz_now() instead of a clock that views do not allow, None outside WHERE."""
     if node.find_ancestor(exp.Where, exp.Having) is None:
         return None
     side = node
     while isinstance(side.parent, exp.Paren):
         side = side.parent
-    moved = None
+    rewritten = None
     if isinstance(side.parent, exp.Add | exp.Sub):
-        moved = _moved(t, side, side.parent)
+        rewritten = _move_term(t, side, side.parent)
     elif type(side.parent) in _OPERATORS:
         operator, other = _OPERATORS[type(side.parent)], side.parent.expression
         if other is side:
             operator, other = _FLIPPED[operator], side.parent.this
-        moved = f"mz_now() {operator} {t.syntax.written(other)}"
-    return None if moved is None else f"Write {moved}."
+        rewritten = f"mz_now() {operator} {t.syntax.written(other)}"
+    return None if rewritten is None else f"Write {rewritten}."
 
 
-def _names(node: Any) -> bool:
+def _is_mz_now(node: Any) -> bool:
     return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.lower() == NAME
 
 
 def _clock(node: Any) -> Any | None:
-    """Return the mz_now() that stands in a condition, and not in a query within it."""
-    return next((each for each in node.walk(prune=lambda below: isinstance(below, exp.Query)) if _names(each)), None)
+    """Return the mz_now() in a condition, outside its subqueries."""
+    return next(
+        (node for node in node.walk(prune=lambda inner: isinstance(inner, exp.Query)) if _is_mz_now(node)), None
+    )
 
 
-def _alone(node: Any) -> bool:
-    return _names(node.unnest())
+def _is_alone(node: Any) -> bool:
+    return _is_mz_now(node.unnest())
 
 
 def _comparisons(t: Translation, node: Any, clock: Any) -> list[tuple[str, Any, Any]]:
-    """Return a condition as comparisons that are all true; raises SQ2936."""
+    """Return a condition as a list of comparisons that must all be true; raise SQ2936."""
     if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        found = [(">=", node.this, node.args["low"]), ("<=", node.this, node.args["high"])]
+        comparisons = [(">=", node.this, node.args["low"]), ("<=", node.this, node.args["high"])]
     elif type(node) in _OPERATORS:
-        found = [(_OPERATORS[type(node)], node.this, node.expression)]
+        comparisons = [(_OPERATORS[type(node)], node.this, node.expression)]
     else:
         raise misplaced_error(t, clock)
-    for _, *sides in found:
+    for _, *sides in comparisons:
         clocks = [side for side in sides if _clock(side) is not None]
-        if len(clocks) > 1 or not all(map(_alone, clocks)) or any(each.unnest().expressions for each in clocks):
+        if len(clocks) > 1 or not all(map(_is_alone, clocks)) or any(clock.unnest().expressions for clock in clocks):
             raise misplaced_error(t, clock)
-    return found
+    return comparisons
 
 
-def _times(value: Typed, operator: str, span: Span) -> ValidInterval:
-    """Return when `mz_now() operator value` is true of a value that is not NULL."""
+def _interval_of(value: Typed, operator: str, span: Span) -> ValidInterval:
+    """Return the interval in which `mz_now() operator value` is true for a value that is not NULL."""
     first, last = _milliseconds(value, operator, span)
     match operator:
         case "<=":
-            return ValidInterval(end=_after(last))
+            return ValidInterval(end=_next_millisecond(last))
         case "<":
             return ValidInterval(end=first)
         case ">=":
             return ValidInterval(begin=first)
         case ">":
-            return ValidInterval(begin=_after(last))
+            return ValidInterval(begin=_next_millisecond(last))
         case _:
-            return ValidInterval(begin=first, end=_after(last))
+            return ValidInterval(begin=first, end=_next_millisecond(last))
 
 
 def _milliseconds(value: Typed, operator: str, span: Span) -> tuple[Typed, Typed]:
-    """Return the first whole milliseconds that are not before a value, and the last that are not after it."""
+    """Return a value in milliseconds, rounded up and rounded down."""
     if value.type == types.UNKNOWN:
         number = isinstance(value.constant, str) and value.constant.isdigit()
         value = coerced(value, types.BIGINT if number else types.TIMESTAMPTZ)
@@ -182,12 +185,12 @@ def _milliseconds(value: Typed, operator: str, span: Span) -> tuple[Typed, Typed
     if types.unsigned(value.type):
         value = cast_to(value, NUMERIC)
     if types.whole(value.type):
-        whole = _clamped(coerced(value, types.BIGINT)) if value.type == types.BIGINT else coerced(value, types.BIGINT)
+        whole = _clamp(coerced(value, types.BIGINT)) if value.type == types.BIGINT else coerced(value, types.BIGINT)
         return whole, whole
     if value.type.name != "numeric":
         message = f"operator does not exist: mz_now() {operator} {value.type.called}"
         raise SinkqlError("SQ2211", message, span, hint=f"Compare mz_now() with a time, as in {_EXAMPLE}.")
-    exact = _clamped(operators.wide(value))
+    exact = _clamp(operators.wide(value))
     return _whole("ceil", exact), _whole("floor", exact)
 
 
@@ -195,72 +198,74 @@ def _whole(function: str, value: Typed) -> Typed:
     return cast_to(call(f"{function}(numeric)", (value,)), types.BIGINT)
 
 
-def _clamped(value: Typed) -> Typed:
-    """Return a number, or the last one that any clock is from."""
-    low, high = (coerced(constant(each, types.BIGINT, value.span), value.type) for each in (-_FAR, _FAR))
+def _clamp(value: Typed) -> Typed:
+    """Return a number, limited to the range of times."""
+    low, high = (coerced(constant(limit, types.BIGINT, value.span), value.type) for limit in (-_FAR, _FAR))
     below = call("least(any…)", (value, high), type_=value.type)
     return call("greatest(any…)", (below, low), type_=value.type)
 
 
-def _after(value: Typed) -> Typed:
+def _next_millisecond(value: Typed) -> Typed:
     return call("+(bigint,bigint)", (value, constant(1, types.BIGINT, value.span)), value.span)
 
 
-def _at(times: ValidInterval, now: int) -> list[Typed]:
-    """Return the condition of rows that show at a time."""
-    found = []
+def _conditions_at(times: ValidInterval, now: int) -> list[Typed]:
+    """Return the conditions for a row to be valid at a time."""
+    conditions = []
     if (begin := times.begin) is not None:
-        found.append(call("<=(any,any)", (begin, constant(now, types.BIGINT, begin.span))))
+        conditions.append(call("<=(any,any)", (begin, constant(now, types.BIGINT, begin.span))))
     if (end := times.end) is not None:
-        found.append(call("<(any,any)", (constant(now, types.BIGINT, end.span), end), end.span))
-    return found
+        conditions.append(call("<(any,any)", (constant(now, types.BIGINT, end.span), end), end.span))
+    return conditions
 
 
-def _below(relation: logical.Relation, begin: _Time, end: _Time) -> logical.Relation | None:
-    """Return a relation with rows bounded below a join of it; None where it has no join of whose sides one is enough.
+def _push_below(relation: logical.Relation, begin: _Time, end: _Time) -> logical.Relation | None:
+    """Return a relation with rows bounded below one of its joins, None if every join needs both sides.
 
-    Rows of the side that an outer join fills with NULLs are not bounded below it.
+    The side of an outer join that is extended with NULLs is not bounded.
     """
     match relation:
         case logical.Filter() | logical.Bound():
-            below = _below(relation.input, begin, end)
+            below = _push_below(relation.input, begin, end)
             return None if below is None else replace(relation, input=below, shape=_retracting(relation.shape))
         case logical.Project():
-            by = {each.name: each.expression for each in relation.outputs}
-            below = _below(relation.input, _replaced(begin, by), _replaced(end, by))
+            by = {output.name: output.expression for output in relation.outputs}
+            below = _push_below(relation.input, _substitute(begin, by), _substitute(end, by))
             return None if below is None else replace(relation, input=below, shape=_retracting(relation.shape))
-        case logical.Join() if not _reads(begin) and not _reads(end):
-            return _beside(relation, begin, end)
+        case logical.Join() if not _parses_text(begin) and not _parses_text(end):
+            return _push_into_join(relation, begin, end)
         case _:
             return None
 
 
-def _reads(time: _Time) -> bool:
-    """Tell whether a time is made of a text, which may be none on a row that the join leaves out."""
-    return time is not None and any(isinstance(each, Cast) and each.operand.type == types.TEXT for each in walk(time))
+def _parses_text(time: _Time) -> bool:
+    """Return whether a time is cast from text, which may fail on a row that the join removes."""
+    return time is not None and any(isinstance(node, Cast) and node.operand.type == types.TEXT for node in walk(time))
 
 
-def _beside(join: logical.Join, begin: _Time, end: _Time) -> logical.Relation | None:
-    used = {each.name for side in (begin, end) if side is not None for each in walk(side) if _column(each)}
+def _push_into_join(join: logical.Join, begin: _Time, end: _Time) -> logical.Relation | None:
+    used = {node.name for side in (begin, end) if side is not None for node in walk(side) if _is_reference(node)}
     shape = _retracting(join.shape)
-    if join.kind not in (JoinKind.RIGHT, JoinKind.FULL) and used <= {each.name for each in join.left.shape.columns}:
-        left = _below(join.left, begin, end) or _bound(join.left, begin, end)
+    if join.kind not in (JoinKind.RIGHT, JoinKind.FULL) and used <= {column.name for column in join.left.shape.columns}:
+        left = _push_below(join.left, begin, end) or _bound(join.left, begin, end)
         return replace(join, left=left, shape=shape)
-    if join.kind in (JoinKind.INNER, JoinKind.RIGHT) and used <= {each.name for each in join.right.shape.columns}:
-        right = _below(join.right, begin, end) or _bound(join.right, begin, end)
+    if join.kind in (JoinKind.INNER, JoinKind.RIGHT) and used <= {column.name for column in join.right.shape.columns}:
+        right = _push_below(join.right, begin, end) or _bound(join.right, begin, end)
         return replace(join, right=right, shape=shape)
     return None
 
 
-def _column(node: logical.Expression) -> TypeGuard[logical.Reference]:
+def _is_reference(node: logical.Expression) -> TypeGuard[logical.Reference]:
     return isinstance(node, logical.Reference)
 
 
-def _replaced(time: _Time, by: Mapping[str, logical.Expression]) -> _Time:
-    """Return a time over the columns of what is projected."""
+def _substitute(time: _Time, by: Mapping[str, logical.Expression]) -> _Time:
+    """Return a time over the input columns of a projection."""
     if time is None or isinstance(time, logical.Reference):
         return None if time is None else by[time.name]
-    return with_children(time, tuple(found for each in children(time) if (found := _replaced(each, by)) is not None))
+    return with_children(
+        time, tuple(time_ for child in children(time) if (time_ := _substitute(child, by)) is not None)
+    )
 
 
 def _retracting(shape: logical.Shape) -> logical.Shape:
@@ -269,31 +274,31 @@ def _retracting(shape: logical.Shape) -> logical.Shape:
 
 def _bound(relation: logical.Relation, begin: _Time, end: _Time) -> logical.Relation:
     if isinstance(relation, logical.Bound):
-        both = _both("greatest(any…)", relation.begin, begin), _both("least(any…)", relation.end, end)
+        both = _narrower("greatest(any…)", relation.begin, begin), _narrower("least(any…)", relation.end, end)
         return logical.Bound(relation.input, *both, relation.shape)
     return logical.Bound(relation, begin, end, _retracting(relation.shape))
 
 
-def _both(function: str, known: _Time, more: _Time) -> _Time:
+def _narrower(function: str, first: _Time, second: _Time) -> _Time:
     """Return the narrower of two bounds."""
-    if known is None or more is None:
-        return more if known is None else known
-    return call(function, (Typed(known, types.BIGINT), Typed(more, types.BIGINT)), type_=types.BIGINT).tree
+    if first is None or second is None:
+        return second if first is None else first
+    return call(function, (Typed(first, types.BIGINT), Typed(second, types.BIGINT)), type_=types.BIGINT).tree
 
 
-# --- how to write it instead -------------------------------------------------------------------------------------
+# --- rewrites of a misplaced mz_now() --------------------------------------------------------------------------------
 
 
-def _instead(t: Translation, clock: Any) -> str:
+def _rewrite_hint(t: Translation, clock: Any) -> str:
     node = clock
     while isinstance(node.parent, exp.Paren):
         node = node.parent
     parent = node.parent
-    moved = _moved(t, node, parent) if isinstance(parent, exp.Add | exp.Sub) else None
-    if moved is not None:
-        return f"Write {moved}."
+    rewritten = _move_term(t, node, parent) if isinstance(parent, exp.Add | exp.Sub) else None
+    if rewritten is not None:
+        return f"Write {rewritten}."
     if isinstance(parent, exp.Cast) and type(parent.parent) in _OPERATORS:
-        return "Leave out the cast: mz_now() is compared with a time, and with milliseconds since 1970."
+        return "Leave out the cast: mz_now() compares with a timestamp, or with milliseconds since 1970."
     if clock.find_ancestor(exp.Or) is not None:
         return "Write a view for each side of OR, and combine their rows with UNION."
     if isinstance(clock.find_ancestor(exp.Not, exp.NEQ), exp.NEQ):
@@ -301,8 +306,8 @@ def _instead(t: Translation, clock: Any) -> str:
     return f"Write it as in WHERE {_EXAMPLE}."
 
 
-def _moved(t: Translation, node: Any, sum_: Any) -> str | None:
-    """Return a comparison with the other term of a sum moved to the other side of it."""
+def _move_term(t: Translation, node: Any, sum_: Any) -> str | None:
+    """Return a comparison with a term of a sum moved to the opposite side."""
     side = sum_
     while isinstance(side.parent, exp.Paren):
         side = side.parent
@@ -310,9 +315,9 @@ def _moved(t: Translation, node: Any, sum_: Any) -> str | None:
     negative = isinstance(sum_, exp.Sub)
     if type(comparison) not in _OPERATORS or (negative and node is sum_.expression):
         return None
-    here_left = comparison.this is side
+    on_left = comparison.this is side
     operator = _OPERATORS[type(comparison)]
-    other = comparison.expression if here_left else comparison.this
+    other = comparison.expression if on_left else comparison.this
     term = sum_.expression if node is sum_.this else sum_.this
     if _clock(other) is not None or _clock(term) is not None:
         return None
@@ -320,7 +325,7 @@ def _moved(t: Translation, node: Any, sum_: Any) -> str | None:
     if isinstance(other, exp.Interval) and negative:
         shown = shown[1], shown[0]
     sign = "+" if negative else "-"
-    return f"mz_now() {operator if here_left else _FLIPPED[operator]} {shown[0]} {sign} {shown[1]}"
+    return f"mz_now() {operator if on_left else _FLIPPED[operator]} {shown[0]} {sign} {shown[1]}"
 
 
 def _term(t: Translation, node: Any) -> str:

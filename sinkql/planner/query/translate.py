@@ -1,6 +1,6 @@
-"""sqlglot's tree of one expression → its typed tree; what is not known here is refused, never passed on.
+"""Translate sqlglot's tree of one expression into a typed tree; refuse every node that has no handler here.
 
-An expression that stands alone, over the columns of one relation or of none → Spark SQL with its type.
+Also translates expressions that stand alone, over the columns of one relation or without columns.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ Pair = Callable[[Typed, Typed, Span], Typed]
 
 
 class Translator(Translation):
-    """Translate expressions of one query, each node by the handler of its class."""
+    """The translator of one query's expressions, which calls the handler of each node's class."""
 
     def translate(self, node: Any) -> Typed:
-        """Return the expression; raises SinkqlError at the innermost node that is wrong."""
-        known = self.context.known(node)
-        if known is not None:
-            return known.at(self.syntax.span(node))
+        """Return the expression; raise SinkqlError with the span of the innermost wrong node."""
+        value = self.context.known(node)
+        if value is not None:
+            return value.at(self.syntax.span(node))
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise unsupported(node, self.syntax.span(node))
@@ -89,7 +89,7 @@ def _literal(t: Translation, node: Any) -> Typed:
     if isinstance(node, exp.Literal) and not node.is_string:
         return number(node.this, t.span(node))
     message = "this form of string is not supported"
-    raise SinkqlError("SQ2215", message, t.span(node), hint="Write it as '…' or E'…', a quote in it as ''.")
+    raise SinkqlError("SQ2215", message, t.span(node), hint="Write it as '…' or E'…', and a quote inside it as ''.")
 
 
 def _boolean_literal(t: Translation, node: Any) -> Typed:
@@ -110,7 +110,7 @@ def _arithmetic(operator: str) -> Handler:
 
 
 def _power(t: Translation, node: Any) -> Typed:
-    """Plan a ^ b, which is power(a, b) in Postgres too."""
+    """Plan a ^ b, which is power(a, b) as in Postgres."""
     t.only(node, "this", "expression")
     return functions.call("power", [t.translate(node.this), t.translate(node.expression)], t.span(node))
 
@@ -141,7 +141,7 @@ def _logic(word: str) -> Handler:
             t.only(first, "this", "expression")
             parts.append(first.expression)
             first = first.this
-        return joined(word, [t.boolean(each, word) for each in (first, *reversed(parts))], t.span(node))
+        return joined(word, [t.boolean(part, word) for part in (first, *reversed(parts))], t.span(node))
 
     return plan
 
@@ -185,34 +185,38 @@ def _cast(t: Translation, node: Any) -> Typed:
     target = node.args["to"]
     words = t.syntax.words(target)
     try:
-        found = types.parse_type_name(words)
-    except ValueError as mistake:
-        plain = re.search(r'type modifier is not allowed for type "(.+)"', str(mistake))
-        hint = "Write numeric(38, 10)." if "numeric" in str(mistake) else "Write text, which has no length."
+        parsed = types.parse_type_name(words)
+    except ValueError as error_:
+        plain = re.search(r'type modifier is not allowed for type "(.+)"', str(error_))
+        hint = "Write numeric(38, 10)." if "numeric" in str(error_) else "Write text, which has no length."
         hint = f"Write {plain[1]}, without digits." if plain else hint
-        raise UnknownNameError("SQ2223", str(mistake), t.span(target), hint=hint) from None
-    if found is None:
+        raise UnknownNameError("SQ2223", str(error_), t.span(target), hint=hint) from None
+    if parsed is None:
         raise unknown_type(flat(words), t.span(target))
-    if isinstance(node.this, exp.Array) and not node.this.expressions and found[0].name in ("array", "list"):
-        return cast(untyped("{}", t.span(node.this)), found[0], t.span(node), length=found[1])
-    if found[0].name == "array" and leaf(found[0]) != types.TEXT and _untyped_array(node.this):
-        return cast(_array_of(t, node.this, leaf(found[0])), found[0], t.span(node), length=found[1])
-    return cast(t.translate(node.this), found[0], t.span(node), length=found[1])
+    if isinstance(node.this, exp.Array) and not node.this.expressions and parsed[0].name in ("array", "list"):
+        return cast(untyped("{}", t.span(node.this)), parsed[0], t.span(node), length=parsed[1])
+    if parsed[0].name == "array" and leaf(parsed[0]) != types.TEXT and _is_untyped_array(node.this):
+        return cast(_array_of(t, node.this, leaf(parsed[0])), parsed[0], t.span(node), length=parsed[1])
+    return cast(t.translate(node.this), parsed[0], t.span(node), length=parsed[1])
 
 
-def _untyped_array(node: Any) -> bool:
-    """Tell whether a node is an array of strings and NULLs alone, whose type is that to which it is cast."""
+def _is_untyped_array(node: Any) -> bool:
+    """Return whether a node is an array of strings and NULLs only, whose type is the type of the cast."""
     return isinstance(node, exp.Array) and all(
-        isinstance(each, exp.Null) or (isinstance(each, exp.Literal) and each.is_string) or _untyped_array(each)
-        for each in node.expressions
+        isinstance(expression_, exp.Null)
+        or (isinstance(expression_, exp.Literal) and expression_.is_string)
+        or _is_untyped_array(expression_)
+        for expression_ in node.expressions
     )
 
 
 def _array_of(t: Translation, node: Any, element: Type) -> Typed:
-    """Return an array whose elements are of a type."""
+    """Return an array with elements of this type."""
     if not isinstance(node, exp.Array):
         return coerced(t.translate(node), element)
-    return functions_array.construct([_array_of(t, each, element) for each in node.expressions], t.span(node))
+    return functions_array.construct(
+        [_array_of(t, expression_, element) for expression_ in node.expressions], t.span(node)
+    )
 
 
 def _interval(t: Translation, node: Any) -> Typed:
@@ -240,8 +244,8 @@ def _trim(t: Translation, node: Any) -> Typed:
     return functions_text.trim(node.args.get("position") or "BOTH", t.translate(node.this), characters, t.span(node))
 
 
-def _named(name: str, *parts: str) -> Handler:
-    """Plan a function that has a syntax of its own like a call."""
+def _as_call(name: str, *parts: str) -> Handler:
+    """Plan a function with special syntax like a call."""
 
     def plan(t: Translation, node: Any) -> Typed:
         t.only(node, *parts)
@@ -259,35 +263,35 @@ def _call(t: Translation, node: Any) -> Typed:
     if name in _CLOCKS and (instead := temporal_filter.rewrite_hint(t, node)) is not None:
         raise SinkqlError("SQ2217", f"{name}() is volatile, which views do not allow", t.span(node), hint=instead)
     if name == "row":
-        return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
+        return functions_composite.record([t.translate(expression_) for expression_ in node.expressions], t.span(node))
     if name in functions.AGGREGATES:
         return t.context.aggregate(node, t.span(node), None)
     if name in functions.UNSUPPORTED_AGGREGATES:
         raise SinkqlError("SQ2932", f"aggregate {name}() is not supported yet", t.span(node))
     functions.check(
         name, t.span(node), len(node.expressions)
-    )  # first: a misspelt aggregate is not a mistake of its arguments
+    )  # before the arguments: the name of a misspelt aggregate is the error
     arguments, names = [], []
-    for each in node.expressions:
-        named = isinstance(each, exp.Kwarg)
-        names += [(identifier(each.this), t.span(each))] if named else []
+    for expression_ in node.expressions:
+        named = isinstance(expression_, exp.Kwarg)
+        names += [(identifier(expression_.this), t.span(expression_))] if named else []
         if names and not named:
-            raise SinkqlError("SQ2211", "a positional argument cannot follow a named argument", t.span(each))
-        arguments.append(t.translate(each.expression if named else each))
+            raise SinkqlError("SQ2211", "a positional argument cannot follow a named argument", t.span(expression_))
+        arguments.append(t.translate(expression_.expression if named else expression_))
     if names:
         arguments = functions.ordered(name, arguments, names)
     return functions.call(name, arguments, t.span(node))
 
 
 def _current_timestamp(t: Translation, node: Any) -> Typed:
-    """Refuse a clock that views do not have."""
-    found = unsupported(node, t.span(node))
+    """Raise the error for a clock that views do not allow."""
+    error = unsupported(node, t.span(node))
     instead = temporal_filter.rewrite_hint(t, node)
-    raise found if instead is None else SinkqlError(found.code, found.message, t.span(node), hint=instead)
+    raise error if instead is None else SinkqlError(error.code, error.message, t.span(node), hint=instead)
 
 
 def _dot(t: Translation, node: Any) -> Typed:
-    """Plan a field of a record, or a call with the schema of Postgres's own functions."""
+    """Plan a field of a record, or a call with the schema of Postgres's functions."""
     if isinstance(node.this, exp.Paren | exp.Dot) and isinstance(node.expression, exp.Star):
         hint = "Write each field, as in (r).f1, (r).f2."
         raise SinkqlError("SQ2215", "(record).* is not supported yet", t.span(node), hint=hint)
@@ -297,23 +301,23 @@ def _dot(t: Translation, node: Any) -> Typed:
         place = whole if name is None else Span(whole.end - len(name[0]), whole.end)
         inner = node.this.unnest()
         if isinstance(inner, exp.Column) and len(inner.parts) == 1:
-            found = _of_row(t, inner, node.expression, whole)
-            if found is not None:
-                return found
+            column = _column_of_row(t, inner, node.expression, whole)
+            if column is not None:
+                return column
         return field(t.translate(node.this), identifier(node.expression), whole, place)
     if not isinstance(node.expression, exp.Anonymous) or str(node.this.name).lower() != _SCHEMA:
         raise unsupported(node, t.span(node))
     return t.translate(node.expression)
 
 
-def _of_row(t: Translation, row: Any, name: Any, span: Span) -> Typed | None:
-    """Return `(t).name`, where t is a relation in FROM and no column; None where it is a column, or nothing."""
+def _column_of_row(t: Translation, row: Any, name: Any, span: Span) -> Typed | None:
+    """Return `(t).name` if t is a relation in FROM, None if t is a column or does not exist."""
     try:
         t.context.column(row, t.span(row))
     except MissingColumnError:
         try:
             return t.context.column(exp.Column(this=name.copy(), table=row.this.copy()), span)
-        except MissingError:  # there is no such relation
+        except MissingError:  # the relation does not exist
             return None
     return None
 
@@ -331,8 +335,8 @@ def _map(t: Translation, node: Any) -> Typed:
     return functions_composite.mapped(pairs, t.span(node))
 
 
-def _of_map(of_map: Pair, of_json: Pair) -> Handler:
-    """Plan an operator that maps and jsonb have."""
+def _map_or_json(of_map: Pair, of_json: Pair) -> Handler:
+    """Plan an operator that exists for both maps and jsonb."""
 
     def handler(t: Translation, node: Any) -> Typed:
         t.only(node, "this", "expression")
@@ -343,16 +347,18 @@ def _of_map(of_map: Pair, of_json: Pair) -> Handler:
 
 
 def _bracket(t: Translation, node: Any) -> Typed:
-    """Plan value[n], and (regexp_match(text, 'pattern'))[n] as one function."""
+    """Plan value[n]; plan (regexp_match(text, 'pattern'))[n] as one function."""
     t.only(node, "this", "expressions")
     call = node.this.this if isinstance(node.this, exp.Paren) else node.this
     index = node.expressions[0]
-    known = isinstance(call, exp.Anonymous) and str(call.this).lower() == "regexp_match" and len(call.expressions) == 2
-    if not known:
+    is_match = (
+        isinstance(call, exp.Anonymous) and str(call.this).lower() == "regexp_match" and len(call.expressions) == 2
+    )
+    if not is_match:
         return _subscript(t, node)
     if not isinstance(index, exp.Literal) or not str(index.this).isdigit():
         raise SinkqlError("SQ2214", "a subscript of regexp_match() must be a constant", t.span(node))
-    text, pattern = (t.translate(each) for each in call.expressions)
+    text, pattern = (t.translate(expression_) for expression_ in call.expressions)
     return functions_pattern.match_group(text, pattern, int(index.this))
 
 
@@ -361,26 +367,28 @@ def _subscript(t: Translation, node: Any) -> Typed:
     if more:
         raise SinkqlError("SQ2215", "expected one subscript in brackets", t.span(node), hint="Write value[1][2].")
     if isinstance(index, exp.Slice):
-        if _goes_on(node) or isinstance(node.this, exp.Bracket):
-            message = "a slice beside another subscript is not supported"
-            raise SinkqlError("SQ2214", message, t.span(node), hint="Put the first one into parentheses: (a[1:2])[1].")
-        first, last = (t.translate(each) if each else None for each in (index.args.get("this"), index.expression))
+        if _has_more_subscripts(node) or isinstance(node.this, exp.Bracket):
+            message = "a slice with another subscript is not supported"
+            raise SinkqlError("SQ2214", message, t.span(node), hint="Write the slice in parentheses: (a[1:2])[1].")
+        first, last = (t.translate(bound) if bound else None for bound in (index.args.get("this"), index.expression))
         return functions_array.part(t.translate(node.this), first, last, t.span(node))
-    return functions_array.element(t.translate(node.this), t.translate(index), t.span(node), last=not _goes_on(node))
+    return functions_array.element(
+        t.translate(node.this), t.translate(index), t.span(node), last=not _has_more_subscripts(node)
+    )
 
 
-def _goes_on(node: Any) -> bool:
+def _has_more_subscripts(node: Any) -> bool:
     return isinstance(node.parent, exp.Bracket) and node.arg_key == "this"
 
 
 def _array(t: Translation, node: Any) -> Typed:
     t.only(node, "expressions", "bracket_notation")
-    return functions_array.construct([t.translate(each) for each in node.expressions], t.span(node))
+    return functions_array.construct([t.translate(expression_) for expression_ in node.expressions], t.span(node))
 
 
 def _tuple(t: Translation, node: Any) -> Typed:
     t.only(node, "expressions")
-    return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
+    return functions_composite.record([t.translate(expression_) for expression_ in node.expressions], t.span(node))
 
 
 def _window(t: Translation, node: Any) -> Typed:
@@ -405,8 +413,8 @@ def _within_group(t: Translation, node: Any) -> Typed:
     name = call.name.lower() if isinstance(call, exp.Anonymous) else None
     if name not in functions.SORTED_AGGREGATES:
         what = "WITHIN GROUP" if name is None else f"{name}()"
-        hint = "Write ORDER BY within the parentheses of an aggregate, as in string_agg(name, ',' ORDER BY name)."
-        raise SinkqlError("SQ2211", f"{what} is no aggregate of sorted values", t.span(node), hint=hint)
+        hint = "Write ORDER BY inside the parentheses of the aggregate, as in string_agg(name, ',' ORDER BY name)."
+        raise SinkqlError("SQ2211", f"{what} is not an ordered-set aggregate", t.span(node), hint=hint)
     return t.context.aggregate(call, t.span(node), None)
 
 
@@ -436,10 +444,10 @@ _HANDLERS: dict[type, Handler] = {
     exp.Kwarg: _named_argument,
     **PREDICATES,
     exp.JSONExtractScalar: _binary(functions_json.get_text),
-    exp.JSONExtract: _of_map(functions_composite.value_at, functions_json.get),
+    exp.JSONExtract: _map_or_json(functions_composite.value_at, functions_json.get),
     exp.JSONBExtractScalar: _binary(functions_json.path_text),
     exp.JSONBExtract: _binary(functions_json.path_json),
-    exp.JSONBContainsTopKey: _of_map(functions_composite.has_key, functions_json.has_key),
+    exp.JSONBContainsTopKey: _map_or_json(functions_composite.has_key, functions_json.has_key),
     exp.ArrayContainsAll: _binary(functions_range.contains),
     exp.ArrayContainedBy: _binary(functions_range.contained),
     exp.ArrayOverlaps: _binary(functions_range.overlaps),
@@ -471,9 +479,9 @@ _HANDLERS: dict[type, Handler] = {
     exp.Extract: _extract,
     exp.AtTimeZone: _at_time_zone,
     exp.Trim: _trim,
-    exp.Substring: _named("substring", "this", "start", "length"),
-    exp.StrPosition: _named("strpos", "this", "substr"),
-    exp.Overlay: _named("overlay", "this", "expression", "from_", "for_"),
+    exp.Substring: _as_call("substring", "this", "start", "length"),
+    exp.StrPosition: _as_call("strpos", "this", "substr"),
+    exp.Overlay: _as_call("overlay", "this", "expression", "from_", "for_"),
     exp.Anonymous: _call,
     exp.CurrentTimestamp: _current_timestamp,
     exp.Dot: _dot,
@@ -492,32 +500,34 @@ _HANDLERS: dict[type, Handler] = {
 
 
 _HEAD = "SELECT "
-_MADE = "syntax"
+_CACHE_KEY = "syntax"
 
 
 def expression(written: ast.Expression) -> tuple[Syntax, Any]:
-    """Parse an expression, once; its spans point into the user's text. Raises SQ2201."""
-    found: tuple[Syntax, Any] | None = written.made.get(_MADE)
-    if found is None:
-        found = written.made[_MADE] = _parsed(written)
-    return found
+    """Parse an expression and cache its tree; its spans point into the user's text. Raises SQ2201."""
+    parsed: tuple[Syntax, Any] | None = written.made.get(_CACHE_KEY)
+    if parsed is None:
+        parsed = written.made[_CACHE_KEY] = _parse_alone(written)
+    return parsed
 
 
-def _parsed(written: ast.Expression) -> tuple[Syntax, Any]:
+def _parse_alone(written: ast.Expression) -> tuple[Syntax, Any]:
     start = written.span.start - len(_HEAD)
     syntax = parse(ast.Query(_HEAD + written.text, Span(start, start + len(_HEAD) + len(written.text))))
-    items = syntax.tree.expressions if len([each for each in syntax.tree.args.values() if each]) == 1 else []
+    items = (
+        syntax.tree.expressions if len([argument for argument in syntax.tree.args.values() if argument]) == 1 else []
+    )
     if len(items) != 1:
         raise SinkqlError("SQ2201", "expected one expression", written.span)
     return syntax, items[0]
 
 
 def scalar(written: ast.Expression, now: datetime | None, scope: Scope | None = None) -> Typed:
-    """Translate an expression over a relation's columns, or over none."""
+    """Translate an expression that stands alone, over a relation's columns or without columns."""
     syntax, node = expression(written)
     return translator(syntax, now, scope, "this place").translate(node)
 
 
 def translator(syntax: Syntax, now: datetime | None, scope: Scope | None, where: str) -> Translator:
-    """Return a translator in which clocks stand at `now`."""
+    """Return a translator whose clocks return `now`."""
     return Translator(syntax, RowContext(replace(scope or Scope(), now=now), where))

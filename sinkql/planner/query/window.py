@@ -1,8 +1,7 @@
-"""Window functions of a SELECT → calls over the partitions of its rows, and columns that hold what they give.
+"""Plan the window functions of a SELECT as calls over partitions of its rows, whose results are columns.
 
-ROWS, RANGE and GROUPS of a window → the frame that they mean.
-
-QUALIFY → a filter above the window functions of a SELECT, in which the names of its columns may stand.
+Also plans the frames of windows (ROWS, RANGE, GROUPS), and QUALIFY: a filter above the window functions that may use
+the names of the select list.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _NUMBERS: Mapping[str, Type] = {
     "row_number": types.BIGINT, "rank": types.BIGINT, "dense_rank": types.BIGINT, "percent_rank": types.DOUBLE,
     "cume_dist": types.DOUBLE, "ntile": types.INTEGER,
 }  # fmt: skip
-"""Functions of where a row is among those of its partition, with their types."""
+"""Functions of a row's position in its partition, with their types."""
 _RANKS = ("row_number", "rank", "dense_rank")
 _BESIDE = ("lag", "lead")
 _IN_FRAME = ("first_value", "last_value", "nth_value")
@@ -46,7 +45,7 @@ _NAME = "$w{}"
 
 @dataclass(frozen=True, slots=True)
 class _Over:
-    """What stands behind OVER, with the windows that it names put in."""
+    """An OVER clause with the named windows that it refers to filled in."""
 
     partition: tuple[logical.Expression, ...]
     order: tuple[logical.Sort, ...]
@@ -55,7 +54,7 @@ class _Over:
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """A window as it is written: what it adds to the one that it begins from is there already."""
+    """A window definition, combined with the window that it is based on."""
 
     partition: Sequence[Any] = ()
     order: Any = None
@@ -64,9 +63,9 @@ class _Definition:
 
 @dataclass
 class Windows:
-    """Collect the window calls of one SELECT, each once; `names` are those that columns have below them.
+    """The distinct window calls of one SELECT. `names` are the column names in use below them.
 
-    `scaled` tells whether numerics have the scale that Postgres shows, where it is known.
+    If `scaled`, numerics have the scale that Postgres shows, if it is known.
     """
 
     syntax: Syntax
@@ -74,35 +73,35 @@ class Windows:
     names: set[str]
     scaled: bool
     wanted: str | None = None
-    found: list[tuple[tuple[logical.Expression, ...], logical.WindowCall]] = field(default_factory=list)
+    calls: list[tuple[tuple[logical.Expression, ...], logical.WindowCall]] = field(default_factory=list)
 
     def call(self, t: Translation, node: Any) -> Typed:
-        """Return the column that holds what a window function gives."""
+        """Return the column with the result of a window function."""
         t.only(node, "this", "partition_by", "order", "spec", "alias", "over")
         function, filter_ = node.this, None
         if isinstance(function, exp.Filter):
             function, filter_ = function.this, function.expression.this
         span = t.span(node)
         if isinstance(function, exp.WithinGroup):
-            hint = "Compute it by GROUP BY in a subquery in FROM, and join this."
-            raise SinkqlError("SQ2211", "OVER is not allowed behind WITHIN GROUP", span, hint=hint)
+            hint = "Compute it by GROUP BY in a subquery in FROM, and join the subquery."
+            raise SinkqlError("SQ2211", "OVER is not allowed after WITHIN GROUP", span, hint=hint)
         if isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
             word = "IGNORE" if isinstance(function, exp.IgnoreNulls) else "RESPECT"
             raise SinkqlError("SQ2215", f"{word} NULLS is not supported", span)
         if not isinstance(function, exp.Anonymous):
             raise SinkqlError("SQ2211", "OVER is only allowed after a window function or an aggregate", span)
-        nested = next((each for part in function.expressions for each in part.find_all(exp.Window)), None)
+        nested = next((window for part in function.expressions for window in part.find_all(exp.Window)), None)
         if nested is not None:
             message = "window function calls cannot be nested"
             raise SinkqlError("SQ2216", message, t.span(nested), hint="Compute the inner one in a subquery in FROM.")
-        over = self._over(t, self._definition(t, node))
+        over = self._plan_over(t, self._definition(t, node))
         name = str(function.this).lower()
         if name in (*ordered_aggregate.NAMES, *aggregate.NAMES):
             raise SinkqlError("SQ2932", f"aggregate {name}() over a window is not supported yet", span)
         if name in functions.AGGREGATES and name != "grouping":
             return self._aggregate(t, function, span, filter_, over)
         if filter_ is not None:
-            message = f"FILTER is not allowed with {name}(): it is no aggregate"
+            message = f"FILTER is not allowed with {name}(), which is not an aggregate"
             hint = "Use CASE WHEN … THEN … END as the argument." if function.expressions else "Leave out FILTER (…)."
             raise SinkqlError("SQ2211", message, span, hint=hint)
         if name in functions.UNSUPPORTED_AGGREGATES:
@@ -120,23 +119,23 @@ class Windows:
         constants: tuple[str, ...] = (),
         nullable: bool = True,
     ) -> Typed:
-        """Return the column that holds a call's result."""
-        trees = tuple(settled(each) for each in arguments)
+        """Return the column with the result of a call."""
+        trees = tuple(settled(argument) for argument in arguments)
         call = logical.WindowCall(
             "", function, trees, type_, over.order, over.frame, constants=constants, nullable=nullable, span=span
         )
-        for partition, known in self.found:
-            if partition == over.partition and replace(known, name="") == call:
-                return column(known.name, type_, nullable=nullable, span=span)
+        for partition, present in self.calls:
+            if partition == over.partition and replace(present, name="") == call:
+                return column(present.name, type_, nullable=nullable, span=span)
         call = replace(call, name=self._name())
-        self.found.append((over.partition, call))
+        self.calls.append((over.partition, call))
         return column(call.name, type_, nullable=nullable, span=span)
 
     def above(self, relation: logical.Relation) -> logical.Relation:
-        """Put the calls above a relation, those of one partition in one step."""
-        partitions = list(dict.fromkeys(partition for partition, _ in self.found))
+        """Add the calls above a relation, all calls of one partition in one step."""
+        partitions = list(dict.fromkeys(partition for partition, _ in self.calls))
         for partition in partitions:
-            calls = tuple(call for own, call in self.found if own == partition)
+            calls = tuple(call for key, call in self.calls if key == partition)
             relation = logical.Window(relation, partition, calls, _shape(relation.shape, partition, calls))
         return relation
 
@@ -151,34 +150,34 @@ class Windows:
         return wanted
 
     def _definition(self, t: Translation, node: Any, waiting: tuple[str, ...] = ()) -> _Definition:
-        """Return what a window says, together with the one that it begins from."""
-        own = _Definition(node.args.get("partition_by") or (), node.args.get("order"), node.args.get("spec"))
+        """Return a window definition, combined with the window that it is based on."""
+        definition = _Definition(node.args.get("partition_by") or (), node.args.get("order"), node.args.get("spec"))
         if node.args.get("alias") is None:
-            return own
+            return definition
         name, span = identifier(node.args["alias"]), t.span(node.args["alias"])
-        known = self.select.args.get("windows") or ()
-        found = next((each for each in known if identifier(each.this) == name), None)
-        if found is None or name in waiting:
-            names = ", ".join(identifier(each.this) for each in known if identifier(each.this) not in waiting)
-            hint = f"The windows are {names}." if names else f"Write WINDOW {name} AS (…) behind FROM and WHERE."
+        named = self.select.args.get("windows") or ()
+        base_node = next((window for window in named if identifier(window.this) == name), None)
+        if base_node is None or name in waiting:
+            names = ", ".join(identifier(window.this) for window in named if identifier(window.this) not in waiting)
+            hint = f"The windows are {names}." if names else f"Write WINDOW {name} AS (…) after FROM and WHERE."
             raise SinkqlError("SQ2243", f'window "{name}" does not exist', span, hint=hint)
-        base = self._definition(t, found, (*waiting, name))
-        if own.partition:
+        base = self._definition(t, base_node, (*waiting, name))
+        if definition.partition:
             raise SinkqlError("SQ2243", f'cannot override PARTITION BY of window "{name}"', span)
-        if own.order is not None and base.order is not None:
+        if definition.order is not None and base.order is not None:
             raise SinkqlError("SQ2243", f'cannot override ORDER BY of window "{name}"', span)
-        if base.spec is not None and (own.order is not None or own.spec is not None):
+        if base.spec is not None and (definition.order is not None or definition.spec is not None):
             raise SinkqlError("SQ2243", f'cannot copy window "{name}" because it has a frame', span)
-        return _Definition(base.partition, own.order or base.order, own.spec or base.spec)
+        return _Definition(base.partition, definition.order or base.order, definition.spec or base.spec)
 
-    def _over(self, t: Translation, written: _Definition) -> _Over:
+    def _plan_over(self, t: Translation, written: _Definition) -> _Over:
         partition: dict[logical.Expression, None] = {}
         for node in written.partition:
-            value = _known(t, node)
+            value = _typed_value(t, node)
             check_group(value.type, value.span, "PARTITION BY")
             partition.setdefault(settled(value))
         terms = written.order.expressions if written.order is not None else ()
-        values = [_known(t, term.this) for term in terms]
+        values = [_typed_value(t, term.this) for term in terms]
         order = tuple(sort(value, term) for value, term in zip(values, terms, strict=True))
         return _Over(tuple(partition), order, planned(t, written.spec, values))
 
@@ -187,7 +186,7 @@ class Windows:
         return _OverContext(t, _WindowCalls(self, over)).aggregate(function, span, filter_)
 
 
-def _known(t: Translation, node: Any) -> Typed:
+def _typed_value(t: Translation, node: Any) -> Typed:
     value = t.translate(node)
     return coerced(value, types.TEXT) if value.type == types.UNKNOWN else value
 
@@ -195,16 +194,16 @@ def _known(t: Translation, node: Any) -> Typed:
 def _shape(
     shape: logical.Shape, partition: Sequence[logical.Expression], calls: Sequence[logical.WindowCall]
 ) -> logical.Shape:
-    """Return what is known of rows with calls behind them: a row_number is a key within its partition."""
-    columns = tuple(logical.Column(each.name, each.type, each.nullable) for each in calls)
-    by = {each.name for each in partition if isinstance(each, logical.Reference)}
-    numbers = [each.name for each in calls if each.function == "row_number"] if len(by) == len(partition) else []
+    """Return the shape of rows with calls added; a row_number is a key within its partition."""
+    columns = tuple(logical.Column(call.name, call.type, call.nullable) for call in calls)
+    by = {column_.name for column_ in partition if isinstance(column_, logical.Reference)}
+    numbers = [call.name for call in calls if call.function == "row_number"] if len(by) == len(partition) else []
     keys = tuple(frozenset({*by, name}) for name in numbers)
     return logical.Shape((*shape.columns, *columns), (*shape.keys, *keys), Change.RETRACT)
 
 
 class _OverContext(GroupContext):
-    """Plan an aggregate over a window as it is planned over a group."""
+    """The planning of an aggregate over a window, like an aggregate over a group."""
 
     def __init__(self, t: Translator, calls: Calls) -> None:
         self.rows = t
@@ -212,30 +211,32 @@ class _OverContext(GroupContext):
 
 
 class _WindowCalls(Calls):
-    """What an aggregate over a window is computed from: calls over its frames."""
+    """The calls over a window's frames that an aggregate over the window is computed from."""
 
     def __init__(self, windows: Windows, over: _Over) -> None:
         super().__init__(set(), retracts=False, grouped=False, scaled=windows.scaled)
-        self._windows, self._over = windows, over
+        self._windows, self._plan_over = windows, over
         self.wanted = windows.wanted
 
     def add(self, function: str, argument: Typed | None, type_: Type, span: Span, *, distinct: bool = False) -> Typed:
         if distinct:
-            hint = "Take the DISTINCT rows in a subquery in FROM first."
+            hint = "Write SELECT DISTINCT in a subquery in FROM first."
             raise SinkqlError("SQ2211", "DISTINCT is not allowed in window functions", span, hint=hint)
         if self.wanted is None:
             self._windows.wanted = None
         arguments = () if argument is None else (argument,)
-        return self._windows.add(self._over, function, arguments, type_, span, nullable=function != "count")
+        return self._windows.add(self._plan_over, function, arguments, type_, span, nullable=function != "count")
 
     def collect(self, call: logical.WindowCall, span: Span) -> Typed:
         message = f"an aggregate of {call.type.called} over a window is not supported yet"
-        raise SinkqlError("SQ2932", message, span, hint="Compute it by GROUP BY in a subquery in FROM, and join this.")
+        raise SinkqlError(
+            "SQ2932", message, span, hint="Compute it by GROUP BY in a subquery in FROM, and join the subquery."
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A function that is only allowed over windows."""
+    """A function that is only allowed over a window."""
 
     windows: Windows
     t: Translation
@@ -246,25 +247,25 @@ class _Function:
 
     def plan(self) -> Typed:
         if self.name in _NUMBERS:
-            self._takes(1 if self.name == "ntile" else 0)
+            self._check_arguments(1 if self.name == "ntile" else 0)
             counts, constants = self._count(self.arguments[0], 1) if self.arguments else ((), ())
-            whole = replace(self.over, frame=None)
-            type_, nullable = _NUMBERS[self.name], any(each.nullable for each in counts)
-            return self.windows.add(whole, self.name, counts, type_, self.span, constants=constants, nullable=nullable)
+            over = replace(self.over, frame=None)
+            type_, nullable = _NUMBERS[self.name], any(count.nullable for count in counts)
+            return self.windows.add(over, self.name, counts, type_, self.span, constants=constants, nullable=nullable)
         if self.name in _BESIDE:
-            return self._beside()
+            return self._plan_lag_or_lead()
         if self.name in _IN_FRAME:
             nth = self.name == "nth_value"
-            self._takes(2 if nth else 1)
+            self._check_arguments(2 if nth else 1)
             value = self._value(self.arguments[0])
             counts, constants = self._count(self.arguments[1], 1) if nth else ((), ())
             return self._add(self.over, (value, *counts), constants)
         functions.check(self.name, self.span, len(self.arguments))
-        message = f"{self.name}() is not a window function nor an aggregate, so OVER is not allowed"
+        message = f"{self.name}() is neither a window function nor an aggregate, so OVER is not allowed"
         raise SinkqlError("SQ2211", message, self.span, hint="Leave out OVER (…).")
 
-    def _beside(self) -> Typed:
-        self._takes(1, 3)
+    def _plan_lag_or_lead(self) -> Typed:
+        self._check_arguments(1, 3)
         value, *more = self.arguments
         offsets, constants = self._count(more[0], None) if more else ((), ("1",))
         values = [self._value(value)]
@@ -282,21 +283,21 @@ class _Function:
         return self.windows.add(over, self.name, values, type_, self.span, constants=constants)
 
     def _value(self, node: Any) -> Typed:
-        value = _known(self.t, node)
+        value = _typed_value(self.t, node)
         return held(value) if value.type == types.INTERVAL else value
 
-    def _takes(self, least: int, most: int | None = None) -> None:
-        found = len(self.arguments)
-        if least <= found <= (most or least):
+    def _check_arguments(self, least: int, most: int | None = None) -> None:
+        count_ = len(self.arguments)
+        if least <= count_ <= (most or least):
             return
-        count = f"{least} to {most} arguments" if most else _counted(least)
-        raise SinkqlError("SQ2211", f"{self.name}() takes {count}, found {found}", self.span)
+        count = f"{least} to {most} arguments" if most else _count_text(least)
+        raise SinkqlError("SQ2211", f"{self.name}() takes {count}, found {count_}", self.span)
 
     def _count(self, node: Any, least: int | None) -> tuple[tuple[Typed, ...], tuple[str, ...]]:
-        """Return a number of rows or parts: as an argument, or as a constant if it is the same for all rows."""
+        """Return a number of rows or groups: as an argument, or as a constant if it is the same for all rows."""
         value = self.t.translate(node)
         if not joins.references(value.tree):
-            return (), (self._whole(value, least),)
+            return (), (self._constant_count(value, least),)
         if value.type not in (types.SMALLINT, types.INTEGER):
             message = f"{self.name}() takes an integer here, found {value.type}"
             hint = (
@@ -307,17 +308,17 @@ class _Function:
             raise SinkqlError("SQ2211", message, value.span, hint=hint)
         return (value,), ()
 
-    def _whole(self, value: Typed, least: int | None) -> str:
+    def _constant_count(self, value: Typed, least: int | None) -> str:
         constant = value.constant
         if not isinstance(constant, int) or isinstance(constant, bool) or (least is not None and constant < least):
-            message = f"{self.name}() takes a whole number here"
+            message = f"{self.name}() takes an integer here"
             if least is not None:
                 message += ", 1 or more"
             raise SinkqlError("SQ2211", message, value.span, hint="Write a number, such as 1.")
         return str(constant)
 
 
-def _counted(number: int) -> str:
+def _count_text(number: int) -> str:
     return "no arguments" if not number else f"{number} argument{'s' * (number > 1)}"
 
 
@@ -328,7 +329,7 @@ _LARGE = 1 << 62
 
 
 def planned(t: Translation, spec: Any, order: Sequence[Typed]) -> logical.Frame | None:
-    """Return the frame that a window has; None for the one that it has without a word."""
+    """Return the frame of a window, None for the default frame."""
     if spec is None:
         return None
     t.only(spec, "kind", "start", "start_side", "end", "end_side", "exclude")
@@ -338,32 +339,32 @@ def planned(t: Translation, spec: Any, order: Sequence[Typed]) -> logical.Frame 
         (spec.args.get("end") or _CURRENT, spec.args.get("end_side")),
     ]
     span = t.span(spec)
-    _check(sides, span)
+    _check_order(sides, span)
     if unit == "groups" and not order:
-        raise _wrong("a frame of GROUPS requires ORDER BY in its window", span, "Add ORDER BY before GROUPS.")
+        raise _frame_error("a frame of GROUPS requires ORDER BY in the window", span, "Add ORDER BY before GROUPS.")
     begin, until = (_Bound(t, unit, order, span).plan(value, side) for value, side in sides)
     exclude = spec.args.get("exclude")
-    found = logical.Frame(unit, begin, until, str(exclude.name).lower() if exclude is not None else "no others")
-    return None if found == _DEFAULT else found
+    frame = logical.Frame(unit, begin, until, str(exclude.name).lower() if exclude is not None else "no others")
+    return None if frame == _DEFAULT else frame
 
 
-def _check(sides: Sequence[tuple[Any, Any]], span: Span) -> None:
-    """Refuse frames that end before they start, by the words alone, as Postgres does."""
+def _check_order(sides: Sequence[tuple[Any, Any]], span: Span) -> None:
+    """Raise SQ2242 for a frame that ends before it starts, judged by its keywords as Postgres does."""
     (start, start_side), (end, end_side) = sides
     if start == _UNBOUNDED and start_side == "FOLLOWING":
-        raise _wrong("a frame cannot start at UNBOUNDED FOLLOWING", span, "Write UNBOUNDED PRECEDING.")
+        raise _frame_error("a frame cannot start at UNBOUNDED FOLLOWING", span, "Write UNBOUNDED PRECEDING.")
     if end == _UNBOUNDED and end_side == "PRECEDING":
-        raise _wrong("a frame cannot end at UNBOUNDED PRECEDING", span, "Write UNBOUNDED FOLLOWING.")
-    places = [_place(start, start_side), _place(end, end_side)]
+        raise _frame_error("a frame cannot end at UNBOUNDED PRECEDING", span, "Write UNBOUNDED FOLLOWING.")
+    places = [_direction(start, start_side), _direction(end, end_side)]
     if places[0] > places[1]:
-        raise _wrong("the frame ends before it starts", span, "Write the earlier bound first: BETWEEN … AND ….")
+        raise _frame_error("the frame ends before it starts", span, "Write the earlier bound first: BETWEEN … AND ….")
 
 
-def _place(value: Any, side: Any) -> int:
+def _direction(value: Any, side: Any) -> int:
     return 0 if value == _CURRENT else -1 if side == "PRECEDING" else 1
 
 
-def _wrong(message: str, span: Span, hint: str | None = None) -> SinkqlError:
+def _frame_error(message: str, span: Span, hint: str | None = None) -> SinkqlError:
     return SinkqlError(_CODE, message, span, hint=hint)
 
 
@@ -380,35 +381,35 @@ class _Bound:
             return logical.FrameBound(0)
         sign = -1 if side == "PRECEDING" else 1
         offset = self._t.translate(value)
-        return logical.FrameBound(self._far(offset, sign) if self._unit == "range" else self._rows(offset) * sign)
+        return logical.FrameBound(self._distance(offset, sign) if self._unit == "range" else self._rows(offset) * sign)
 
     def _rows(self, offset: Typed) -> int:
         constant = offset.constant
         if not isinstance(constant, int) or isinstance(constant, bool) or constant < 0:
             what = "rows" if self._unit == "rows" else "groups"
             message = f"a frame of {self._unit.upper()} takes a constant number of {what}, 0 or more"
-            raise _wrong(message, offset.span, "Write a number, such as 1 PRECEDING.")
+            raise _frame_error(message, offset.span, "Write a number, such as 1 PRECEDING.")
         return constant
 
-    def _far(self, offset: Typed, sign: int) -> int | str:
+    def _distance(self, offset: Typed, sign: int) -> int | str:
         if len(self._order) != 1:
             message = "a frame of RANGE with an offset requires exactly one ORDER BY column"
-            raise _wrong(message, self._span, "Order by one column, or count rows: ROWS instead of RANGE.")
+            raise _frame_error(message, self._span, "Order by one column, or use ROWS instead of RANGE.")
         (by,) = self._order
         if types.instant(by.type) or by.type == types.TIME:
             return self._interval(offset, by, sign)
         if not types.number(by.type):
             message = f"a frame of RANGE with an offset is not supported for values of type {by.type}"
-            raise _wrong(message, self._span, "Order by a number or a time, or use ROWS.")
+            raise _frame_error(message, self._span, "Order by a number or a time, or use ROWS.")
         if offset.type == types.UNKNOWN:
             offset = coerced(offset, by.type)
         value = offset.constant
         if isinstance(value, bool) or not isinstance(value, int | Decimal) or value < 0:
             message = f"a frame of RANGE over {by.type} takes a constant number, 0 or more"
-            raise _wrong(message, offset.span, "Write a number, such as 10 PRECEDING.")
+            raise _frame_error(message, offset.span, "Write a number, such as 10 PRECEDING.")
         if types.whole(by.type) and value != int(value):
-            message = f"a frame of RANGE over {by.type} takes a whole number"
-            raise _wrong(message, offset.span, f"Order by {by.column or 'value'}::numeric.")
+            message = f"a frame of RANGE over {by.type} takes an integer"
+            raise _frame_error(message, offset.span, f"Order by {by.column or 'value'}::numeric.")
         if not value:
             return 0
         return sign * value if isinstance(value, int) and value < _LARGE else f"{sign * value:f}"
@@ -419,13 +420,13 @@ class _Bound:
         value = offset.constant
         if not isinstance(value, Interval) or min(value.months, value.days, value.micros) < 0:
             message = f"a frame of RANGE over {by.type} takes a constant interval, zero or more"
-            raise _wrong(message, offset.span, "Write an interval, such as INTERVAL '1 day' PRECEDING.")
+            raise _frame_error(message, offset.span, "Write an interval, such as INTERVAL '1 day' PRECEDING.")
         parts = (value.months, value.days, value.micros)
         return " ".join(str(sign * part) for part in parts) if any(parts) else 0
 
 
 class Qualified(Translator):
-    """Translate the condition of a QUALIFY: a name that no column of FROM has may be one of the select list."""
+    """The translator of a QUALIFY condition: a name that is no column of FROM may name a select item."""
 
     def __init__(self, syntax: Syntax, context: Context, scope: Scope, selected: Mapping[str, Typed]) -> None:
         super().__init__(syntax, context)
@@ -435,15 +436,17 @@ class Qualified(Translator):
     def translate(self, node: Any) -> Typed:
         if isinstance(node, exp.Column) and not qualifier(node) and isinstance(node.this, exp.Identifier):
             name = identifier(node.this)
-            known = self.selected.get(name)
-            free = all(each.name != name for each in self.scope.columns) and node.find_ancestor(exp.Window) is None
-            if known is not None and free:
-                return known.at(self.syntax.span(node))
+            selected = self.selected.get(name)
+            is_free = (
+                all(column_.name != name for column_ in self.scope.columns) and node.find_ancestor(exp.Window) is None
+            )
+            if selected is not None and is_free:
+                return selected.at(self.syntax.span(node))
         return super().translate(node)
 
 
 def condition(select: Any, t: Translator) -> Typed | None:
-    """Return the condition of a QUALIFY; None where there is none."""
+    """Return the condition of a QUALIFY, None if the SELECT has none."""
     clause = select.args.get("qualify")
     return t.boolean(clause.this, "QUALIFY") if clause is not None else None
 

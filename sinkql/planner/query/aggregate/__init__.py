@@ -1,8 +1,7 @@
-"""Aggregate.
+"""Plan the aggregates of a SELECT.
 
-* `aggregate`: Aggregates of a SELECT → calls of COUNT, SUM, MIN and MAX, and what is computed from them above.
-* `grouping_sets`: GROUP BY with GROUPING SETS, ROLLUP and CUBE → a union of what each set of columns is grouped by.
-* `ordered_aggregate`: Aggregates over all rows of a group: in an order, as string_agg; of sorted values (WITHIN
-  GROUP); and of bits.
-* `aggregate`: Variance of a count, a sum and a sum of squares, all of them exact.
+* `grouping_sets`: Plans GROUP BY with GROUPING SETS, ROLLUP and CUBE as a union of aggregates.
+* `aggregate`: Plans aggregates as calls of COUNT, SUM, MIN and MAX, with expressions over their results.
+* `ordered_aggregate`: Plans aggregates over all rows of a group: ordered, over sorted values (WITHIN GROUP), or of
+  bits.
 """

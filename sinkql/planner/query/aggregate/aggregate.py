@@ -1,13 +1,13 @@
-"""Aggregates of a SELECT → calls of COUNT, SUM, MIN and MAX, and what is computed from them above.
+"""Plan the aggregates of a SELECT as calls of COUNT, SUM, MIN and MAX, with expressions over their results.
 
-What a call gives, by the type of its argument: count → bigint; min, max → the argument's; sum of bigint → bigint (the
-planner widens smallint and integer to it, and passes bigint itself as numeric(38,0)), of numeric(p,s) → numeric(38,s),
-of double precision → double precision. NULL arguments are left out; sum, min and max of none are NULL, count is 0.
+The type of a call depends on its argument. count returns bigint; min and max return the argument's type. sum of bigint
+returns bigint: the planner casts smallint and integer to it, and passes bigint itself as numeric(38,0). sum of
+numeric(p,s) returns numeric(38,s); sum of double precision returns double precision. NULL arguments are ignored.
+Without other arguments, sum, min and max are NULL and count is 0.
 
-Variance of a count, a sum and a sum of squares, all of them exact.
-
-With q a whole number near sum / n and r = sum - q n, the squares of the differences from the mean add up to
-squares - q (sum + r) - r r / n: no term is greater than the sum of squares, and all but the last one are exact.
+Variance is computed from a count, a sum and a sum of squares, all of them exact. Let q be an integer near sum / n and r
+= sum - q n. The sum of squared differences from the mean is squares - q (sum + r) - r r / n. No term is greater than
+the sum of squares, and all but the last one are exact.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ from sinkql.planner.syntax.sqlglot_tree import row_values
 
 @dataclass
 class Calls:
-    """Collect the aggregate calls of one SELECT, each once."""
+    """The distinct aggregate calls of one SELECT."""
 
     names: set[str]
     retracts: bool
     grouped: bool
     scaled: bool
-    """Whether sums and extremes of numerics have the scale that Postgres shows, where it is known."""
+    """Whether sums and extremes of numerics have the scale that Postgres shows, if it is known."""
     found: list[logical.AggregateCall] = field(default_factory=list)
     collected: list[logical.WindowCall] = field(default_factory=list)
     wanted: str | None = None
 
     def add(self, function: str, argument: Typed | None, type_: Type, span: Span, *, distinct: bool = False) -> Typed:
-        """Return the column that holds a call's result."""
+        """Return the column with a call's result."""
         expression = settled(argument) if argument is not None else None
         nullable = function != "count" and (not self.grouped or expression is None or expression.nullable)
-        for known in self.found:
-            if (known.function, known.argument, known.distinct) == (function, expression, distinct):
-                return column(known.name, known.type, nullable=nullable, span=span)
+        for present in self.found:
+            if (present.function, present.argument, present.distinct) == (function, expression, distinct):
+                return column(present.name, present.type, nullable=nullable, span=span)
         name = self._name()
         self.found.append(logical.AggregateCall(name, function, expression, distinct, type_))
         return column(name, type_, nullable=nullable, span=span)
@@ -82,17 +82,17 @@ class Calls:
         return f"$a{sum(name.startswith('$a') for name in names) + 1}"
 
     def collect(self, call: logical.WindowCall, span: Span) -> Typed:
-        """Return the column that holds what a call gives that is over all rows of a group in an order."""
-        for known in self.collected:
-            if replace(call, name=known.name) == known:
-                return column(known.name, known.type, nullable=True, span=span)
-        found = replace(call, name=self._name())
-        self.collected.append(found)
-        return column(found.name, found.type, nullable=True, span=span)
+        """Return the column with the result of a call over all rows of a group in an order."""
+        for present in self.collected:
+            if replace(call, name=present.name) == present:
+                return column(present.name, present.type, nullable=True, span=span)
+        named = replace(call, name=self._name())
+        self.collected.append(named)
+        return column(named.name, named.type, nullable=True, span=span)
 
 
 class GroupContext:
-    """Names above a GROUP BY: group expressions and aggregates only."""
+    """The names above a GROUP BY: group expressions and aggregates only."""
 
     windows: Windowing | None = None
     where = "HAVING"
@@ -110,24 +110,24 @@ class GroupContext:
         return self.grouped(resolved(self.scope, node, span), identifier(node.this), span)
 
     def grouped(self, value: Typed, name: str, span: Span) -> Typed:
-        """Return the group's column that a column of the rows is; one of a query around this one is itself."""
-        found = self.groups.find(value, span)
-        if found is None and not self.scope.own(value):
+        """Return the group column of a column; a column of an outer query is returned unchanged."""
+        group = self.groups.find(value, span)
+        if group is None and not self.scope.owns(value):
             return value
-        if found is None:
+        if group is None:
             message = f'column "{name}" must appear in GROUP BY or be used in an aggregate function'
             raise SinkqlError("SQ2206", message, span, hint="Add it to GROUP BY, or use it in an aggregate.")
-        return found
+        return group
 
     def outer(self, value: Typed) -> Typed:
-        """Return what a column of the rows is for a subquery above the groups."""
+        """Return the group column of a column that a subquery above the groups uses."""
         return self.grouped(value, value.column or "", value.span)
 
     def known(self, node: Any) -> Typed | None:
-        """Return the group column that a whole expression is, if it is one."""
+        """Return the group column that equals a whole expression, None if no group column does."""
         if isinstance(node, (exp.Column, exp.Literal, exp.Null, exp.Boolean)):
             return None
-        if (not self.planned(node)) if node.find(exp.Query) is not None else _aggregates(node):
+        if (not self.planned(node)) if node.find(exp.Query) is not None else _has_aggregate(node):
             return None
         clock = self.rows.context.known(node)
         if clock is not None:
@@ -135,7 +135,7 @@ class GroupContext:
         try:
             value = self.rows.translate(node)
         except SinkqlError:
-            return None  # said again, at its place, when the parts are translated
+            return None  # raised again, with its span, when the parts are translated
         return self.groups.find(value, value.span)
 
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
@@ -147,19 +147,19 @@ class GroupContext:
         if name in ordered_aggregate.NAMES:
             within = isinstance(node.parent, exp.WithinGroup)
             order = node.parent.expression.expressions if within else order
-            written = ordered_aggregate.OrderedAggregate(name, values, order, span, distinct, within, condition)
-            return self.calls.collect(ordered_aggregate.plan_ordered_aggregate(self.rows, written), span)
+            ordered = ordered_aggregate.OrderedAggregate(name, values, order, span, distinct, within, condition)
+            return self.calls.collect(ordered_aggregate.plan_ordered_aggregate(self.rows, ordered), span)
         if len(values) != 1:
             raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
         if name not in ("count", "sum", "min", "max"):
-            self.calls.wanted = None  # what it is computed from is not it, and does not get its name
+            self.calls.wanted = None  # the calls that it is computed from must not get its name
         if isinstance(values[0], exp.Star):
             if name != "count" or distinct:
                 raise SinkqlError("SQ2211", f"{name}(*) does not exist: only count() takes *", span)
             return self.calls.add("count", _where(None, condition), types.BIGINT, span)
         row = row_values(values[0]) if name == "count" else None
         if row:
-            argument = record([self.rows.translate(each) for each in row], self.rows.span(values[0]))
+            argument = record([self.rows.translate(part) for part in row], self.rows.span(values[0]))
         else:
             argument = self.rows.translate(values[0])
         if argument.type == types.UNKNOWN:
@@ -170,14 +170,14 @@ class GroupContext:
         distinct, values, _ = _arguments(node)
         if distinct or filter_ is not None:
             raise SinkqlError("SQ2211", "grouping() takes neither DISTINCT nor FILTER", span)
-        known = list(self.groups.by_tree)
+        trees = list(self.groups.by_tree)
         places = []
-        for each in values:
-            tree = self.rows.translate(each).tree
-            if tree not in known:
+        for value in values:
+            tree = self.rows.translate(value).tree
+            if tree not in trees:
                 message = "the arguments of grouping() must be expressions of GROUP BY"
-                raise SinkqlError("SQ2206", message, self.rows.span(each), hint="Add it to GROUP BY.")
-            places.append(known.index(tree))
+                raise SinkqlError("SQ2206", message, self.rows.span(value), hint="Add it to GROUP BY.")
+            places.append(trees.index(tree))
         return self.groupings.add(tuple(places), span)
 
 
@@ -197,7 +197,7 @@ class _Aggregate:
         return SinkqlError("SQ2211", f"aggregate {self.name}({self.argument.type.called}) does not exist", self.span)
 
 
-def _aggregates(node: Any) -> bool:
+def _has_aggregate(node: Any) -> bool:
     return any(str(call.this).lower() in (*_PLANS, *ordered_aggregate.NAMES) for call in node.find_all(exp.Anonymous))
 
 
@@ -205,21 +205,21 @@ def _arguments(node: Any) -> tuple[bool, list[Any], list[Any]]:
     """Return whether an aggregate is DISTINCT, its arguments, and the terms of its ORDER BY."""
     distinct, values, order, waiting = False, [], [], list(node.expressions)
     while waiting:
-        each = waiting.pop(0)
-        match each:
+        node_ = waiting.pop(0)
+        match node_:
             case exp.Order():
-                order = each.expressions
-                waiting.insert(0, each.this)
+                order = node_.expressions
+                waiting.insert(0, node_.this)
             case exp.Distinct():
                 distinct = True
-                waiting[:0] = each.expressions
+                waiting[:0] = node_.expressions
             case _:
-                values.append(each)
+                values.append(node_)
     return distinct, values, order
 
 
 def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
-    """Return the argument of a call with FILTER: NULL, which is not counted, where the condition does not hold."""
+    """Return the argument of a call with FILTER: NULL, which is ignored, if the condition is not true."""
     if condition is None:
         return argument
     value = constant(True, types.BOOLEAN, condition.span) if argument is None else argument
@@ -230,19 +230,19 @@ def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
 def _count(call: _Aggregate) -> Typed:
     argument = held(call.argument) if call.argument.type == types.INTERVAL else call.argument
     if call.distinct and argument.type.name == "record":
-        argument = _told_apart(argument)
+        argument = _comparable_record(argument)
     elif call.distinct and not types.grouped(argument.type):
         raise SinkqlError("SQ2214", f"count() of {argument.type.called} is not supported here", call.span)
     return call.add("count", argument, types.BIGINT, distinct=call.distinct)
 
 
-def _told_apart(row: Typed) -> Typed:
-    """Return a record of which equal ones are the same; raises SQ2214 where a field has no equality."""
+def _comparable_record(row: Typed) -> Typed:
+    """Return a record whose equal values are identical; raise SQ2214 if a field has no equality."""
     parts = []
     for field_ in fields(row):
         check_group(field_.type, row.span, "count(DISTINCT …)")
         parts.append(_with_one_zero(field_) if types.floating(field_.type) else field_)
-    return _where_there(row, record(parts, row.span))
+    return _null_with_row(row, record(parts, row.span))
 
 
 def _with_one_zero(value: Typed) -> Typed:
@@ -250,12 +250,12 @@ def _with_one_zero(value: Typed) -> Typed:
     return expression("+(double precision,double precision)", (coerced(value, types.DOUBLE), zero))
 
 
-def _where_there(row: Typed, value: Typed) -> Typed:
-    """Return a value where a row is not NULL."""
+def _null_with_row(row: Typed, value: Typed) -> Typed:
+    """Return a value, or NULL if the row is NULL."""
     if not row.nullable:
         return value
-    there = expression("NOT(boolean)", (expression("IS NULL(any)", (row,), row.span),), row.span)
-    return Typed(Case((Branch(there.tree, value.tree),), None, value.type, row.span), value.type)
+    is_present = expression("NOT(boolean)", (expression("IS NULL(any)", (row,), row.span),), row.span)
+    return Typed(Case((Branch(is_present.tree, value.tree),), None, value.type, row.span), value.type)
 
 
 def _sum(call: _Aggregate) -> Typed:
@@ -264,15 +264,15 @@ def _sum(call: _Aggregate) -> Typed:
     if type_ in (types.SMALLINT, types.INTEGER):
         return call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT, distinct=call.distinct)
     if type_ in (types.UINT2, types.UINT4):
-        found = call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT, distinct=call.distinct)
-        return cast_to(found, types.UINT8)
+        sum_ = call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT, distinct=call.distinct)
+        return cast_to(sum_, types.UINT8)
     if type_ in (types.BIGINT, types.UINT8):
         return _plain(_numeric_sum(call))
     if type_.name == "numeric":
         return _plain(_numeric_sum(call))
     total, largest = _float_sum(call)
-    found = expression("$sum(double precision,double precision)", (total, largest), call.span)
-    return cast_to(found, types.REAL) if type_ == types.REAL else found
+    sum_ = expression("$sum(double precision,double precision)", (total, largest), call.span)
+    return cast_to(sum_, types.REAL) if type_ == types.REAL else sum_
 
 
 def _check_sum(call: _Aggregate) -> None:
@@ -324,12 +324,12 @@ def _avg(call: _Aggregate) -> Typed:
 
 
 def _variance(call: _Aggregate) -> Typed:
-    """Plan variance by what can be taken back: the count, the sum and the sum of squares."""
+    """Plan variance from calls that support retraction: the count, the sum and the sum of squares."""
     _check_sum(call)
     if call.distinct or types.floating(call.argument.type):
         what = "DISTINCT …" if call.distinct else call.argument.type.called
         message = f"{call.name}({what}) is not supported yet"
-        hint = "Take the DISTINCT rows in a subquery in FROM." if call.distinct else _as_numeric(call)
+        hint = "Write SELECT DISTINCT in a subquery in FROM." if call.distinct else _as_numeric(call)
         raise SinkqlError("SQ2932", message, call.span, hint=hint)
     value, plain = call.argument, cast_to(call.argument, NUMERIC)
     if types.whole(value.type) or types.unsigned(value.type):
@@ -347,20 +347,20 @@ def _as_numeric(call: _Aggregate) -> str:
     return f"Cast it: {call.name}(value::numeric(38,10))."
 
 
-def _unless(subject: Typed, known: bool | int, value: Typed) -> Typed:
-    """Return a value, or NULL where the subject is the known one."""
-    same = _equals(subject, known)
+def _null_if_subject(subject: Typed, constant_: bool | int, value: Typed) -> Typed:
+    """Return a value, or NULL if the subject equals the constant."""
+    same = _is_constant(subject, constant_)
     return Typed(Case((Branch(same.tree, null_of(value.raw, value.span).tree),), value.tree, value.raw), value.type)
 
 
-def _nullif(value: Typed, known: bool | int) -> Typed:
-    """Return a value, or NULL where it is the known one."""
-    pair = (value, constant(known, value.type, value.span))
+def _nullif(value: Typed, constant_: bool | int) -> Typed:
+    """Return a value, or NULL if it equals the constant."""
+    pair = (value, constant(constant_, value.type, value.span))
     return expression("nullif(any,any)", pair, type_=value.type)
 
 
-def _equals(subject: Typed, known: bool | int) -> Typed:
-    return expression("=(any,any)", (subject, constant(known, subject.type, subject.span)))
+def _is_constant(subject: Typed, constant_: bool | int) -> Typed:
+    return expression("=(any,any)", (subject, constant(constant_, subject.type, subject.span)))
 
 
 def _extreme(call: _Aggregate) -> Typed:
@@ -380,21 +380,21 @@ def _collected_extreme(call: _Aggregate) -> Typed:
 
 
 def _extreme_of_any(call: _Aggregate) -> Typed:
-    """Plan any_value as the least one, so that it is the same in every run."""
+    """Plan any_value as the minimum, so that all runs return the same value."""
     if call.argument.type in (types.BOOLEAN, types.UUID):
         return _collected_extreme(call)
     return _extreme(replace(call, name="min"))
 
 
 def _boolean(call: _Aggregate) -> Typed:
-    """Plan bool_and and bool_or by counting: exact also where rows come and go."""
+    """Plan bool_and and bool_or by counting, which is exact also if rows are retracted."""
     if call.argument.type != types.BOOLEAN:
         raise call.no_function()
     counted = call.add("count", call.argument, types.BIGINT)
     some = call.name == "bool_or"
     hits = call.add("count", _nullif(call.argument, not some), types.BIGINT)
-    none = _equals(hits, 0)
-    return _unless(counted, 0, expression("NOT(boolean)", (none,)) if some else none)
+    none = _is_constant(hits, 0)
+    return _null_if_subject(counted, 0, expression("NOT(boolean)", (none,)) if some else none)
 
 
 _PLANS: dict[str, Callable[[_Aggregate], Typed]] = {
@@ -408,55 +408,61 @@ _PLANS: dict[str, Callable[[_Aggregate], Typed]] = {
 NAMES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
 
 
-_MORE = 1000
-"""What squares are multiplied by, so that a rounded quotient does not round the result."""
+_SCALING_FACTOR = 1000
+"""The factor of the squares, so that rounding a quotient does not round the result."""
 
 
-_FEW = 5
-"""How many digits behind the point a number of 38 digits may have, so that the digits of its square are enough."""
-_MOST = 38
+_MAX_SQUARE_SCALE = 5
+"""The maximum scale of a number with 38 digits whose square still fits."""
+_MAX_DIGITS = 38
 
 
 def square(value: Typed, span: Span) -> Typed:
-    """Return a number times itself: one with many digits by its whole part and the rest, whose products have fewer."""
-    if (value.raw.scale or 0) <= _FEW or 2 * (value.raw.precision or 0) <= _MOST:
+    """Return the square of a number; a number with many digits is split into its integer part and the rest."""
+    if (value.raw.scale or 0) <= _MAX_SQUARE_SCALE or 2 * (value.raw.precision or 0) <= _MAX_DIGITS:
         return arithmetic("*", value, value, span)
     rounded = call("round(numeric,integer)", (value, constant(0, types.INTEGER, span)), span)
     whole = cast_to(rounded, Type("numeric", 19, 0))
-    rest = cast_to(_of("-", value, whole), Type("numeric", 11, 10))
-    first, *others = (_of("*", *pair) for pair in ((whole, whole), (whole, rest), (whole, rest), (rest, rest)))
-    return functools.reduce(lambda sum_, each: _of("+", sum_, each), others, first)
+    rest = cast_to(_numeric_operator("-", value, whole), Type("numeric", 11, 10))
+    first, *others = (
+        _numeric_operator("*", *pair) for pair in ((whole, whole), (whole, rest), (whole, rest), (rest, rest))
+    )
+    return functools.reduce(lambda sum_, term: _numeric_operator("+", sum_, term), others, first)
 
 
 def of_sums(rows: Typed, total: Typed, squares: Typed, *, sample: bool) -> Typed:
-    """Return the variance as numeric, right to its 10th digit: NULL of no rows, and of one if they are a sample."""
+    """Return the variance as numeric, exact to its 10th digit: NULL of no rows, and of one row if it is a sample."""
     span = rows.span
     count = _divisor(rows)
-    near = call("round(numeric,integer)", (_of("/", total, count), constant(0, types.INTEGER, span)))
+    near = call("round(numeric,integer)", (_numeric_operator("/", total, count), constant(0, types.INTEGER, span)))
     mean = cast_to(near, Type("numeric", 38, 0))
-    rest = _of("-", total, _of("*", mean, cast_to(rows, Type("numeric", 19, 0))))
-    more = decimal(Decimal(_MORE), span)
-    known = _of("*", _of("-", squares, _of("*", mean, _of("+", total, rest))), more)
-    differences = _of("-", known, _of("/", _of("*", _of("*", rest, rest), more), count))
-    by = call("-(bigint,bigint)", (rows, constant(1, types.BIGINT, span))) if sample else rows
-    by = call("*(bigint,bigint)", (by, constant(_MORE, types.BIGINT, span)))
-    found = _of("/", differences, _divisor(by))
+    rest = _numeric_operator("-", total, _numeric_operator("*", mean, cast_to(rows, Type("numeric", 19, 0))))
+    factor = decimal(Decimal(_SCALING_FACTOR), span)
+    exact = _numeric_operator(
+        "*", _numeric_operator("-", squares, _numeric_operator("*", mean, _numeric_operator("+", total, rest))), factor
+    )
+    differences = _numeric_operator(
+        "-", exact, _numeric_operator("/", _numeric_operator("*", _numeric_operator("*", rest, rest), factor), count)
+    )
+    divisor = call("-(bigint,bigint)", (rows, constant(1, types.BIGINT, span))) if sample else rows
+    divisor = call("*(bigint,bigint)", (divisor, constant(_SCALING_FACTOR, types.BIGINT, span)))
+    variance = _numeric_operator("/", differences, _divisor(divisor))
     # squares of more than 10 digits behind the point are rounded
     zero = constant(Decimal(0), NUMERIC, span)
-    negative = call("<(any,any)", (found, zero))
-    return Typed(Case((Branch(negative.tree, zero.tree),), found.tree, NUMERIC, span), NUMERIC)
+    negative = call("<(any,any)", (variance, zero))
+    return Typed(Case((Branch(negative.tree, zero.tree),), variance.tree, NUMERIC, span), NUMERIC)
 
 
 def root(variance: Typed) -> Typed:
-    """Return the square root as numeric, by that of double precision."""
+    """Return the square root as numeric, computed in double precision."""
     return call("$root(numeric)", (variance,))
 
 
 def _divisor(rows: Typed) -> Typed:
     """Return a count as numeric, NULL for 0."""
-    some = call("nullif(any,any)", (rows, constant(0, types.BIGINT, rows.span)), type_=types.BIGINT)
-    return cast_to(some, NUMERIC)
+    count = call("nullif(any,any)", (rows, constant(0, types.BIGINT, rows.span)), type_=types.BIGINT)
+    return cast_to(count, NUMERIC)
 
 
-def _of(operator: str, left: Typed, right: Typed) -> Typed:
+def _numeric_operator(operator: str, left: Typed, right: Typed) -> Typed:
     return call(f"{operator}(numeric,numeric)", (left, right))

@@ -1,4 +1,4 @@
-"""GROUP BY with GROUPING SETS, ROLLUP and CUBE → a union of what each set of columns is grouped by."""
+"""Plan GROUP BY with GROUPING SETS, ROLLUP and CUBE as a union of one aggregate for each grouping set."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ _MOST_SETS = 64
 _MOST_ARGUMENTS = 31
 _Nodes = tuple[Any, ...]
 Set = tuple[int, ...]
-"""Places of the columns that rows are grouped by, in order."""
+"""The indices of the group columns in one grouping set, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The nodes of a GROUP BY in sets by which rows are grouped, each by itself; without duplicates if `distinct`."""
+    """The nodes of a GROUP BY by grouping set; without duplicate sets if `distinct`."""
 
     sets: tuple[_Nodes, ...]
     distinct: bool = False
 
 
 def groups(syntax: Syntax, clause: Any) -> Groups:
-    """Return what a GROUP BY groups by; raises SQ2215 for the form of other systems, SQ2214 for too many sets."""
+    """Return the grouping sets of a GROUP BY.
+
+    Raises SQ2215 for syntax of other systems, SQ2214 for too many sets.
+    """
     if clause is None:
         return Groups(((),))
     for name, part in clause.args.items():
@@ -45,14 +48,14 @@ def groups(syntax: Syntax, clause: Any) -> Groups:
             )
     if clause.args.get("all") and not clause.expressions:
         raise SinkqlError("SQ2215", "GROUP BY ALL is not supported", syntax.span(clause), hint="Write the columns.")
-    found: list[_Nodes] = [()]
+    sets: list[_Nodes] = [()]
     for node in clause.expressions:
-        found = [(*before, *each) for before in found for each in _sets(node)][: _MOST_SETS + 1]
-    if len(found) > _MOST_SETS:
+        sets = [(*prefix, *set_) for prefix in sets for set_ in _sets(node)][: _MOST_SETS + 1]
+    if len(sets) > _MOST_SETS:
         message = f"GROUP BY has more than {_MOST_SETS} grouping sets"
-        hint = "Write those that are wanted in GROUPING SETS (…)."
+        hint = "List the sets that you need in GROUPING SETS (…)."
         raise SinkqlError("SQ2214", message, syntax.span(clause), hint=hint)
-    return Groups(tuple(found), distinct=clause.args.get("all") is False)
+    return Groups(tuple(sets), distinct=clause.args.get("all") is False)
 
 
 def _sets(node: Any) -> Iterable[_Nodes]:
@@ -63,9 +66,9 @@ def _sets(node: Any) -> Iterable[_Nodes]:
         case exp.Cube():
             units = list(map(_unit, node.expressions))
             sizes = range(len(units), -1, -1)
-            return (tuple(chain(*each)) for size in sizes for each in combinations(units, size))
+            return (tuple(chain(*combination)) for size in sizes for combination in combinations(units, size))
         case exp.GroupingSets():
-            return [each for part in node.expressions for each in _sets(part)]
+            return [set_ for part in node.expressions for set_ in _sets(part)]
         case _:
             return [_unit(node)]
 
@@ -76,25 +79,25 @@ def _unit(node: Any) -> _Nodes:
 
 @dataclass(slots=True)
 class Groupings:
-    """The calls of GROUPING in one SELECT: places of the columns that each asks for."""
+    """The GROUPING calls of one SELECT: the columns that each call asks about."""
 
     sets: tuple[Set, ...]
-    found: list[Set] = field(default_factory=list)
+    calls: list[Set] = field(default_factory=list)
 
     def add(self, places: Set, span: Span) -> Typed:
-        """Return the column that holds a call's result; raises SQ2211 where it has more bits than an integer."""
+        """Return the column with a call's result; raise SQ2211 if it has more bits than an integer."""
         if not 1 <= len(places) <= _MOST_ARGUMENTS:
             message = f"grouping() takes 1 to {_MOST_ARGUMENTS} arguments, found {len(places)}"
             raise SinkqlError("SQ2211", message, span)
         if len(self.sets) == 1:
             return constant(self.value(places, self.sets[0]), types.INTEGER, span)
-        if places not in self.found:
-            self.found.append(places)
-        return column(f"$grouping{self.found.index(places)}", types.INTEGER, nullable=False, span=span)
+        if places not in self.calls:
+            self.calls.append(places)
+        return column(f"$grouping{self.calls.index(places)}", types.INTEGER, nullable=False, span=span)
 
     @staticmethod
     def value(places: Set, by: Set) -> int:
-        """Return what GROUPING is for a row of a set: a bit for each column, 1 if the rows are not grouped by it."""
+        """Return the value of GROUPING for a row of a set: one bit for each column, 1 if the set lacks the column."""
         return sum((place not in by) << bit for bit, place in enumerate(reversed(places)))
 
 
@@ -106,22 +109,24 @@ def grouped(
     span: Span,
     collected: Sequence[logical.WindowCall] = (),
 ) -> logical.Relation:
-    """Return the groups of all sets: the columns, NULL where a set has it not, the calls, what GROUPING says."""
+    """Return the groups of all sets: the columns (NULL if a set lacks them), the calls, and the GROUPING values."""
     if len(groupings.sets) == 1:
         return _group(relation, named, calls, collected, span)
-    together: logical.Relation | None = None
-    for by in groupings.sets:
-        chosen = [named[place] for place in by]
-        found = _group(relation, chosen, calls, collected, span)
-        own = {each.name: query_relation.reference(each, span) for each in found.shape.columns}
-        items = [(name, own.get(name, null_of(value.type, span))) for name, value in named]
-        items += [(name, own[name]) for name in (*(each.name for each in calls), *(each.name for each in collected))]
-        for number, places in enumerate(groupings.found):
-            items.append((f"$grouping{number}", constant(groupings.value(places, by), types.INTEGER, span)))
-        part = query_relation.project(found, items)
-        together = part if together is None else query_relation.union(together, part, span)
-    assert together is not None
-    return query_relation.keyed(together, _keys([name for name, _ in named], groupings))
+    union: logical.Relation | None = None
+    for set_ in groupings.sets:
+        chosen = [named[place] for place in set_]
+        aggregate = _group(relation, chosen, calls, collected, span)
+        columns_ = {column_.name: query_relation.reference(column_, span) for column_ in aggregate.shape.columns}
+        items = [(name, columns_.get(name, null_of(value.type, span))) for name, value in named]
+        items += [
+            (name, columns_[name]) for name in (*(call.name for call in calls), *(call.name for call in collected))
+        ]
+        for number, places in enumerate(groupings.calls):
+            items.append((f"$grouping{number}", constant(groupings.value(places, set_), types.INTEGER, span)))
+        part = query_relation.project(aggregate, items)
+        union = part if union is None else query_relation.union(union, part, span)
+    assert union is not None
+    return query_relation.keyed(union, _keys([name for name, _ in named], groupings))
 
 
 def _group(
@@ -131,40 +136,40 @@ def _group(
     collected: Sequence[logical.WindowCall],
     span: Span,
 ) -> logical.Relation:
-    """Return the groups of one set; where a call needs all rows of a group, all calls are over these."""
-    over_all = collected or any(each.distinct and each.function == "sum" for each in calls)
-    counted = calls or ([] if collected else _one(named, span))
-    found = query_relation.group(relation, named, counted, span)
+    """Return the groups of one set; if one call needs all rows of a group, all calls are computed over all rows."""
+    over_all = collected or any(call.distinct and call.function == "sum" for call in calls)
+    group_calls = calls or ([] if collected else _row_count(named, span))
+    aggregate = query_relation.group(relation, named, group_calls, span)
     if not over_all:
-        return found
-    assert isinstance(found, logical.Aggregate)
-    nullable = {each.name: each.nullable for each in found.shape.columns}
-    own = [
+        return aggregate
+    assert isinstance(aggregate, logical.Aggregate)
+    nullable = {column_.name: column_.nullable for column_ in aggregate.shape.columns}
+    window_calls = [
         logical.WindowCall(
-            each.name,
-            each.function,
-            () if each.argument is None else (each.argument,),
-            each.type,
-            distinct=each.distinct,
-            nullable=nullable[each.name],
+            call.name,
+            call.function,
+            () if call.argument is None else (call.argument,),
+            call.type,
+            distinct=call.distinct,
+            nullable=nullable[call.name],
         )
-        for each in counted
+        for call in group_calls
     ]
-    columns = (*found.shape.columns, *(logical.Column(each.name, each.type) for each in collected))
-    shape = replace(found.shape, columns=columns)
-    return logical.Collect(relation, found.group, (*own, *collected), shape)
+    columns = (*aggregate.shape.columns, *(logical.Column(call.name, call.type) for call in collected))
+    shape = replace(aggregate.shape, columns=columns)
+    return logical.Collect(relation, aggregate.group, (*window_calls, *collected), shape)
 
 
-def _one(groups_: Sequence[query_relation.Item], span: Span) -> list[logical.AggregateCall]:
-    """Return a call for what would be a row without a column."""
+def _row_count(groups_: Sequence[query_relation.Item], span: Span) -> list[logical.AggregateCall]:
+    """Return a count if the GROUP BY is empty, so that the group's row has a column."""
     return [] if groups_ else [logical.AggregateCall("$count", "count", None, False, types.BIGINT)]
 
 
 def _keys(names: Sequence[str], groupings: Groupings) -> list[frozenset[str]]:
-    """Return the keys: rows of two sets may be alike, unless a call of GROUPING tells the sets apart."""
-    told = [tuple(groupings.value(each, by) for by in groupings.sets) for each in groupings.found]
-    every = range(len(told))
-    apart: list[Set] = [(number,) for number in every if len(set(told[number])) == len(groupings.sets)]
-    if not apart and len(set(zip(*told, strict=True))) == len(groupings.sets):
-        apart = [tuple(every)]
-    return [frozenset((*names, *(f"$grouping{number}" for number in each))) for each in apart]
+    """Return the keys; rows of two sets may be equal unless GROUPING calls distinguish the sets."""
+    values = [tuple(groupings.value(places, by) for by in groupings.sets) for places in groupings.calls]
+    numbers = range(len(values))
+    distinguishing: list[Set] = [(number,) for number in numbers if len(set(values[number])) == len(groupings.sets)]
+    if not distinguishing and len(set(zip(*values, strict=True))) == len(groupings.sets):
+        distinguishing = [tuple(numbers)]
+    return [frozenset((*names, *(f"$grouping{number}" for number in call_numbers))) for call_numbers in distinguishing]
