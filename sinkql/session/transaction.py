@@ -9,7 +9,7 @@ from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import Draft
 from sinkql.errors import Notice, SinkqlError
 from sinkql.planner.edit.transaction import check_allowed
-from sinkql.session.item.drop import WAIT_SECONDS, forget_tables, stopped_sinks
+from sinkql.session.item.drop import WAIT_SECONDS, delete_table_files, stop_sinks
 from sinkql.session.result import Result
 
 
@@ -51,7 +51,7 @@ class Transaction:
         left: list[Notice] = []
         if self.draft.operations:
             try:
-                with stopped_sinks(self.draft, self._catalog, wait_seconds=wait_seconds) as left:
+                with stop_sinks(self.draft, self._catalog, wait_seconds=wait_seconds) as left:
                     self._apply()
             except BaseException:
                 self.rollback()
@@ -62,7 +62,7 @@ class Transaction:
 
     def rollback(self) -> None:
         """Forget the draft, and what it made outside of the catalog."""
-        forget_tables(self.draft)
+        delete_table_files(self.draft)
 
     def _apply(self) -> None:
         while True:
